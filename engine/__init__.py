@@ -61,7 +61,7 @@ from onceproof.engine.connectors.sink_writer import (
     StatefulSinkWriter,
     WriterInitContext,
 )
-from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.connectors.sqlite import SqliteUpsertSink
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
@@ -262,6 +262,7 @@ __all__ = [
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
     "Source",
+    "SourceIdentity",
     "SplitReader",
     "SqliteUpsertSink",
     "State",

@@ -118,7 +118,11 @@ class JobGraph(Struct, frozen=True):
     job_id: str
     vertices: tuple[JobVertex, ...]
     settings: CheckpointSettings
+    identity: str = ""
+    """The name under which a job that is started again goes on; "": it has none, and begins anew."""
 
+
+JOB_ID_BYTES: Final = 16
 
 _FORWARD_KIND: Final = PartitionerKind.FORWARD
 
@@ -167,7 +171,7 @@ class StreamNode(Struct, eq=False):
 @lru_cache(maxsize=1024)
 def job_id(job_name: str) -> str:
     """Return the job's id, derived from its name only, so that a restarted process finds its checkpoints."""
-    return hashlib.sha256(b"job\0" + job_name.encode()).hexdigest()[:32]
+    return hashlib.sha256(b"job\0" + job_name.encode()).hexdigest()[: 2 * JOB_ID_BYTES]
 
 
 @lru_cache(maxsize=4096)
@@ -206,10 +210,12 @@ def build_job_graph(
     max_parallelism: int | None = None,
     chaining: bool = True,
     auto_watermark_interval_ms: int = AUTO_WATERMARK_INTERVAL_MS,
+    identity: str = "",
 ) -> JobGraph:
     """Translate nodes and all their upstream nodes into a job graph.
 
-    The keyword arguments are the job's defaults. Raises InvalidJob.
+    ``identity`` is the name that the id follows from, "" for ``name``; the other keyword arguments are the
+    job's defaults. Raises InvalidJob.
     """
     nodes = _with_upstreams(nodes)
     if not nodes:
@@ -249,7 +255,7 @@ def build_job_graph(
                 auto_watermark_interval_ms,
             )
         )
-    return JobGraph(name, job_id(name), tuple(vertices), settings)
+    return JobGraph(name, job_id(identity or name), tuple(vertices), settings, identity)
 
 
 def _with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:

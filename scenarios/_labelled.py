@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
+from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 
 if TYPE_CHECKING:
     from onceproof.engine.elements import Record
@@ -41,6 +41,9 @@ class LabelledSource(Source):
 
     def open_split(self, split: str, position: Any | None) -> SplitReader:
         return _LabellingReader(self._source.open_split(split, position), label_of(split), self._placing)
+
+    def identity(self) -> SourceIdentity:
+        return self._source.identity()
 
 
 class _LabellingReader(ForwardingReader):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 
 if TYPE_CHECKING:
     from onceproof.harness.model.family import Records
@@ -29,6 +29,10 @@ class StreamSource(Source):
 
     def open_split(self, split: str, position: Any | None) -> SplitReader:
         return self._source.open_split(split, position)
+
+    def identity(self) -> SourceIdentity:
+        what, extent = self._source.identity()
+        return SourceIdentity(f"the stream {self._stream} of {what}", extent)
 
 
 def belongs_to(split: str, stream: str) -> bool:

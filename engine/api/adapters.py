@@ -198,6 +198,11 @@ class OperatorFactory:
         self._function = function
         self._arguments = arguments
 
+    @property
+    def function_name(self) -> str:
+        """The name of the function's class."""
+        return type(self._function).__name__
+
     def __call__(self) -> Operator:
         """Return a new operator; raises InvalidJob if the function cannot be copied."""
         try:

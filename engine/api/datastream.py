@@ -48,6 +48,7 @@ from onceproof.engine.api.join_functions import (
     tagged_type,
 )
 from onceproof.engine.api.operator_settings import DataStreamSink, OperatorSettings, Upstreams
+from onceproof.engine.api.submission import current_program, executing
 from onceproof.engine.api.window_description import WindowDescription
 from onceproof.engine.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from onceproof.engine.configuration import (
@@ -95,6 +96,7 @@ from onceproof.engine.graph import (
     REBALANCE,
     RESCALE,
     InvalidJob,
+    JobGraph,
     Partitioner,
     PartitionerKind,
     Upstream,
@@ -215,6 +217,11 @@ class StreamExecutionEnvironment(JobDescription):
         Returns the runtime's result. Raises the error that failed the job.
         """
         graph = self._take_job_graph(job_name)
+        with executing(graph) as result:
+            result.set_result(self._run(graph))
+        return result.result()
+
+    def _run(self, graph: JobGraph) -> Any:
         if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
             from onceproof.engine.runtime.spark.target import execute_on_target
 
@@ -229,6 +236,13 @@ class StreamExecutionEnvironment(JobDescription):
         Returns the client of the job. The job runs in a thread; the process does not end before it.
         """
         graph = self._take_job_graph(job_name)
+        program = current_program()
+        program.check_not_executed(graph)
+        client = self._start(graph)
+        program.executes(graph, client.get_job_execution_result())
+        return client
+
+    def _start(self, graph: JobGraph) -> JobClient:
         if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
             from onceproof.engine.runtime.spark.target import start_on_target
 

@@ -10,17 +10,21 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from collections.abc import Callable
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final, Self
+
+from msgspec.structs import replace
 
 from onceproof.engine.api.checkpoint_config import CheckpointConfig, CheckpointingMode
 from onceproof.engine.api.execution_config import ExecutionConfig
 from onceproof.engine.api.operator_settings import Upstreams
+from onceproof.engine.api.submission import submissions
 from onceproof.engine.configuration import (
     AUTO_WATERMARK_INTERVAL,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MODE,
+    CLUSTER_ID,
     DEFAULT_PARALLELISM,
     JOB_NAME,
     MAX_PARALLELISM,
@@ -29,6 +33,7 @@ from onceproof.engine.configuration import (
     job_settings,
 )
 from onceproof.engine.graph import (
+    JOB_ID_BYTES,
     JobGraph,
     StreamNode,
     build_job_graph,
@@ -40,26 +45,7 @@ if TYPE_CHECKING:
     from onceproof.engine.configuration import CheckpointSettings
     from onceproof.engine.operators.base import Operator
 
-DEFAULT_JOB_NAME = "Streaming Job"
-
-Announce: TypeAlias = Callable[[JobGraph], None]
-
-_submissions: Final[list[tuple[Configuration, Announce]]] = []
-"""The options and the announcement of the command line that runs a program; empty without one."""
-
-
-@contextmanager
-def submitted(configuration: Configuration, announce: Announce) -> Iterator[None]:
-    """Run a program as Flink's command line does.
-
-    Inside the context every new environment gets the options of ``configuration`` over its own, and
-    ``announce`` is called with each job graph just before the job runs.
-    """
-    _submissions.append((configuration, announce))
-    try:
-        yield
-    finally:
-        _submissions.pop()
+DEFAULT_JOB_NAME: Final = "Streaming Job"
 
 
 class JobDescription:
@@ -140,18 +126,21 @@ class JobDescription:
         """Build the job graph of the nodes described so far (Flink: StreamExecutionEnvironment.getJobGraph).
 
         ``job_name`` None: the configured name. ``settings`` None: the configured checkpoint settings. Raises
-        InvalidJob.
+        InvalidJob. The id follows from the name; executing a job without one gives it a new id.
         """
         configuration = self._configuration
         max_parallelism = self.get_max_parallelism()
+        name = job_name or configuration.get(JOB_NAME)
+        identity = configuration.get(CLUSTER_ID) or name
         return build_job_graph(
-            job_name or configuration.get(JOB_NAME) or DEFAULT_JOB_NAME,
+            name or identity or DEFAULT_JOB_NAME,
             self._nodes,
             job_settings(configuration) if settings is None else settings,
             parallelism=self.get_parallelism(),
             max_parallelism=None if max_parallelism == -1 else max_parallelism,
             chaining=configuration.get(OPERATOR_CHAINING),
             auto_watermark_interval_ms=configuration.get(AUTO_WATERMARK_INTERVAL),
+            identity=identity or "",
         )
 
     def close(self) -> None:
@@ -164,13 +153,15 @@ class JobDescription:
         return node
 
     def _configure_as_submitted(self) -> None:
-        for given, _ in _submissions:
+        for given, _ in submissions():
             self.configure(given)
 
     def _take_job_graph(self, job_name: str | None) -> JobGraph:
         """Build the job graph that is about to run, forget its nodes and announce it."""
         graph = self.get_job_graph(job_name)
+        if not graph.identity:
+            graph = replace(graph, job_id=token_hex(JOB_ID_BYTES))
         self._nodes = []
-        for _, announce in _submissions:
+        for _, announce in submissions():
             announce(graph)
         return graph

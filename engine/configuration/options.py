@@ -144,7 +144,15 @@ JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
     "pipeline.name",
     None,
     parse_text,
-    "Name of the job, from which its id is derived.",
+    "Name of the job, from which its id is derived; unset, and without a name in execute(): a new id at each"
+    " start.",
+)
+CLUSTER_ID: Final[ConfigOption[str | None]] = ConfigOption(
+    "high-availability.cluster-id",
+    None,
+    parse_text,
+    "Name under which the job goes on in its checkpoint directory, whatever name it has in the program;"
+    " unset: the name of the job.",
 )
 EXECUTION_TARGET: Final[ConfigOption[str]] = ConfigOption(
     "execution.target",
@@ -221,6 +229,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,
     JOB_NAME,
+    CLUSTER_ID,
     EXECUTION_TARGET,
     SPARK_MASTER,
     OPERATOR_CHAINING,

@@ -1,16 +1,31 @@
 """A source over records in memory, for tests, examples and simulations.
 
 The position in a split is the number of records already read.
+
+The identity of a collection is a digest of its first records. The values behind them may change between two
+runs, so that a job whose input was corrected goes on; those that come first tell two collections apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import islice
+from typing import Any, Final
 
-from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.types.row import Row
+
+FIRST_RECORDS: Final = 10
+"""How many records of each split tell a collection from another one."""
+_LONGEST_TEXT: Final = 1000
+_MOST_ITEMS: Final = 100
+_DEEPEST: Final = 10
+_DIGEST_DIGITS: Final = 12
+_PLAIN: Final = (type(None), bool, int, float)
 
 
 class WrongCollection(UnrecoverableError, ValueError):
@@ -86,3 +101,33 @@ class CollectionSource(Source):
                 " restore with the same records that the checkpoint was taken with"
             )
         return CollectionReader(records, begin)
+
+    def identity(self) -> SourceIdentity:
+        """Return the splits with a digest of their first records, and the number of all records."""
+        digest = sha256()
+        for split in sorted(self._splits):
+            for part in (f"split {split!r}", *_texts(self._splits[split][:FIRST_RECORDS], 0)):
+                digest.update(f"{len(part)}:{part}".encode("utf-8", "backslashreplace"))
+        what = f"a collection whose first records have the digest {digest.hexdigest()[:_DIGEST_DIGITS]}"
+        return SourceIdentity(what, f"{sum(map(len, self._splits.values()))} records")
+
+
+def _texts(value: Any, depth: int) -> Iterator[str]:
+    """Yield what a value consists of, the same in every process; of an unknown object only its class."""
+    yield type(value).__qualname__
+    if isinstance(value, _PLAIN):
+        yield repr(value)
+    elif isinstance(value, str | bytes):
+        yield repr(value[:_LONGEST_TEXT])
+    elif depth == _DEEPEST:
+        return
+    elif isinstance(value, Mapping):
+        for key, item in islice(value.items(), _MOST_ITEMS):
+            yield from _texts(key, depth + 1)
+            yield from _texts(item, depth + 1)
+    elif isinstance(value, Sequence | Row):
+        for item in islice(value, _MOST_ITEMS):
+            yield from _texts(item, depth + 1)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _texts(getattr(value, field.name), depth + 1)

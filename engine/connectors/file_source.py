@@ -29,7 +29,7 @@ from onceproof.engine.connectors.formats import (
     Schema,
     Unfinished,
 )
-from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
 
@@ -105,6 +105,10 @@ class FileSource(Source):
                 )
             path, begin, end = match[1], int(match[2]), int(match[3])
         return FileReader(self._format, path, begin, end, position, self._block_bytes)
+
+    def identity(self) -> SourceIdentity:
+        """Return the format and the paths as they were given: columns and byte ranges may change."""
+        return SourceIdentity(f"{type(self._format).__name__} files {', '.join(sorted(self._paths))}")
 
 
 class CsvSource(FileSource):

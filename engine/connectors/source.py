@@ -13,9 +13,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from onceproof.engine.elements import Record
+
+
+class SourceIdentity(NamedTuple):
+    """What a source reads, in words: a job that goes on from the positions of another one must read the same.
+
+    ``what`` is compared whenever a job goes on under its name. ``extent`` says how much there is: it may grow
+    between two runs of a program, so it is compared only where all of it was read, or by another program.
+    """
+
+    what: str
+    extent: str = ""
 
 
 class SplitReader(ABC):
@@ -78,3 +89,11 @@ class Source(ABC):
             split: an id from ``splits``.
             position: a ``SplitReader.position``; None: the beginning.
         """
+
+    def identity(self) -> SourceIdentity:
+        """Return what the source reads, so that no job goes on from the positions of another one's source.
+
+        By default only the name of the class. It reads no data that may be far away or gone, and it is the
+        same in every process. A source around another one returns the identity of the inner source.
+        """
+        return SourceIdentity(type(self).__qualname__)

@@ -5,7 +5,8 @@ The rules this module lives by:
 - A process that is started again restores the latest checkpoint in the job's own folder.
 - A savepoint or checkpoint named in execution.state-recovery.path is restored once: the folder records it,
   and the same command started again restores the job's own checkpoints.
-- The job graph is checked against the named savepoint before any file in the folder changes.
+- The job graph is checked against the named savepoint, or else against the program that has used the job's
+  name before (job_identity.py), before any file in the folder changes.
 - The named savepoint belongs to its user, unless the job claims it (restore_point.py).
 """
 
@@ -23,6 +24,7 @@ from onceproof.engine.configuration import CLAIM
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores
+from onceproof.engine.runtime.job_identity import check_identity
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.locations import join_location, location
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
@@ -67,12 +69,15 @@ def open_job_storage(graph: JobGraph) -> MountedStorage:
 def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExecutionResult:
     """Claim the job for this process, and return what to restore, or the result of a finished job.
 
-    Raises DamagedFile if the latest checkpoint cannot be read. For a named savepoint it also raises
-    NoRestorePoint, and the errors of redistribution if the job does not match it.
+    Raises DamagedFile if the latest checkpoint cannot be read, OtherProgram if the job's name belongs to
+    another program. For a named savepoint it also raises NoRestorePoint, and the errors of redistribution if
+    the job does not match it.
     """
     recovery = graph.settings.recovery
     try:
         begins_from = _new_starting_point(graph, storage)
+        if begins_from is None:
+            check_identity(graph, storage)
         recovered = recover(
             storage, graph.settings.num_retained, begins_from, skips_damaged=recovery.skip_damaged
         )

@@ -67,6 +67,7 @@ from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
 from onceproof.engine.runtime.growing_pause import GrowingPause
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
+from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.job_startup import open_job_storage, recover_job, with_full_path
@@ -111,7 +112,8 @@ def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
         recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return recovered
-        return LocalExecution(graph, storage, recovered, probe).run()
+        execution = LocalExecution(graph, storage, recovered, probe)
+        return registered(graph, execution, recovered.incarnation).run()
 
 
 def start(graph: JobGraph) -> JobClient:
@@ -123,7 +125,8 @@ def start(graph: JobGraph) -> JobClient:
         if isinstance(recovered, JobExecutionResult):
             return FinishedJob(recovered)
         execution = LocalExecution(graph, storage, recovered)
-        return RunningJob(graph.job_id, execution, held.pop_all())
+        run = registered(graph, execution, recovered.incarnation)
+        return RunningJob(graph.job_id, run, held.pop_all())
 
 
 class Upload(NamedTuple):

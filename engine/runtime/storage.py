@@ -50,7 +50,7 @@ _MENDS: Final = {
     errno.EISDIR: "a folder is in the way: move it aside",
     errno.ELOOP: "a symbolic link is in the way: delete it",
 }
-LOCK_ATTEMPTS: Final = 5
+LOCK_ATTEMPTS: Final = 50
 LOCK_WAIT_SECONDS: Final = 0.01
 _OTHER_MEND: Final = "check the disk, or choose another execution.checkpointing.dir"
 
@@ -378,7 +378,7 @@ def _failure(kind: str, path: str, what: str, error: OSError) -> StorageError:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a folder; retry, because a process that checks the lock holds it for a moment."""
+    """Lock a folder; retry: a process that checks the lock, or is about to end, holds it for a moment."""
     for _ in range(LOCK_ATTEMPTS - 1):
         with suppress(BlockingIOError):
             hold_lock(descriptor)

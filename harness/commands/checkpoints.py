@@ -212,6 +212,7 @@ def _summary(found: FoundCheckpoint) -> dict[str, Any]:
         "checkpoint": metadata.checkpoint_id,
         "kind": metadata.kind,
         "job": metadata.job_name,
+        "job_id": metadata.job_id,
         "attempt": metadata.attempt,
         "timestamp": metadata.timestamp,
         **_sizes(handles_of(metadata)),
@@ -273,7 +274,7 @@ def _checkpoint_text(found: FoundCheckpoint) -> str:
     summary = _summary(found)
     return (
         f"{summary['kind']} {summary['checkpoint']} of {summary['job']}, attempt {summary['attempt']},"
-        f" {_sizes_text(summary)}"
+        f" {_sizes_text(summary)}, job id {summary['job_id']}"
     )
 
 

@@ -24,10 +24,10 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
-from onceproof.engine.api.job_description import submitted
+from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
+from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
@@ -65,7 +65,7 @@ def run_command(subject: str, *, jobs: Path, options: dict[str, str], seed: int,
 
     configuration = Configuration.from_mapping(options)
     try:
-        with submitted(configuration, announce):
+        with submitted(configuration, announce, _program_of(subject)):
             if _is_program(subject):
                 sys.path.insert(0, str(Path(subject).absolute().parent))
                 runpy.run_path(subject, run_name="__main__")
@@ -114,6 +114,11 @@ def _name_of(subject: str) -> str:
     return Path(subject).stem if subject.endswith(".py") else subject.replace("/", "_")
 
 
+def _program_of(subject: str) -> str:
+    """Return the file of a program or family, or the name of a built-in family."""
+    return str(Path(subject).absolute()) if subject.endswith(".py") else subject
+
+
 def _is_program(subject: str) -> bool:
     """Return whether a file is a program that executes a job; False for a family."""
     if not subject.endswith(".py"):
@@ -134,13 +139,18 @@ def _folder_of(subject: str, jobs: Path) -> Path:
     if path.is_dir():
         return path
     note = jobs / f"{_name_of(subject)}.json"
-    try:
-        return Path(msgspec.json.decode(note.read_bytes(), type=JobNote).folder)
-    except FileNotFoundError:
+    if not note.exists():
         raise UsageError(
             f"no job {subject!r} is registered here (no file {note}): name the job's checkpoint folder,"
             " or the --jobs folder that it was run with"
-        ) from None
+        )
+    return noted_folder(note)
+
+
+def noted_folder(note: Path) -> Path:
+    """Return the checkpoint folder of a job that was run from here. Raises UsageError."""
+    try:
+        return Path(msgspec.json.decode(note.read_bytes(), type=JobNote).folder)
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"{note}: cannot be read: {error}: run the job again") from None
 
@@ -175,6 +185,10 @@ class RateLimitedSource(Source):
     def open_split(self, split: str, position: Any | None) -> RateLimitedReader:
         """Open a split of the inner source with the limited rate."""
         return RateLimitedReader(self._source.open_split(split, position), 1 / self._rate)
+
+    def identity(self) -> SourceIdentity:
+        """Return what the inner source reads; the rate may change."""
+        return self._source.identity()
 
 
 def _run_family(family: Family, folder: Path, seed: int, rate: float | None) -> JobExecutionResult:

@@ -71,6 +71,14 @@ def run_job(
         str | None,
         typer.Option("--from", metavar="PATH", help="Restore this savepoint or retained checkpoint."),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="Name under which the job goes on in its checkpoint folder (high-availability.cluster-id).",
+        ),
+    ] = None,
     parallelism: Annotated[
         int | None, typer.Option("--parallelism", "-p", min=1, help="Number of subtasks per operator.")
     ] = None,
@@ -106,11 +114,32 @@ def run_job(
     if start is not None:
         options["execution.state-recovery.path"] = location(start)
         options["execution.state-recovery.claim-mode"] = "CLAIM" if claim else "NO_CLAIM"
+    if name is not None:
+        options["high-availability.cluster-id"] = name
     if allow_non_restored_state:
         options["execution.state-recovery.ignore-unclaimed-state"] = "true"
     if parallelism is not None:
         options["parallelism.default"] = str(parallelism)
     raise typer.Exit(run_command(subject, jobs=folder or JOBS, options=options, seed=seed, rate=rate))
+
+
+@jobs.command("list")
+def list_jobs(
+    root: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ROOT]",
+            help="A checkpoint folder or address; without it, those of the jobs that were run from here.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    folder: JobsFolder = None,
+) -> None:
+    """List the jobs of a checkpoint folder: name, id, state, last checkpoint, program."""
+    from onceproof.harness.commands.job import JOBS
+    from onceproof.harness.commands.job_listing import list_command
+
+    raise typer.Exit(list_command(root, folder or JOBS, as_json))
 
 
 @jobs.command("savepoint")

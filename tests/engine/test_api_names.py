@@ -51,6 +51,7 @@ EXTRA = {
     ("FileSink", "create_committer"): JAVA,
     ("Source", "splits"): OURS,
     ("Source", "open_split"): OURS,
+    ("Source", "identity"): OURS,
     ("RuntimeContext", "get_attempt_id"): OURS,
     ("RuntimeContext", "get_current_processing_time"): OURS,
     ("RuntimeContext", "probe"): OURS,

@@ -21,6 +21,7 @@ from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
+from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.spark.driver import SparkExecution
@@ -78,7 +79,7 @@ def execute_on_spark(
         execution = SparkExecution(
             graph, context, storage, recovered, recipe=recipe, probe=probe, subtask_class=subtask_class
         )
-        return execution.run()
+        return registered(graph, execution, recovered.incarnation).run()
 
 
 def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> JobClient:
@@ -89,7 +90,7 @@ def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> J
     if isinstance(recovered, JobExecutionResult):
         return FinishedJob(recovered)
     execution = SparkExecution(graph, context, storage, recovered)
-    return RunningJob(graph.job_id, execution, held.pop_all())
+    return RunningJob(graph.job_id, registered(graph, execution, recovered.incarnation), held.pop_all())
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileConfig, Transaction
-from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
+from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.operators.source import SourceOperator
@@ -110,6 +110,10 @@ class CountedSource(Source):
         """Return a reader from a position, or from the start of the split if it is None."""
         inner, count = (None, 0) if position is None else position
         return CountedReader(self._source.open_split(self._names[split], inner), count)
+
+    def identity(self) -> SourceIdentity:
+        """Return what the inner source reads."""
+        return self._source.identity()
 
 
 def records_read(source: SourceOperator) -> dict[str, int]:

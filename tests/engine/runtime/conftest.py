@@ -17,6 +17,7 @@ from onceproof.engine import (
 )
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.protocol_points import no_probe
+from onceproof.engine.runtime.job_registry import REGISTRY
 from onceproof.engine.runtime.local import LocalExecution, execute
 from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
@@ -95,7 +96,7 @@ class Job:
 
     @property
     def directory(self):
-        [directory] = self.checkpoints.iterdir()
+        [directory] = [each for each in self.checkpoints.iterdir() if each.name != REGISTRY]
         return directory
 
     def rows(self):

@@ -20,9 +20,11 @@ from onceproof.engine import (
     ValueStateDescriptor,
 )
 from onceproof.engine.api.job_client import JobStatus, SavepointFailed
+from onceproof.engine.api.submission import submitted
 from onceproof.engine.checkpoint.redistribution import RestoreRefused
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT
+from onceproof.engine.runtime.job_registry import REGISTRY
 from onceproof.engine.runtime.job_requests import JobRequest
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed
 from onceproof.engine.runtime.local import REQUEST_LOOK_MS
@@ -98,14 +100,16 @@ class Words:
     def held(self, **options):
         """Start, and wait until the job is in the middle."""
         gate = Gate()
-        client = self.describe(self.environment(**options), gate).execute_async("words")
+        with submitted(Configuration(), lambda graph: None, "words.py"):
+            client = self.describe(self.environment(**options), gate).execute_async("words")
         assert gate.reached.wait(SECONDS)
         return client, gate
 
     def run(self, parallelism=2, uid="count", **options):
         gate = Gate()
         gate.reached.set()
-        return self.describe(self.environment(parallelism, **options), gate, uid).execute("words")
+        with submitted(Configuration(), lambda graph: None, "words.py"):
+            return self.describe(self.environment(parallelism, **options), gate, uid).execute("words")
 
     def rows(self):
         files = [path for path in self.output.iterdir() if not path.name.startswith(".")]
@@ -116,7 +120,7 @@ class Words:
 
     @property
     def job_folder(self):
-        [folder] = (self.folder / "checkpoints").iterdir()
+        [folder] = [each for each in (self.folder / "checkpoints").iterdir() if each.name != REGISTRY]
         return folder
 
 

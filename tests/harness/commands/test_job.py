@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -68,6 +71,72 @@ def test_stopped_program_resumes_with_another_parallelism(folder, capsys):
     assert not Path(savepoint).exists()
 
 
+def failing(name: str, failing_at: int = 300) -> str:
+    """Return a program whose execution has another name and which fails at a count."""
+    source = PROGRAM.replace('env.execute("program")', f"env.execute({name})")
+    limit = f"""    count = 0
+
+    def map(self, value):
+        self.count += 1
+        assert self.count != {failing_at}
+"""
+    options = '    "restart-strategy.type": "none",\n'
+    source = source.replace("    def map(self, value):\n", limit).replace("time.sleep(0.002)", "pass")
+    return source.replace("options = {\n", f"options = {{\n{options}")
+
+
+def test_another_program_under_the_name_is_refused_with_exit_code_4(folder, capsys):
+    Path("first.py").write_text(failing('"orders"'))
+    Path("second.py").write_text(PROGRAM.replace('"program"', '"orders"').replace('("a", 1)', '("b", 2)'))
+    assert main(["job", "run", "first.py"]) == 1
+    capsys.readouterr()
+    assert main(["job", "run", "second.py"]) == 4
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert f"the name 'orders' belongs to another job in checkpoints (program {folder}/first.py)" in line
+    assert "source 'words' reads a collection" in line
+    path = line.partition("--from ")[2].partition(",")[0]
+    assert Path(path, "_metadata").exists()
+    Path("second.py").write_text(Path("second.py").read_text().replace('"out"', '"other"'))
+    assert main(["job", "run", "second.py", "--name", "other orders"]) == 0
+
+
+def test_jobs_are_listed_with_name_id_state_checkpoint_and_program(folder, capsys):
+    Path("first.py").write_text(failing('"orders"'))
+    assert main(["job", "run", "first.py"]) == 1
+    Path("second.py").write_text(PROGRAM.replace('"out"', '"other"'))
+    assert main(["job", "run", "second.py", "--name", "more orders"]) == 0
+    capsys.readouterr()
+    assert main(["job", "list", "checkpoints"]) == 0
+    failed, finished = capsys.readouterr().out.splitlines()
+    assert failed.startswith("orders: id ")
+    assert f", failed, last checkpoint {folder}/checkpoints/" in failed
+    assert f", program {folder}/first.py: job 'orders' failed: " in failed
+    assert finished.startswith("more orders: id ")
+    assert finished.endswith(f", finished, no checkpoint, program {folder}/second.py")
+    assert main(["job", "list", "--json"]) == 0
+    documents = json.loads(capsys.readouterr().out)
+    assert [document["name"] for document in documents] == ["orders", "more orders"]
+    assert main(["checkpoints", "list", "checkpoints"]) == 0
+    assert f", job id {documents[0]['id']}" in capsys.readouterr().out
+    record = Path("checkpoints", "jobs", f"{documents[0]['id']}.json")
+    record.write_bytes(b"\x1b[2J")
+    assert main(["job", "list", "checkpoints"]) == 1
+    assert "the record of a job cannot be read" in capsys.readouterr().out
+    assert main(["job", "list", "other"]) == 5
+
+
+def test_a_program_without_a_name_begins_anew_and_says_so(folder):
+    Path("program.py").write_text(failing(""))
+    command = [sys.executable, "-m", "onceproof", "job", "run", "program.py"]
+    ended = [subprocess.run(command, capture_output=True, text=True, check=False) for _ in range(2)]
+    assert [each.returncode for each in ended] == [1, 1]
+    assert "begins anew" not in ended[0].stderr
+    assert "job 'Streaming Job' has no name, so it begins anew, with the id " in ended[1].stderr
+    path = ended[1].stderr.partition(" restore ")[2].partition(" (--from")[0]
+    assert Path(path, "_metadata").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -77,6 +146,7 @@ def test_stopped_program_resumes_with_another_parallelism(folder, capsys):
         (["job", "run", "missing.py"], "missing.py: cannot be read"),
         (["job", "run", "program.py", "--system", "flink"], "--system flink: no such runtime"),
         (["checkpoints", "delete", "."], "no savepoint or checkpoint"),
+        (["job", "list", "nowhere"], "nowhere: no such folder"),
     ],
 )
 def test_unusable_job_request_is_a_one_line_error_with_exit_code_4(folder, capsys, arguments, line):

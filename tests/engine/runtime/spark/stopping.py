@@ -14,6 +14,7 @@ import threading
 import time
 from pathlib import Path
 
+from onceproof.engine.runtime.job_registry import REGISTRY
 from onceproof.engine.runtime.recovery import METADATA
 
 CHECKPOINT = 3
@@ -57,7 +58,7 @@ def resume(folder: Path) -> None:
     stopped = folder / "stopped"
     while not (stopped.exists() and stopped.read_text()):
         time.sleep(0.01)
-    [directory] = (folder / "checkpoints").iterdir()
+    [directory] = [each for each in (folder / "checkpoints").iterdir() if each.name != REGISTRY]
     later = [directory / f"chk-{CHECKPOINT}" / METADATA, directory / f"chk-{CHECKPOINT + 1}"]
     while not any(path.exists() for path in later):
         time.sleep(0.01)

@@ -1,0 +1,173 @@
+"""The registry: which jobs have used a checkpoint directory, each with a file ``jobs/<id>.json``.
+
+The rules this module lives by:
+
+- The process that runs a job writes its record when it begins and when the job ends. A process that was
+  killed leaves ``running``; the lock on the job's folder shows that it is gone.
+- Which checkpoints a job has, its folder says, not the record: a record that is out of date restores nothing.
+- A record is replaced atomically and durably, as a checkpoint's metadata are.
+- A record may be forged, so it proves nothing: its size, its fields and its id are checked, and no path in it
+  is followed. A record that cannot be read is an error, never the same as none.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
+
+from onceproof.engine.file_calls import SYSTEM_CALLS
+from onceproof.engine.messages import checkpoint_folder
+from onceproof.engine.runtime.job_fingerprint import OperatorPrint
+from onceproof.engine.runtime.locations import join_location, location, scheme_of
+from onceproof.engine.runtime.mounted_storage import open_storage
+from onceproof.engine.runtime.recovery import FINISHED, METADATA
+from onceproof.engine.runtime.request_folder import is_running
+from onceproof.engine.runtime.storage import CheckpointStorage, MissingFile
+from onceproof.engine.state.file_envelope import DamagedFile
+from onceproof.engine.state.file_names import LARGEST_NUMBER
+
+REGISTRY: Final = "jobs"
+MOST_BYTES: Final = 1 << 24
+"""The most that is read of a record."""
+FORMAT_VERSION: Final = 1
+RUNNING: Final = "running"
+ENDED: Final = "finished"
+FAILED: Final = "failed"
+CANCELLED: Final = "cancelled"
+SUSPENDED: Final = "suspended"
+"""The process was killed, or stopped with a savepoint: the job goes on when it is started again."""
+
+JobState: TypeAlias = Literal["running", "finished", "failed", "cancelled", "suspended"]
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER - 1)]
+
+_ID: Final = "[0-9a-f]{32}"
+_RECORD: Final = re.compile(rf"{REGISTRY}/({_ID})\.json")
+_COMPLETE: Final = re.compile(rf"({_ID})/chk-(0|[1-9][0-9]{{0,17}})/{METADATA}")
+_FINISHED: Final = re.compile(rf"({_ID})/{FINISHED}")
+_MEND: Final = (
+    "delete this file if nothing else is known of it; the job is then compared with its last checkpoint only"
+)
+
+
+class JobRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the registry holds of a job; times are in milliseconds since 1970."""
+
+    job_id: str
+    name: str
+    state: JobState
+    program: str
+    """The file of the program that ran it last."""
+    submitted_ms: Number
+    incarnation: Number
+    """Of the process that wrote the record."""
+    operators: tuple[OperatorPrint, ...]
+    identity: str = ""
+    """The name under which it goes on; "": it has none."""
+    states: dict[str, dict[str, str]] | None = None
+    """By operator id, the kind of each state in the last checkpoint; None: unknown."""
+    stopped_with: str = ""
+    """The savepoint with which it was stopped."""
+    failure: str = ""
+    ended_ms: Number = 0
+    format_version: Literal[1] = FORMAT_VERSION
+
+
+_DECODER: Final = msgspec.json.Decoder(JobRecord)
+
+
+class ListedJob(msgspec.Struct, frozen=True):
+    """A job of a checkpoint directory; a job from before the registry has no record."""
+
+    job_id: str
+    record: JobRecord | None
+    state: str
+    last_checkpoint: str
+    """The folder of its last complete checkpoint or savepoint; "": there is none."""
+    damage: str = ""
+    """Why the record cannot be read."""
+
+
+class JobRegistry:
+    """The records of a checkpoint directory, which need not exist until one is written."""
+
+    def __init__(self, directory: str) -> None:
+        self._storage: CheckpointStorage = open_storage(location(directory), stands_in=True)
+
+    @property
+    def root(self) -> str:
+        """The checkpoint directory."""
+        return self._storage.root
+
+    def read(self, job_id: str) -> JobRecord | None:
+        """Return the record of a job, or None. Raises DamagedFile and StorageError."""
+        path = _path_of(job_id)
+        place = self._storage.place_of(path)
+        size = None if scheme_of(self.root) else SYSTEM_CALLS.size_of(place)
+        if size is not None and size > MOST_BYTES:
+            raise DamagedFile(place, f"forged or damaged: a record of a job has no {size} bytes", _MEND)
+        try:
+            data = self._storage.read(path)
+        except MissingFile:
+            return None
+        try:
+            record = _DECODER.decode(data)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise DamagedFile(place, f"the record of a job cannot be read ({error})", _MEND) from error
+        if record.job_id != job_id:
+            raise DamagedFile(place, "forged or damaged: it is the record of another job", _MEND)
+        return record
+
+    def write(self, record: JobRecord) -> None:
+        """Replace the record of a job, durably and atomically. Raises StorageError."""
+        self._storage.publish(_path_of(record.job_id), msgspec.json.encode(record))
+
+    def jobs(self) -> list[ListedJob]:
+        """Return all jobs of the directory, the one submitted last at the end. Raises StorageError."""
+        paths = self._storage.list("")
+        last: dict[str, int] = {}
+        known: set[str] = set()
+        finished: set[str] = set()
+        for path in paths:
+            if match := _COMPLETE.fullmatch(path):
+                last[match[1]] = max(int(match[2]), last.get(match[1], 0))
+            elif match := _RECORD.fullmatch(path):
+                known.add(match[1])
+            elif match := _FINISHED.fullmatch(path):
+                finished.add(match[1])
+        jobs = [self._listed(each, last.get(each), each in finished) for each in {*known, *last, *finished}]
+        return sorted(jobs, key=lambda job: (job.record.submitted_ms if job.record else 0, job.job_id))
+
+    def _listed(self, job_id: str, last_id: int | None, has_finished: bool) -> ListedJob:
+        record, damage = None, ""
+        try:
+            record = self.read(job_id)
+        except DamagedFile as error:
+            damage = f"{error.what}: {error.mend}"
+        last = "" if last_id is None else join_location(self.root, job_id, checkpoint_folder(last_id))
+        if record is not None and record.state == SUSPENDED and record.stopped_with:
+            last = record.stopped_with
+        return ListedJob(job_id, record, self._state(job_id, record, has_finished), last, damage)
+
+    def _state(self, job_id: str, record: JobRecord | None, has_finished: bool) -> str:
+        is_remote = bool(scheme_of(self.root))
+        if not is_remote and is_running(Path(self.root, job_id)):
+            return RUNNING
+        if has_finished:
+            return ENDED
+        if record is None:
+            return SUSPENDED
+        # No lock shows whether the process of a job in a remote directory lives.
+        return SUSPENDED if record.state == RUNNING and not is_remote else record.state
+
+    def forget(self, job_id: str) -> None:
+        """Delete a job that never runs again: its files, then its record. Raises StorageError."""
+        for path in self._storage.list(f"{job_id}/"):
+            self._storage.delete(path)
+        self._storage.delete(_path_of(job_id))
+
+
+def _path_of(job_id: str) -> str:
+    return f"{REGISTRY}/{job_id}.json"

@@ -1,0 +1,88 @@
+"""`onceproof job list [ROOT]`: the jobs of a checkpoint folder, as its registry and its folders know them.
+
+The rules this module lives by:
+
+- Nothing is changed, and no state is read.
+- Without ROOT, it lists the checkpoint folders of the jobs that `job run` has registered here.
+- A record that cannot be read is shown with the reason; exit code 1 then, 5 if there is no job.
+- Texts from files are printed without control characters.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onceproof.engine.runtime.job_fingerprint import printable
+from onceproof.engine.runtime.job_registry import JobRegistry, ListedJob
+from onceproof.engine.runtime.locations import location, parent_of, scheme_of
+from onceproof.engine.runtime.storage import StorageError
+from onceproof.harness.commands.job import noted_folder
+from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
+
+
+def list_command(root: str | None, notes: Path, as_json: bool) -> int:
+    """List the jobs under a root, or under the roots of the jobs registered in the folder ``notes``."""
+    roots = _noted_roots(notes) if root is None else [location(root)]
+    jobs = [job for each in roots for job in _jobs_of(each)]
+    if as_json:
+        print(msgspec.json.encode([_summary(job) for job in jobs]).decode())
+    else:
+        for job in jobs:
+            print(_text(job))
+        if not jobs:
+            print(f"{root or notes}: no job found")
+    if not jobs:
+        return NOTHING_RAN
+    return FAILED if any(job.damage for job in jobs) else PASSED
+
+
+def _noted_roots(notes: Path) -> list[str]:
+    folders = [str(noted_folder(note)) for note in sorted(notes.glob("*.json"))]
+    return sorted({parent_of(folder) for folder in folders})
+
+
+def _jobs_of(root: str) -> list[ListedJob]:
+    if not scheme_of(root) and not Path(root).is_dir():
+        raise UsageError(f"{root}: no such folder")
+    try:
+        return JobRegistry(root).jobs()
+    except StorageError as error:
+        raise UsageError(str(error)) from error
+
+
+def _summary(job: ListedJob) -> dict[str, Any]:
+    record = job.record
+    summary: dict[str, Any] = {
+        "id": job.job_id,
+        "state": job.state,
+        "last_checkpoint": job.last_checkpoint or None,
+    }
+    if job.damage:
+        summary["damage"] = job.damage
+    if record is not None:
+        summary |= {
+            "name": record.identity or None,
+            "title": record.name,
+            "program": record.program,
+            "submitted_ms": record.submitted_ms,
+            "ended_ms": record.ended_ms or None,
+            "failure": record.failure or None,
+        }
+    return summary
+
+
+def _text(job: ListedJob) -> str:
+    record = job.record
+    checkpoint = (
+        f"last checkpoint {printable(job.last_checkpoint)}" if job.last_checkpoint else "no checkpoint"
+    )
+    if job.damage:
+        return f"{job.job_id}: {job.state}, {checkpoint}: {printable(job.damage)}"
+    if record is None:
+        return f"{job.job_id}: {job.state}, {checkpoint}, from before the registry"
+    name = printable(record.identity) or f"{printable(record.name)} (no name)"
+    text = f"{name}: id {job.job_id}, {job.state}, {checkpoint}, program {printable(record.program)}"
+    return f"{text}: {printable(record.failure)}" if record.failure else text
