@@ -10,3 +10,11 @@ from __future__ import annotations
 
 class UnrecoverableError(Exception):
     """The job must not be restarted for this (Flink: SuppressRestartsException). The message is one line."""
+
+
+def text_of(error: BaseException) -> str:
+    """Return the message of an error in one line, also where asking it for its message raises another one."""
+    try:
+        return " ".join(str(error).split())
+    except (Exception, SystemExit) as failed:
+        return f"it has no message, because its __str__ raises {type(failed).__name__}"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.errors import UnrecoverableError, text_of
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import build_tasks, restore_events
@@ -208,7 +208,7 @@ Execution.handlers = {
 
 def failure_of(attempt: AttemptId, task: TaskId, name: str, error: BaseException) -> TaskFailed:
     """Return the message to the job master about a task that raised ``error``."""
-    text = " ".join(str(error).split())
+    text = text_of(error)
     unrecoverable = isinstance(error, UnrecoverableError)
     cause = text if unrecoverable else f"{name}: {type(error).__name__}: {text}"
     return TaskFailed(attempt, task, cause, unrecoverable)

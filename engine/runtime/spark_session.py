@@ -214,12 +214,32 @@ def one_line(error: Exception) -> str:
         return str(error).strip().splitlines()[-1]
     if not isinstance(error, Py4JJavaError):
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    try:
+        return _causes_of(error)
+    except (Py4JError, OSError):
+        # Java has ended meanwhile, and takes its message with it.
+        return type(error).__name__
+
+
+def _causes_of(error: Py4JJavaError) -> str:
     said: dict[str, None] = {}
     raised = error.java_exception
     while raised is not None:
-        said[str(raised.getMessage() or raised.toString()).strip().partition("\n")[0]] = None
+        said[_line_of(str(raised.getMessage() or raised.toString()))] = None
         raised = raised.getCause()
     return ": ".join(said)
+
+
+def _line_of(message: str) -> str:
+    """Return the first line of a message; where it is a Python worker's traceback, the error at its end."""
+    lines = [line.rstrip() for line in message.strip().splitlines() if line.strip()]
+    traces = [
+        place for place, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")
+    ]
+    for line in lines[traces[-1] + 1 :] if traces else ():
+        if not line.startswith((" ", "\t")):
+            return line
+    return lines[0] if lines else "no message"
 
 
 # A program that forgets to stop, or ends by an exception, leaves neither processes nor folders.

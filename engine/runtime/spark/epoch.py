@@ -17,9 +17,11 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
+from pyspark import cloudpickle
 from pyspark.serializers import CloudPickleSerializer
 
-from onceproof.engine.graph import JobGraph
+from onceproof.engine.errors import text_of
+from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
@@ -67,10 +69,34 @@ class Packed:
     """A pickled shipment: unpickling it in a worker makes a Deployment, once for each process."""
 
     def __init__(self, shipment: Shipment) -> None:
-        self._data: bytes = _CLOSURES.dumps(shipment)
+        try:
+            self._data: bytes = cloudpickle.dumps(shipment)
+        except Exception as error:
+            raise _unsendable(shipment, error) from error
 
     def __reduce__(self) -> tuple[Callable[[bytes], Deployment], tuple[bytes]]:
         return unpack, (self._data,)
+
+
+def _unsendable(shipment: Shipment, error: Exception) -> Exception:
+    """Return the error that names the operator whose function cannot be pickled; else ``error`` itself."""
+    if not isinstance(shipment.recipe, GivenGraph):
+        return error
+    graph = shipment.recipe.graph
+    for vertex in graph.vertices:
+        for node in vertex.operators:
+            try:
+                cloudpickle.dumps(node)
+            except Exception as found:
+                return InvalidJob(
+                    f"job {graph.name!r}: the function of operator {node.name!r} cannot be sent to Spark's"
+                    f" workers: {type(found).__name__}: {text_of(found)}: leave what cannot be pickled out of"
+                    " the function and of what it refers to, and make it in open()"
+                )
+    return InvalidJob(
+        f"job {graph.name!r} cannot be sent to Spark's workers: {type(error).__name__}: {text_of(error)}:"
+        " leave what cannot be pickled out of its functions and key selectors"
+    )
 
 
 class Deployment(Struct, frozen=True, eq=False):

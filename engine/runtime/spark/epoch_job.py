@@ -82,7 +82,11 @@ class EpochJob:
             raise failure
         said = one_line(failure)
         if _is_gone(self._context):
-            raise EpochJobFailed(f"Spark has stopped: {said}", is_final=True) from failure
+            raise EpochJobFailed(
+                f"Spark has stopped: {said}: its Java has ended or was killed; start the job again, and it"
+                " goes on from its last checkpoint",
+                is_final=True,
+            ) from failure
         # Workers that lack a module now will lack it the next time.
         is_final = said.startswith(("ModuleNotFoundError", "ImportError"))
         raise EpochJobFailed(f"the epoch's Spark job failed: {said}", is_final) from failure

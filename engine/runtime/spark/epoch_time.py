@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from pyspark import cloudpickle
 from pyspark.serializers import CloudPickleSerializer
 
-from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.errors import UnrecoverableError, text_of
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime.spark.epoch import Report
 from onceproof.engine.task.input_time import TaskTime
@@ -83,7 +83,7 @@ def pack_time(known: TaskTime | None, task_name: str) -> bytes:
     except Exception as error:
         raise TimeNotCarried(
             f"a watermark generator of {task_name} cannot be handed to the next epoch:"
-            f" {' '.join(str(error).split())}: on Spark generators are pickled, so leave what cannot be"
+            f" {text_of(error)}: on Spark generators are pickled, so leave what cannot be"
             " pickled out of them"
         ) from error
     return packed

@@ -7,11 +7,12 @@ from typing import Any
 
 from pyspark import Broadcast, TaskContext
 
+from onceproof.engine.errors import text_of
 from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections, freeze_loaded_objects
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch, Report
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel
-from onceproof.engine.runtime.spark.subtask import SubtaskRun
+from onceproof.engine.runtime.spark.subtask import GIVE_MODULES, SubtaskRun
 
 
 class StageRun:
@@ -45,7 +46,7 @@ class StageRun:
         spark_attempt = context.taskAttemptId()
         try:
             deployment = self._shipment.value
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return iter([_unmade(partition, spark_attempt, error)])
         task_id = deployment.stages.tasks[self._stage][partition]
         run: SubtaskRun = deployment.subtask_class(deployment, self._epoch, task_id, spark_attempt)
@@ -59,13 +60,10 @@ class StageRun:
         return (partition if stage == DRIVER else parcel[1]) % self._next_partitions
 
 
-def _unmade(partition: int, spark_attempt: int, error: Exception) -> Parcel:
+def _unmade(partition: int, spark_attempt: int, error: BaseException) -> Parcel:
     """Return the report that the worker cannot make the job's tasks, which would fail again."""
-    said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    cause = (
-        f"a Spark worker cannot make the job's tasks: {said}: give workers the modules that the job is made"
-        " of, at a place in their PYTHONPATH"
-    )
+    said = f"{type(error).__name__}: {text_of(error)}"
+    cause = f"a Spark worker cannot make the job's tasks: {said}: {GIVE_MODULES}"
     task, attempt = TaskId(0, partition), AttemptId("")
     failure = TaskFailed(attempt, task, cause, unrecoverable=True)
     return DRIVER, 0, 0, 0, Report(task, attempt, {}, (failure,), 0, b"", spark_attempt)

@@ -12,7 +12,9 @@ The rules this module lives by:
 - File names carry Spark's task attempt id, and only the reports of the driver's own Spark job count. So an
   attempt that dies, or runs on after another has replaced it, leaves files that no checkpoint refers to.
 - A task that raises has failed: its report says so to the driver, and downstream subtasks do nothing. Spark
-  would retry it four times in vain; Spark retries only after the death of a process.
+  would retry it four times in vain, and say nothing of the cause; Spark retries only after the death of a
+  process. A function that calls sys.exit, or raises another BaseException, has raised, too.
+- A worker that lacks a module would lack it in the next attempt: the job fails at once.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.outputs import HashOutput, Queue
 from onceproof.engine.task.task import Task, TaskState
 
+GIVE_MODULES: Final = "give workers the modules that the job is made of, at a place in their PYTHONPATH"
 _IN_ORDER: Final = itemgetter(3, 2)
 
 
@@ -126,6 +129,10 @@ class SubtaskRun:
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Called when the task has taken its snapshot, before it is stored."""
 
+    def ends_the_process(self, error: BaseException) -> bool:
+        """Return whether the worker ends with an error, so that no report follows."""
+        return isinstance(error, GeneratorExit | KeyboardInterrupt)
+
     # Called by the stage.
 
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
@@ -139,9 +146,11 @@ class SubtaskRun:
             raise
         except UpstreamFailed:
             failed = True
-        except Exception as error:
+        except BaseException as error:
+            if self.ends_the_process(error):
+                raise
             failed = True
-            self._messages = [failure_of(self.attempt, self.task_id, self.name, error)]
+            self._messages = [self._failure(error)]
         end = ChannelEnd(self.attempt, failed)
         for route in self._routes or self._make_routes():
             yield from route.parcels()
@@ -236,6 +245,13 @@ class SubtaskRun:
         )
         self._handle(task, trigger)
         yield
+
+    def _failure(self, error: BaseException) -> TaskFailed:
+        failure = failure_of(self.attempt, self.task_id, self.name, error)
+        if not isinstance(error, ModuleNotFoundError):
+            return failure
+        cause = f"{failure.cause}: {GIVE_MODULES}"
+        return replace(failure, cause=cause, unrecoverable=True)
 
     # Events and effects.
 

@@ -6,10 +6,12 @@ Spark at a time and the tests of this one share theirs.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,29 @@ def test_job(spark: SparkSession) -> None:
     assert sorted(pairs.reduceByKey(lambda a, b: a + b).collect()) == [(0, 18), (1, 12), (2, 15)]
 
 
+def looks_for_a_module(_: int) -> None:
+    importlib.import_module("nowhere_at_all")
+
+
+def calls_exit(_: int) -> None:
+    sys.exit("enough")
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (looks_for_a_module, "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        (calls_exit, "SystemExit: enough"),
+    ],
+)
+def test_error_in_a_worker_is_the_last_line_of_its_traceback(
+    spark: SparkSession, function: Callable[[int], None], said: str
+) -> None:
+    with pytest.raises(SPARK_ERRORS) as raised:
+        spark.sparkContext.parallelize([1], 1).map(function).collect()
+    assert one_line(raised.value).startswith(said)
+
+
 def test_query(spark: SparkSession) -> None:
     [row] = spark.sql("SELECT count(*) AS n, current_timezone() AS zone FROM range(100)").collect()
     assert (row.n, row.zone) == (100, "UTC")
@@ -88,6 +113,7 @@ def test_second_session_is_refused(spark: SparkSession) -> None:
 
 def test_start_to_stop_is_silent_leaves_nothing_and_heeds_no_other_spark(short_folder: Path) -> None:
     program = """
+import importlib
 import os
 from onceproof.engine.runtime.spark_session import spark_session
 before = dict(os.environ)

@@ -21,6 +21,7 @@ from onceproof.engine.runtime.spark.epoch import Packed
 from onceproof.engine.runtime.spark.epoch_job import EpochJobFailed
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import DRIVER
+from onceproof.engine.runtime.spark.subtask import SubtaskRun
 
 
 class WorkerDied(BaseException):
@@ -83,6 +84,14 @@ class JobHere:
         raise EpochJobFailed("a task died four times", is_final=False)
 
 
+class SubtaskHere(SubtaskRun):
+    """A subtask whose worker dies of an exception."""
+
+    def ends_the_process(self, error):
+        is_death = type(error).__name__ in ("WorkerDied", "PowerCut")
+        return is_death or super().ends_the_process(error)
+
+
 class ExecutionHere(SparkExecution):
     """The driver, with its stages run here."""
 
@@ -93,6 +102,7 @@ class ExecutionHere(SparkExecution):
         self.tried = []
         self.repeated = []
         self.slept = []
+        settings.setdefault("subtask_class", SubtaskHere)
         super().__init__(graph, None, storage, recovered, **settings)
 
     def ship(self, shipment):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 
 import pytest
 
+from onceproof.engine import InvalidJob, StreamExecutionEnvironment
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.messages import TaskId
 from onceproof.engine.protocol_points import (
@@ -174,6 +176,47 @@ def test_a_function_that_raises_fails_its_task_at_once_and_the_job_restarts(job,
     assert len(execution.tried) == 7 * 4
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+class Odd(BaseException):
+    """No Exception."""
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (Odd("never any luck"), "Odd: never any luck"),
+        (Mute(), "Mute: it has no message, because its __str__ raises ValueError"),
+    ],
+)
+def test_whatever_a_function_raises_is_the_cause_and_may_be_retried(job, here, error, said):
+    probe = here.dying(ELEMENT, task="count", times=100, death=error)
+    with pytest.raises(JobExecutionFailed, match=rf"^job 'words' failed: count -> sink-[01]: {said}$"):
+        here(job.graph(restart_strategy__fixed_delay__attempts=2), probe)
+    assert probe.struck >= 3
+
+
+def test_module_that_workers_lack_ends_the_job_at_once(job, here):
+    error = ModuleNotFoundError("No module named 'nowhere'")
+    probe = here.dying(ELEMENT, task="count", times=100, death=error)
+    with pytest.raises(JobExecutionFailed, match=r"Error: No module named 'nowhere': give workers the"):
+        here(job.graph(), probe)
+    assert probe.struck == 2, "once in each of the two counts, which run side by side"
+
+
+def test_function_that_cannot_be_pickled_is_named_with_its_operator(job, here):
+    lock = threading.Lock()
+    env = StreamExecutionEnvironment.get_execution_environment(job.configuration())
+    env.from_collection([1, 2]).map(lambda value: (lock, value)[1]).name("locked").print()
+    said = r"operator 'locked' cannot be sent to Spark's workers: .*lock.*: leave .* make it in open\(\)$"
+    with pytest.raises(InvalidJob, match=said):
+        here(env.get_job_graph("words"))
 
 
 def test_restarts_are_counted_by_the_restart_strategy(job, here):
