@@ -76,3 +76,18 @@ def test_options_page_lists_every_option():
 def test_an_unknown_option_is_an_error():
     with pytest.raises(engine.ConfigurationError):
         Configuration.from_mapping({"execution.checkpointing.intervall": "1 s"})
+
+
+def test_each_test_that_the_page_of_guarantees_names_exists():
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", PAGES["guarantees.md"])
+    assert len(named) > 40
+    tests = Path(__file__).parents[1]
+    for file, name in named:
+        assert f"\ndef {name}(" in (tests / file).read_text(), f"{file}::{name}"
+
+
+def test_each_row_of_the_page_of_guarantees_names_a_test_or_says_why_none():
+    rows = [line for line in PAGES["guarantees.md"].splitlines() if line.startswith("| ")]
+    for row in rows:
+        shown = row.rstrip(" |").rpartition("| ")[2]
+        assert "::test_" in shown or shown in ("---", "shown by") or shown.startswith("none: "), row
