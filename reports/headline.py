@@ -1,9 +1,10 @@
 """The verdict of a report, concluded from its contents: a status, a headline, and the reasons.
 
 The worst status wins: failed, interrupted, known failures only, gaps, passed. A run without scenarios is
-"empty", not passed. Known failures do not fail a run, but it is not called passed. A planted bug that
-survived is a gap, because it shows a hole in the harness and not a fault of the engine. A fault kind that
-never fired fails a run only if the campaign is large enough to require it.
+"empty", not passed. A run is called a sample where a family has under LEAST_SCENARIOS scenarios, or a
+property was asked in under half of the families that have it. Known failures do not fail a run, but it is not
+called passed. A planted bug that survived is a gap, because it shows a hole in the harness and not a fault of
+the engine. A fault kind that never fired fails a run only if the campaign is large enough to require it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import Literal, Protocol, TypeAlias
 
 from onceproof.reports.model import Failure, KnownFailure, RealInput, Report
 from onceproof.reports.text import counted, joined, words
+
+WHOLE = "Every record exactly once"
+SAMPLE = "Passed, in a sample"
 
 Status: TypeAlias = Literal["passed", "failed", "known", "gaps", "interrupted", "empty"]
 
@@ -31,6 +35,53 @@ class Headline:
     """What did not run, or was not caught."""
     notes: tuple[str, ...] = ()
     """Remarks that do not affect the verdict."""
+    asked: str = ""
+    """How often each property was asked."""
+    thin: tuple[str, ...] = ()
+    """Where the evidence is thin; empty if every family and property has its share."""
+
+
+LEAST_SCENARIOS = 50
+"""A family with fewer is a sample."""
+
+
+def asked_counts(report: Report) -> dict[str, int]:
+    """Return by property in how many scenarios it was asked, over all families."""
+    asked: dict[str, int] = {}
+    for family in report.families:
+        for result in family.properties:
+            asked[result.property] = asked.get(result.property, 0) + result.passed + result.failed
+    return asked
+
+
+def asked_text(report: Report) -> str:
+    """Return `asked: 8 properties in each of 1,000 scenarios; restore anywhere in 31, determinism in 16`."""
+    asked, total = asked_counts(report), total_scenarios(report)
+    always = [name for name, number in asked.items() if number == total]
+    parts = []
+    if always:
+        names = counted(len(always), "property", "properties") if len(always) > 1 else words(always[0])
+        parts.append(f"{names} in each of {counted(total, 'scenario')}")
+    rest = [f"{words(name)} in {number:,}" for name, number in asked.items() if number != total]
+    if rest:
+        parts.append(joined(rest))
+    return f"Asked: {'; '.join(parts)}." if parts else ""
+
+
+def thin_texts(report: Report) -> tuple[str, ...]:
+    """Return where the evidence is thin: families with few scenarios, properties asked in few families."""
+    families = report.families
+    few = tuple(each.family for each in families if each.scenarios < LEAST_SCENARIOS)
+    texts = []
+    if few:
+        of = "" if len(families) == 1 else f"{len(few):,} of {len(families):,} families with "
+        texts.append(f"{of}under {LEAST_SCENARIOS} scenarios: {first_names(few)}")
+    for name in asked_counts(report):
+        results = [each for family in families for each in family.properties if each.property == name]
+        asked = sum(bool(each.passed or each.failed) for each in results)
+        if 2 * asked < len(results):
+            texts.append(f"{words(name)} asked in {asked:,} of {counted(len(results), 'family', 'families')}")
+    return tuple(texts)
 
 
 def real_input_failed(real: RealInput) -> bool:
@@ -207,7 +258,14 @@ def absent_text(known: KnownFailure) -> str:
 def conclude(report: Report) -> Headline:
     """Return the verdict of a report."""
     headline = _verdict(report)
-    return replace(headline, notes=tuple(map(absent_text, absent_known_failures(report))))
+    thin = thin_texts(report)
+    return replace(
+        headline,
+        word=SAMPLE if headline.word == WHOLE and thin else headline.word,
+        notes=tuple(map(absent_text, absent_known_failures(report))),
+        asked=asked_text(report),
+        thin=thin,
+    )
 
 
 def _verdict(report: Report) -> Headline:
@@ -233,4 +291,4 @@ def _verdict(report: Report) -> Headline:
         return Headline("gaps" if gaps else "passed", "Passed", sentence, (), gaps)
     if gaps:
         return Headline("gaps", "Passed, with a gap", pass_sentence(report), (), gaps)
-    return Headline("passed", "Every record exactly once", pass_sentence(report), (), ())
+    return Headline("passed", WHOLE, pass_sentence(report), (), ())

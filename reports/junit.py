@@ -184,7 +184,16 @@ def _run_suite(report: Report) -> Suite:
     if report.coverage and report.coverage.required:
         cases.append(_check_case("fault coverage", [f"never fired: {pair}" for pair in never_fired(report)]))
     headline = conclude(report)
-    lines = [f"{headline.word}. {headline.sentence}", *headline.reasons, *headline.gaps, *headline.notes]
+    sample = (f"A sample: {'; '.join(headline.thin)}.",) if headline.thin else ()
+    said = (headline.asked,) if headline.asked else ()
+    lines = [
+        f"{headline.word}. {headline.sentence}",
+        *said,
+        *sample,
+        *headline.reasons,
+        *headline.gaps,
+        *headline.notes,
+    ]
     return Suite("run", cases, report.facts.seconds, "\n".join(lines))
 
 

@@ -23,18 +23,21 @@ import msgspec
 from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
+from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
+from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import fault_text, operation_text
 from onceproof.harness.explanation.visible_run import recovery_text
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import line_of
-from onceproof.harness.model.family import columns_of
+from onceproof.harness.model.family import columns_of, options_of
 from onceproof.harness.model.faults import FAULTS, KILLS, POINTS
 from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import OutputUnwritable, RunResult
-from onceproof.harness.trials.tally import Tally, determinism_counts
+from onceproof.harness.trials.tally import Tally
 from onceproof.harness.trials.trial import SIMULATED
 from onceproof.reports.junit import junit
 from onceproof.reports.model import (
@@ -85,7 +88,7 @@ def build_report(
         facts=facts_of(result, command),
         problems=tuple(coverage_problems(tally, result.system)),
         interrupted=line_of(mistake) if mistake is not None else interrupted,
-        families=tuple(_family_result(name, tally, known) for name in sorted(tally.families)),
+        families=tuple(_family_result(name, result, known) for name in sorted(tally.families)),
         failures=tuple(failure_of(case) for case in failures),
         known=tuple(_known_failure(entry, tally) for entry in known),
         example=teaching_example(result),
@@ -305,22 +308,32 @@ def _decisions(takes: DecisionEffects) -> tuple[Decision, ...]:
     )
 
 
-def _family_result(name: str, tally: Tally, known: Sequence[KnownSignature]) -> FamilyResult:
+def _family_result(name: str, result: RunResult, known: Sequence[KnownSignature]) -> FamilyResult:
+    tally, capabilities = result.tally, result.system.capabilities
     family = tally.families[name]
     listed = [
         group
         for (family_name, signature), group in tally.groups.items()
         if family_name == name and find_known(known, name, signature)
     ]
-    checked, differed = determinism_counts(family)
-    passed = {each: (family.scenarios - family.broken[each], family.broken[each]) for each in PROPERTIES}
-    for each in CONTINUATIONS if family.continued else ():
-        passed[each] = (family.continued - family.broken[each], family.broken[each])
-    if checked:
-        passed[DETERMINISM] = (checked - differed, differed)
+    asked = dict.fromkeys(PROPERTIES, family.scenarios)
+    asked[ExactlyOnce.property] -= family.at_least_once
+    asked[Mode.property] = family.at_least_once
+    if not family.at_least_once and options_of(result.family(name)).at_least_once is None:
+        # The family is never run in that mode.
+        del asked[Mode.property]
+    if Capability.CONTINUATIONS in capabilities:
+        asked |= dict.fromkeys(CONTINUATIONS, family.continued)
+    if Capability.DETERMINISM in capabilities:
+        asked[DETERMINISM] = family.checked_twice
     results = [
-        PropertyResult(each, held, failed, sum(group.broken[each] for group in listed))
-        for each, (held, failed) in passed.items()
+        PropertyResult(
+            each,
+            max(number - family.broken[each], 0),
+            family.broken[each],
+            sum(group.broken[each] for group in listed),
+        )
+        for each, number in asked.items()
     ]
     return FamilyResult(
         family=name,

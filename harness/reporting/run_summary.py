@@ -21,7 +21,7 @@ from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN,
 from onceproof.harness.trials.examination import repeats
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import RunResult
-from onceproof.reports.headline import conclude, never_fired
+from onceproof.reports.headline import asked_counts, conclude, never_fired, thin_texts
 from onceproof.reports.model import Report
 from onceproof.reports.text import counted, duration, joined
 
@@ -42,7 +42,7 @@ def print_summary(
 ) -> None:
     """Print the summary; with ``as_json``, print the document on stdout and the summary on stderr."""
     if as_json:
-        print(msgspec.json.encode(summary_document(result, page.parent)).decode())
+        print(msgspec.json.encode(summary_document(result, report, page.parent)).decode())
     for line in summary_lines(result, cases, report, page):
         print(line, file=sys.stderr if as_json else sys.stdout)
 
@@ -52,7 +52,7 @@ def exit_code(report: Report) -> int:
     return EXIT_CODES[conclude(report).status]
 
 
-def summary_document(result: RunResult, out: Path) -> dict[str, Any]:
+def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, Any]:
     """Return the document that --json prints."""
     tally = result.tally
     return {
@@ -63,6 +63,8 @@ def summary_document(result: RunResult, out: Path) -> dict[str, Any]:
             name: {"scenarios": family.scenarios, "failed": family.failed}
             for name, family in sorted(tally.families.items())
         },
+        "asked": asked_counts(report),
+        "sample": thin_texts(report),
         "trace_hash": tally.trace_hash(),
         "seconds": round(result.seconds, 3),
         "out": str(out),
@@ -89,7 +91,12 @@ def summary_lines(
     for name, family in sorted(tally.families.items()):
         known = sum(case.count for case in cases if case.known and case.family.name == name)
         yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
-    yield from conclude(report).notes
+    headline = conclude(report)
+    yield from headline.notes
+    if headline.asked:
+        yield f"{headline.word}. {headline.asked}"
+    if headline.thin:
+        yield f"A sample: {'; '.join(headline.thin)}."
     workers = counted(result.workers, "worker")
     yield (
         f"{counted(tally.scenarios, 'scenario')} in {duration(result.seconds)} on {workers},"

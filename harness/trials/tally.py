@@ -17,8 +17,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from onceproof.harness.checkers import Signature
-from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
+from onceproof.harness.checkers import CONTINUATIONS, Signature
+from onceproof.harness.checkers.coverage import mode_point
 from onceproof.harness.checkers.outcome import Outcome, combined_hash
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
 
@@ -27,6 +27,9 @@ MOST_EXAMPLES: Final = 60
 
 EXAMPLE_RECORDS: Final = range(6, 31)
 """The number of records of an example: fewer show too little, more fill the page."""
+
+AT_LEAST_ONCE: Final = mode_point("at_least_once")
+"""The name under which an outcome counts completed checkpoints of the mode."""
 
 ExampleKey: TypeAlias = tuple[int, str, int]
 """(steps, family, seed); the smallest is the best example."""
@@ -50,7 +53,12 @@ class FamilyTally:
     scenarios: int = 0
     failed: int = 0
     checked_twice: int = 0
+    """How many scenarios of this family the seed has run a second time."""
     continued: int = 0
+    """How many scenarios had their checkpoints restored and compared: those of the seed's choice that had not
+    failed before."""
+    at_least_once: int = 0
+    """How many scenarios were judged by mode instead of exactly_once."""
     milliseconds: float = 0.0
     """The run time of its scenarios, summed over the workers."""
     broken: Counter[str] = field(default_factory=Counter)
@@ -92,7 +100,8 @@ class Tally:
         family.scenarios += 1
         family.milliseconds += outcome.milliseconds
         family.checked_twice += is_checked_twice(outcome.seed)
-        family.continued += is_continued(outcome.seed)
+        family.continued += is_continued(outcome.seed) and _passed_before_continuations(outcome)
+        family.at_least_once += AT_LEAST_ONCE in outcome.points
         self.kills += outcome.kills
         self.rescales += outcome.rescales
         _add_counts(self.fired, outcome.coverage)
@@ -145,9 +154,8 @@ class Tally:
         return combined_hash(self.hashes)
 
 
-def determinism_counts(family: FamilyTally) -> tuple[int, int]:
-    """Return (scenarios checked for determinism, scenarios that broke it)."""
-    return family.checked_twice, family.broken[DETERMINISM]
+def _passed_before_continuations(outcome: Outcome) -> bool:
+    return outcome.passed or outcome.violations[0][0] in CONTINUATIONS
 
 
 def _add_counts(total: Counter[str], counts: dict[str, int]) -> None:

@@ -138,3 +138,47 @@ def test_absent_known_failure_is_noted_after_a_complete_run(made):
 def test_sentence_counts_scenarios_and_signatures(made):
     sentence = conclude(Report(facts=Facts(scenarios=4000), failures=(made.failure(),))).sentence
     assert sentence == "3 of 4,000 scenarios violated a property, with 1 signature."
+
+
+def family_asked(name, scenarios, **asked):
+    results = tuple(PropertyResult(each, number) for each, number in asked.items())
+    return FamilyResult(name, scenarios, properties=results)
+
+
+def test_headline_states_what_was_asked_how_often():
+    families = tuple(
+        family_asked(name, 60, exactly_once=60, liveness=60, determinism=number)
+        for name, number in (("sales", 2), ("visits", 1))
+    )
+    headline = conclude(Report(facts=Facts(scenarios=120), families=families))
+    assert headline.asked == "Asked: 2 properties in each of 120 scenarios; determinism in 3."
+    assert headline.thin == ()
+    assert headline.word == "Every record exactly once"
+
+
+def test_family_with_few_scenarios_makes_a_sample():
+    families = (family_asked("sales", 49, liveness=49), family_asked("visits", 50, liveness=50))
+    headline = conclude(Report(facts=Facts(scenarios=99), families=families))
+    assert headline.thin == ("1 of 2 families with under 50 scenarios: sales",)
+    assert (headline.status, headline.word) == ("passed", "Passed, in a sample")
+
+
+@pytest.mark.parametrize(("asked", "is_thin"), [((1, 0, 0), True), ((1, 1, 0), False)])
+def test_property_asked_in_under_half_the_families_makes_a_sample(asked, is_thin):
+    families = tuple(
+        family_asked(f"family-{place}", 50, liveness=50, determinism=number)
+        for place, number in enumerate(asked)
+    )
+    headline = conclude(Report(facts=Facts(scenarios=150), families=families))
+    assert headline.thin == (("determinism asked in 1 of 3 families",) if is_thin else ())
+    assert headline.word == ("Passed, in a sample" if is_thin else "Every record exactly once")
+
+
+def test_property_that_few_families_have_is_not_thin():
+    families = (
+        family_asked("sales", 50, exactly_once=45, mode=5),
+        *(family_asked(f"family-{place}", 50, exactly_once=50) for place in range(3)),
+    )
+    headline = conclude(Report(facts=Facts(scenarios=200), families=families))
+    assert headline.thin == ()
+    assert headline.asked == "Asked: exactly once in 195 and mode in 5."

@@ -186,7 +186,10 @@ def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> No
         "run", "word_count", "page_views", "--scenarios", "6", "-n", "1", "--out", "out", "--json"
     )
     document = json.loads(ended.out)
-    assert list(document) == ["scenarios", "passed", "failed", "families", "trace_hash", "seconds", "out"]
+    counts = ["scenarios", "passed", "failed", "families"]
+    assert list(document) == [*counts, "asked", "sample", "trace_hash", "seconds", "out"]
+    assert document["asked"]["consistent_cut"] == 6
+    assert document["sample"][0] == "2 of 2 families with under 50 scenarios: page_views and word_count"
     assert document["families"] == {
         "page_views": {"scenarios": 3, "failed": 0},
         "word_count": {"scenarios": 3, "failed": 0},

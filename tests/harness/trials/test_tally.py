@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onceproof.harness.checkers.outcome import Outcome
+from onceproof.harness.model.seeds import is_continued
 from onceproof.harness.trials.tally import MOST_EXAMPLES, Tally
 
 
@@ -118,3 +119,17 @@ def test_example_candidates_are_few_and_do_not_depend_on_the_order() -> None:
     assert forwards.examples == backwards.examples
     assert len(forwards.examples) == MOST_EXAMPLES
     assert forwards.trace_hash() == backwards.trace_hash()
+
+
+def test_scenarios_that_failed_before_count_no_continuation() -> None:
+    continued = next(seed for seed in range(64) if is_continued(seed))
+    tally = Tally()
+    lost = (("exactly_once", "lost", "", "{}"),)
+    refused = (("restore_anywhere", "refused", "", "{}"),)
+    tally.add(outcome(seed=continued))
+    tally.add(outcome(seed=continued, passed=False, signature=("exactly_once", "lost"), violations=lost))
+    tally.add(
+        outcome(seed=continued, passed=False, signature=("restore_anywhere", "refused"), violations=refused)
+    )
+    [family] = tally.families.values()
+    assert family.continued == 2
