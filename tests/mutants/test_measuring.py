@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,7 @@ from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.family import load_family
-from onceproof.harness.model.mutants import Reached, find_mutant, load_mutants, mutant, replaced
+from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, load_mutants, mutant, replaced
 from onceproof.harness.trials import mutant_trials as mutation
 from onceproof.harness.trials.mutant_trials import Result, measure, measure_all
 from onceproof.harness.trials.trial import try_scenario
@@ -43,8 +46,19 @@ def does_no_harm(reached: Reached) -> Iterator[None]:
         yield
 
 
-@mutant(id="never-returns", breaks="liveness", summary="a loop that ends in no step")
-def never_returns(reached: Reached) -> Iterator[None]:
+@mutant(id="computes-for-ever", breaks="liveness", summary="a loop that ends in no step")
+def computes_for_ever(reached: Reached) -> Iterator[None]:
+    def endless(self: Task) -> Any:
+        reached()
+        while True:
+            pass
+
+    with replaced(Task, "_poll", endless):
+        yield
+
+
+@mutant(id="waits-for-ever", breaks="liveness", summary="a wait that ends in no step")
+def waits_for_ever(reached: Reached) -> Iterator[None]:
     def endless(self: Task) -> Any:
         reached()
         while True:
@@ -115,9 +129,62 @@ def test_a_failure_without_the_mutant_is_no_kill(tmp_path: Path) -> None:
     assert (result.reached, result.killed, result.scenarios) == (True, False, 20)
 
 
-def test_an_endless_step_is_stopped_and_counts_as_a_kill(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.2)
-    result = measure(never_returns, [FAMILY], 1, limit=3, shrink_seconds=0)
+def test_scenario_that_fails_only_once_is_no_kill() -> None:
+    @mutant(
+        id="fails-once", breaks="no_error", summary="fails in the first run only, as a loaded machine may"
+    )
+    def fails_once(reached: Reached) -> Iterator[None]:
+        runs.append(0)
+        if len(runs) > 1:
+            yield
+            return
+        with replaced(SourceOperator, "positions", lambda self: reached() or {}["gone"]):
+            yield
+
+    runs: list[int] = []
+    result = measure(fails_once, [FAMILY], 1, limit=10)
+    assert (result.reached, result.killed, result.scenarios) == (True, False, 10)
+
+
+def test_time_in_which_other_processes_run_is_no_kill(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A run that sleeps stands for one that gets no processor: neither uses processor time.
+    monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.5)
+    text = Path(str(FAMILY.__file__)).read_text()  # type: ignore[attr-defined]
+    path = tmp_path / "starved.py"
+    build = "    words = env.from_source("
+    assert build in text
+    path.write_text(text.replace(build, f"    __import__('time').sleep(0.7)\n{build}"))
+    result = measure(does_no_harm, [load_family(str(path))], 1, limit=3)
+    assert (result.reached, result.killed, result.scenarios) == (True, False, 3)
+
+
+def test_harmless_mutant_survives_beside_busy_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each of its runs takes a few milliseconds of processor time, and many times as long on the clock.
+    monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.5)
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * (os.cpu_count() or 1))
+    ]
+    try:
+        result = measure(does_no_harm, [FAMILY], 1, limit=60)
+    finally:
+        for process in busy:
+            process.kill()
+        for process in busy:
+            process.wait()
+    assert (result.reached, result.killed, result.scenarios) == (True, False, 60)
+
+
+@pytest.mark.parametrize(
+    ("endless", "limit"),
+    [(computes_for_ever, "LONGEST_RUN_SECONDS"), (waits_for_ever, "LONGEST_WAIT_SECONDS")],
+)
+def test_an_endless_step_is_stopped_and_counts_as_a_kill(
+    monkeypatch: pytest.MonkeyPatch, endless: Mutant, limit: str
+) -> None:
+    monkeypatch.setattr(mutation, limit, 0.2)
+    result = measure(endless, [FAMILY], 1, limit=3, shrink_seconds=0)
     assert result.killed
     assert result.killing is not None
     assert result.killing.signature == ("liveness", "endless step")
