@@ -7,6 +7,7 @@ each call, or let the same code run over a simulated disk that loses power.
 from __future__ import annotations
 
 import errno
+import filecmp
 import os
 import stat
 from typing import Final, Protocol
@@ -45,6 +46,10 @@ class FileCalls(Protocol):
 
     def is_folder(self, path: str) -> bool:
         """Return whether there is a folder."""
+        ...
+
+    def is_same_content(self, one: str, other: str) -> bool:
+        """Return whether two paths are one file, or two files of the same content."""
         ...
 
     def entries(self, folder: str) -> list[tuple[str, bool]]:
@@ -110,6 +115,9 @@ class SystemFileCalls:
 
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
+
+    def is_same_content(self, one: str, other: str) -> bool:
+        return os.path.samefile(one, other) or filecmp.cmp(one, other, shallow=False)
 
     def entries(self, folder: str) -> list[tuple[str, bool]]:
         with os.scandir(folder) as entries:

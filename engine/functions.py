@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from onceproof.engine.owner_ids import owner_id
 from onceproof.engine.state.raw import KeyedStateOutput, OperatorStateOutput
 from onceproof.engine.timer_service import TimeDomain, TimerService
 
@@ -77,10 +78,7 @@ class KeyedStateStore(Struct, eq=False, kw_only=True):
 
 
 class RuntimeContext(KeyedStateStore, eq=False, kw_only=True):
-    """Describes the subtask in which a function runs, and gives its keyed state (Flink: RuntimeContext).
-
-    The engine sets the fields; functions call the methods.
-    """
+    """Describes a function's subtask, and gives its keyed state (Flink: RuntimeContext); call the methods."""
 
     subtask: int
     parallelism: int
@@ -88,10 +86,25 @@ class RuntimeContext(KeyedStateStore, eq=False, kw_only=True):
     attempt: str
     clock: Callable[[], int]
     pass_point: Callable[[str, int], None]
+    job_id: str = ""
+    operator_id: str = ""
+    scope: str = ""
 
     def get_task_name(self) -> str:
         """Return the name of the vertex, without the subtask's index."""
         return self.task_name
+
+    def get_job_id(self) -> str:
+        """Return the id of the job, the same in every attempt (Flink: JobInfo.getJobId)."""
+        return self.job_id
+
+    def get_operator_unique_id(self) -> str:
+        """Return the id of the operator, which follows from its uid (Flink: StreamingRuntimeContext)."""
+        return self.operator_id
+
+    def get_owner_id(self) -> str:
+        """Return what no other operator of any job has, for names in a shared target (ours)."""
+        return owner_id(self.scope, self.job_id, self.operator_id)
 
     def get_index_of_this_subtask(self) -> int:
         """Return the index of this subtask, counted from 0."""

@@ -49,6 +49,7 @@ ROOMS = (
         "elements",
         "errors",
         "file_calls",
+        "owner_ids",
         "java_hashes",
         "extras",
         "file_locks",

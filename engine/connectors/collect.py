@@ -15,7 +15,7 @@ from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFu
 from onceproof.engine.functions import SinkFunction
 
 Name = tuple[int, int, str]
-"""Subtask, epoch and attempt."""
+"""Subtask, epoch and attempt; the rows have one owner."""
 
 
 class CollectedRows:
@@ -75,7 +75,8 @@ class TransactionalCollectSinkFunction(TwoPhaseCommitSinkFunction):
 
     def abort_unknown(self, recovery: Recovery) -> None:
         """Drop the transactions of dead attempts."""
-        for name in [name for name in self._rows.transactions if recovery.may_abort(*name)]:
+        owner = recovery.owner
+        for name in [name for name in self._rows.transactions if recovery.may_abort(*name, owner)]:
             self.abort(name)
 
 

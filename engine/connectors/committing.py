@@ -212,6 +212,7 @@ class WriterSinkFunction(SinkFunction, CommittingFunction):
                 context.get_number_of_parallel_subtasks(),
                 context.get_attempt_id(),
                 restored_id,
+                context.get_owner_id(),
             )
         )
 

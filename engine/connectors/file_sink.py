@@ -2,51 +2,55 @@
 
 The rules this module lives by:
 
-- A transaction is one part file. While it is written it is hidden: ``.part-<subtask>-<epoch>-<attempt>``
-  with the suffix and ``.inprogress``. Pre-commit syncs it to the disk, commit renames it to the same name
-  without the dot and ``.inprogress``, abort deletes it. Readers that skip hidden files see whole files only.
+- A transaction is one part file (`part_files.py`): hidden while it is written, synced to the disk by
+  pre-commit, visible after the commit, deleted by an abort. Readers that skip hidden files see whole files.
+- A visible name is ``<prefix>-<owner>-<subtask>-<epoch>-<attempt><suffix>``, with the first digits of the
+  owner: two sinks in one folder, and a job beside its earlier run, do not meet, whatever their prefixes.
 - A transaction without rows has no file; its pre-committed length is 0.
 - The checkpoint lists the length. A file with another length at its commit is an error, never a silent loss.
-- A repeated commit finds the target and does nothing. If neither file exists, the rows are lost: an error
-  that names the transaction. An existing target is never overwritten: a second job in the same folder fails.
-- Hidden files that a crash left are found by name and deleted at the next start, by the rule of two_phase.
-- The folder and the missing ones above it are made durably; a rename counts once its folder is synced.
+- The checkpoint lists the folder, too: a job that is restored with another base path commits a file where it
+  was prepared. A folder that was moved with its files is the base path then. So both are looked into.
+- A repeated commit finds the target and does nothing. If no folder has the file, the rows are lost: an error
+  that names the transaction.
+- Hidden files that a crash left are found by their marks and deleted at the next start, by the rule of
+  two_phase. Files of other owners stay, also those that a restored checkpoint lists as open.
+- The folder and the missing ones above it are made durably; a new name counts once its folder is synced.
 - Rows are buffered in memory and written in blocks; a crash loses only the open transaction.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from typing import Any
+from typing import Any, Final
 
 from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.part_files import (
+    FileSinkBroken,
+    FileSinkFailed,
+    Mark,
+    PartFile,
+    PartFileWriter,
+    hidden_name,
+    listed_part,
+    mark_of,
+    unmarked_part,
+)
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
-from onceproof.engine.durable_files import make_folder, sync_folder, write_all
+from onceproof.engine.durable_files import make_folder, sync_folder
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
 
-BLOCK_BYTES = 1 << 18
-"""The size of the blocks in which rows are written."""
-
-IN_PROGRESS = ".inprogress"
 OPEN = -1
 """The length of a transaction that is not pre-committed yet."""
+OWNER_DIGITS_SHOWN: Final = 8
+LONGEST_AFFIXES: Final = 120
+"""The bytes of prefix and suffix together; the rest of a name is the engine's."""
 
 Transaction = list[Any]
-"""[name of the part file, its length in bytes or OPEN]; a list, because pre-commit sets the length."""
+"""[visible name, length in bytes or OPEN, folder, hidden name]; a list, because pre-commit sets the length.
 
-
-class FileSinkFailed(OSError):
-    """A part file cannot be written at the moment. The message is one line."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class FileSinkBroken(FileSinkFailed, UnrecoverableError):
-    """A folder or part file is in a state that a restart would find again. The message is one line."""
+Checkpoints of version 0.2.0 list [name, length]: the folder is the base path, and there is no mark."""
 
 
 class UnwritableValue(UnrecoverableError, ValueError):
@@ -71,6 +75,12 @@ class OutputFileConfig:
         if part_prefix.startswith((".", "_")) or not part_prefix:
             raise ValueError(
                 f"part prefix {part_prefix!r} must not be empty or begin with . or _: readers skip those"
+            )
+        length = len(os.fsencode(part_prefix + part_suffix))
+        if length > LONGEST_AFFIXES:
+            raise ValueError(
+                f"part prefix and suffix have {length} bytes together: at most {LONGEST_AFFIXES} leave room"
+                " for the rest of a file name"
             )
         self.part_prefix = part_prefix
         self.part_suffix = part_suffix
@@ -165,12 +175,15 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         self._encoder = encoder
         self._prefix = config.part_prefix
         self._suffix = config.part_suffix
-        self._file: PartFile | None = None
+        self._file: PartFileWriter | None = None
 
     def begin_transaction(self) -> Transaction:
-        """Return a new name; the first row creates the file."""
+        """Return new names; the first row creates the file."""
         self._file = None
-        return [f"{self._prefix}-{self.subtask}-{self.epoch}-{self.attempt}{self._suffix}", OPEN]
+        mark = Mark(self.owner, self.subtask, self.epoch, self.attempt)
+        place = f"{self.owner[:OWNER_DIGITS_SHOWN]}-{self.subtask}-{self.epoch}-{self.attempt}"
+        name = f"{self._prefix}-{place}{self._suffix}"
+        return [name, OPEN, os.path.abspath(self._base_path), hidden_name(name, mark)]
 
     def invoke_transaction(self, transaction: Transaction, value: Any, context: Any) -> None:
         self._write(transaction, [value])
@@ -193,48 +206,34 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         self._file = None
 
     def commit(self, transaction: Transaction) -> None:
-        """Rename the hidden file to its target, unless that was done before."""
-        name, length = transaction
-        if length == 0:
+        """Make the file visible where it was prepared, unless that was done before."""
+        part, folders = self._listed(transaction)
+        if part.length == 0:
             return
-        hidden = self._hidden(name)
-        target = self._target(name)
         try:
-            committed_length = self.calls.size_of(target)
-            hidden_length = self.calls.size_of(hidden)
-            if committed_length is not None and hidden_length is not None:
-                raise FileSinkBroken(
-                    f"{target} exists already, but is not what transaction {name} wrote:"
-                    " give each job and each fresh run a folder or a part prefix of its own"
-                )
-            found = hidden_length if committed_length is None else committed_length
-            if found is None:
-                raise FileSinkBroken(
-                    f"transaction {name} is lost: neither {target} nor {hidden} exists, though a checkpoint"
-                    f" lists it with {length} bytes: restore the folder from a copy, or start afresh"
-                )
-            if found != length:
-                raise FileSinkBroken(
-                    f"transaction {name} is damaged: {target if hidden_length is None else hidden} has"
-                    f" {found} bytes, the checkpoint lists {length}: restore the folder from a copy"
-                )
-            if hidden_length is not None:
-                self.calls.rename(hidden, target)
-            sync_folder(self.calls, self._base_path)
+            # A copy of the folder may have been restored: then the file is in both, and belongs to both.
+            committed = [part.commit(self.calls, folder) for folder in folders]
         except FileSinkFailed:
             raise
         except OSError as error:
             raise self._failure(transaction, "cannot be committed", error) from error
+        if not any(committed):
+            names = f"{os.path.join(folders[0], part.name)} nor {part.hidden}"
+            places = "".join([f" nor the two in {folder}" for folder in folders[1:]])
+            raise FileSinkBroken(
+                f"transaction {part.name} is lost: neither {names}{places} exists, though a checkpoint"
+                f" lists it with {part.length} bytes: restore the folder from a copy, or start afresh"
+            )
 
     def abort(self, transaction: Transaction) -> None:
-        """Delete the hidden file if it exists."""
-        self._delete(self._hidden(transaction[0]))
+        """Delete the hidden file if it exists and is this sink's."""
+        part, folders = self._listed(transaction)
+        if part.owner in (None, self.owner):
+            for folder in folders:
+                self._delete(os.path.join(folder, part.hidden))
 
     def abort_unknown(self, recovery: Recovery) -> None:
-        """Delete the hidden files that no checkpoint lists."""
-        pattern = re.compile(
-            rf"\.{re.escape(self._prefix)}-([0-9]+)-([0-9]+)-(.+){re.escape(self._suffix + IN_PROGRESS)}"
-        )
+        """Delete the hidden files of this sink that no checkpoint lists."""
         try:
             make_folder(self.calls, os.path.abspath(self._base_path))
             names = sorted(name for name, _ in self.calls.entries(self._base_path))
@@ -244,8 +243,8 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                 " make it writable, or choose another"
             ) from error
         for name in names:
-            match = pattern.fullmatch(name)
-            if match is not None and recovery.may_abort(int(match[1]), int(match[2]), match[3]):
+            mark = mark_of(name)
+            if mark is not None and recovery.may_abort(mark.subtask, mark.epoch, mark.attempt, mark.owner):
                 self._delete(os.path.join(self._base_path, name))
 
     def close(self) -> None:
@@ -254,6 +253,17 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _listed(self, transaction: Transaction) -> tuple[PartFile, list[str]]:
+        """Return the part file of a transaction, and the folders that may have it. Raises FileSinkBroken."""
+        own = os.path.abspath(self._base_path)
+        if len(transaction) == 2:
+            return unmarked_part(*transaction), [own]
+        name, length, folder, hidden = transaction
+        part = listed_part(name, hidden, folder, length)
+        if folder == own or os.path.realpath(folder) == os.path.realpath(own):
+            return part, [own]
+        return part, [folder, own]
 
     def _write(self, transaction: Transaction, values: list[Any]) -> None:
         try:
@@ -270,19 +280,20 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         except OSError as error:
             raise self._failure(transaction, "cannot be written", error) from error
 
-    def _open_file(self, transaction: Transaction) -> PartFile:
-        name = transaction[0]
-        if self.calls.exists(self._target(name)):
+    def _open_file(self, transaction: Transaction) -> PartFileWriter:
+        name, _, folder, hidden = transaction
+        target, path = os.path.join(folder, name), os.path.join(folder, hidden)
+        if self.calls.exists(target):
             raise FileSinkBroken(
-                f"part file {self._target(name)} exists already, from an earlier run of a job:"
-                " give each job and each fresh run a folder or a part prefix of its own"
+                f"part file {target} exists already, from an earlier run of the job with the same checkpoint"
+                " folder: move it away, or choose another folder"
             )
         try:
-            return PartFile(self.calls, self._hidden(name))
+            return PartFileWriter(self.calls, path)
         except FileExistsError as error:
             raise FileSinkBroken(
-                f"part file {self._hidden(name)} exists already: another job writes into this folder, or"
-                " one without a checkpoint directory died here: delete the file, or choose another folder"
+                f"part file {path} exists already, from an earlier run of the job with the same checkpoint"
+                " folder: delete it, or choose another folder"
             ) from error
 
     def _unwritable(self, values: list[Any], error: Exception) -> UnwritableValue:
@@ -296,71 +307,17 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
     def _failure(self, transaction: Transaction, what: str, error: OSError) -> FileSinkFailed:
         reason = error.strerror or str(error)
         return FileSinkFailed(
-            f"part file {self._target(transaction[0])} {what}: {reason}:"
+            f"part file {transaction[0]} in {self._base_path} {what}: {reason}:"
             " free space, or make the folder writable"
         )
-
-    def _target(self, name: str) -> str:
-        if os.path.basename(name) != name:
-            raise FileSinkBroken(
-                f"transaction {name!r} is no file name: the checkpoint that lists it is not ours"
-            )
-        return os.path.join(self._base_path, name)
-
-    def _hidden(self, name: str) -> str:
-        return os.path.join(self._base_path, f".{os.path.basename(name)}{IN_PROGRESS}")
 
     def _delete(self, path: str) -> None:
         try:
             self.calls.unlink(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
             raise FileSinkFailed(
                 f"{path} of an aborted transaction cannot be deleted: {error.strerror}:"
                 " make the folder writable"
             ) from error
-
-
-class PartFile:
-    """A part file that is being written in blocks."""
-
-    __slots__ = ("_calls", "_chunks", "_descriptor", "_gathered", "_written")
-
-    def __init__(self, calls: FileCalls, path: str) -> None:
-        self._calls = calls
-        self._descriptor = -1
-        self._chunks: list[bytes] = []
-        self._gathered = 0
-        self._written = 0
-        self._descriptor = calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-
-    def __del__(self) -> None:
-        self.close()
-
-    def write(self, data: bytes) -> None:
-        """Buffer data, and write it when a block is full."""
-        self._chunks.append(data)
-        self._gathered += len(data)
-        if self._gathered >= BLOCK_BYTES:
-            self._flush()
-
-    def finish(self) -> int:
-        """Write the rest, sync and close the file, and return its length in bytes."""
-        self._flush()
-        self._calls.fsync(self._descriptor)
-        self.close()
-        return self._written
-
-    def close(self) -> None:
-        """Close the file without writing the buffered data."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            self._calls.close(descriptor)
-
-    def _flush(self) -> None:
-        data = b"".join(self._chunks)
-        self._written += len(data)
-        write_all(self._calls, self._descriptor, data)
-        self._chunks.clear()
-        self._gathered = 0

@@ -10,11 +10,15 @@ The rules this module lives by:
 - A restore commits every transaction that the checkpoint lists as pre-committed, again if need be (so
   ``commit`` must be idempotent), and aborts the one listed as open. Then ``abort_unknown`` may abort
   transactions that were begun after the checkpoint, which no checkpoint lists.
-- **Ownership of unlisted transactions.** A transaction's name carries (subtask, epoch, attempt). The epoch is
-  the id of the checkpoint whose snapshot began it: the restored one, or 0 at a fresh start. Every transaction
-  that the restored checkpoint lists as pre-committed was begun before its snapshot and has a lower epoch. So
-  exactly the transactions of other attempts with an epoch of at least the restored id are unlisted. The new
-  subtask ``s modulo parallelism`` aborts those of the old subtask s, so that each has one owner.
+- **Ownership of unlisted transactions.** A transaction's name carries (owner, subtask, epoch, attempt). The
+  owner is this sink of this job (`engine/owner_ids.py`): a target may hold transactions of others, and the
+  sink aborts none of them. The epoch is the id of the checkpoint whose snapshot began the transaction: the
+  restored one, or 0 at a fresh start. Every transaction that the restored checkpoint lists as pre-committed
+  was begun before its snapshot and has a lower epoch. So exactly the sink's transactions of other attempts
+  with an epoch of at least the restored id are unlisted. The new subtask ``s modulo parallelism`` aborts
+  those of the old subtask s, so that each is aborted by one.
+- A transaction that a checkpoint lists may be that of another job, from whose savepoint this one goes on. A
+  sink commits it, and does not abort it, because that job may still write into it.
 - **If the driver commits** (on Spark), a task begins a transaction, pre-commits it in its only snapshot, and
   begins no other. The driver commits what completed checkpoints list. Then it may abort all other
   transactions, because no later restore needs them.
@@ -64,17 +68,20 @@ class Recovery(NamedTuple):
     parallelism: int
     attempt: str
     restored_checkpoint_id: int | None
+    owner: str
 
-    def may_abort(self, subtask: int, epoch: int, attempt: str) -> bool:
+    def may_abort(self, subtask: int, epoch: int, attempt: str, owner: str) -> bool:
         """Return whether this subtask may abort the transaction with this name.
 
         Args:
             subtask: the subtask in the transaction's name.
             epoch: the epoch in the transaction's name.
             attempt: the attempt in the transaction's name.
+            owner: the owner in the transaction's name.
         """
         return (
-            epoch >= (self.restored_checkpoint_id or 0)
+            owner == self.owner
+            and epoch >= (self.restored_checkpoint_id or 0)
             and attempt != self.attempt
             and subtask % self.parallelism == self.subtask
         )
@@ -98,7 +105,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
     """Base of two-phase commit sinks (Flink: TwoPhaseCommitSinkFunction).
 
     Implement begin_transaction, invoke_transaction, pre_commit, commit and abort. The name of a new
-    transaction must carry ``self.subtask``, ``self.epoch`` and ``self.attempt``.
+    transaction must carry ``self.owner``, ``self.subtask``, ``self.epoch`` and ``self.attempt``.
 
     Args:
         transaction_type: the type of transactions that are not plain data.
@@ -108,6 +115,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
     subtask: int
     epoch: int
     attempt: str
+    owner: str
 
     def __init__(
         self,
@@ -129,7 +137,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
 
     @abstractmethod
     def begin_transaction(self) -> Any:
-        """Begin a transaction, and return it; its name must carry subtask, epoch and attempt."""
+        """Begin a transaction, and return it; its name must carry owner, subtask, epoch and attempt."""
 
     @abstractmethod
     def invoke_transaction(self, transaction: Any, value: Any, context: Any) -> None:
@@ -160,7 +168,11 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         self.commit(transaction)
 
     def recover_and_abort(self, transaction: Any) -> None:
-        """Abort a restored transaction; by default calls ``abort``."""
+        """Abort a restored transaction; by default calls ``abort``.
+
+        It was open when the checkpoint was taken. If its owner is not ``self.owner``, another job may still
+        write into it: a sink whose target several jobs share leaves it alone.
+        """
         self.abort(transaction)
 
     def abort_unknown(self, recovery: Recovery) -> None:
@@ -325,6 +337,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         runtime_context = self.get_runtime_context()
         self.subtask = runtime_context.get_index_of_this_subtask()
         self.attempt = runtime_context.get_attempt_id()
+        self.owner = runtime_context.get_owner_id()
         restored_checkpoint_id = context.get_restored_checkpoint_id()
         self._state: OperatorListState = context.get_operator_state_store().get_list_state(_STATE)
         has_user_context = False
@@ -342,6 +355,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
             runtime_context.get_number_of_parallel_subtasks(),
             runtime_context.get_attempt_id(),
             restored_checkpoint_id,
+            runtime_context.get_owner_id(),
         )
 
     def _begin(self, epoch: int) -> None:

@@ -94,6 +94,10 @@ class OperatorContext(Struct, kw_only=True):
     steady_clock: Callable[[], int]
     """The driver's clock, by which intervals are measured: it never jumps."""
     probe: Callable[[str, int], None]
+    job_id: str = ""
+    operator_id: str = ""
+    scope: str = ""
+    """See `engine/owner_ids.py`."""
     restored_checkpoint_id: int | None = None
     keyed: Any = None
     operator: Any = None
@@ -115,6 +119,9 @@ class OperatorContext(Struct, kw_only=True):
             attempt=self.attempt,
             clock=self.clock,
             pass_point=self.probe,
+            job_id=self.job_id,
+            operator_id=self.operator_id,
+            scope=self.scope,
             backend=backend,
         )
 

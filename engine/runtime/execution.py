@@ -56,6 +56,7 @@ class Execution(JobDriver):
         buffer_records: int,
         allow_pickle: bool = False,
         watches_elements: bool = True,
+        scope: str = "",
     ) -> None:
         super().__init__(graph, storage, recovered, probe)
         self.tasks: dict[TaskId, Task] = {}
@@ -64,6 +65,7 @@ class Execution(JobDriver):
         self._buffer_records = buffer_records
         self._allow_pickle = allow_pickle
         self._watches_elements = watches_elements
+        self._scope = scope
 
     # Each driver implements these.
 
@@ -161,6 +163,8 @@ class Execution(JobDriver):
                 state_backend=graph.settings.state_backend,
                 options=graph.settings.checkpoint_options(is_savepoint=False),
                 wall_clock=self.wall_clock,
+                job_id=graph.job_id,
+                scope=self._scope,
             ),
         )
 

@@ -70,6 +70,7 @@ from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.runtime.job_scope import scope_of
 from onceproof.engine.runtime.job_startup import open_job_storage, recover_job, with_full_path
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
@@ -156,6 +157,7 @@ class LocalExecution(Execution):
             settings.buffer_records,
             settings.allow_pickled_state,
             watches_elements=probe is not no_probe,
+            scope=scope_of(storage),
         )
         self._storage = storage
         self._clocks = clocks

@@ -157,6 +157,9 @@ class TaskSettings(Struct, frozen=True):
     options: CheckpointOptions = ALIGNED_OPTIONS
     """How barriers of checkpoints travel; those of savepoints are always aligned."""
     wall_clock: WallClock = field(default_factory=WallClock)
+    job_id: str = ""
+    scope: str = ""
+    """What tells the job's checkpoint folder apart from all others: see `engine/owner_ids.py`."""
 
 
 class Task:
@@ -580,6 +583,9 @@ class Task:
                 clock=context.clock,
                 steady_clock=context.steady_clock,
                 probe=context.pass_point,
+                job_id=settings.job_id,
+                operator_id=operator_id,
+                scope=settings.scope,
                 restored_checkpoint_id=restore.checkpoint_id,
                 keyed=restored.keyed,
                 operator=restored.operator,

@@ -96,7 +96,7 @@ def second_commit_writes_again(reached: Reached) -> Iterator[None]:
             return
         reached()
         done = system.transactions[transaction]
-        name = system.begin(done.subtask, done.epoch, f"{self.attempt}-again")
+        name = system.begin(done.subtask, done.epoch, f"{self.attempt}-again", done.owner)
         for row in done.rows:
             system.write(name, row)
         system.prepare(name)
@@ -193,11 +193,12 @@ def sweep_aborts_listed(reached: Reached) -> Iterator[None]:
     """The sweep starts one checkpoint too early; the owner may not have committed yet."""
     may_abort = Recovery.may_abort
 
-    def too_much(self: Recovery, subtask: int, epoch: int, attempt: str) -> bool:
-        if may_abort(self, subtask, epoch + 1, attempt) and not may_abort(self, subtask, epoch, attempt):
+    def too_much(self: Recovery, subtask: int, epoch: int, attempt: str, owner: str) -> bool:
+        is_allowed = may_abort(self, subtask, epoch, attempt, owner)
+        if not is_allowed and may_abort(self, subtask, epoch + 1, attempt, owner):
             reached()
             return True
-        return may_abort(self, subtask, epoch, attempt)
+        return is_allowed
 
     with replaced(Recovery, "may_abort", too_much):
         yield
@@ -212,8 +213,8 @@ def sweep_leaves_orphans(reached: Reached) -> Iterator[None]:
     """It compares with > instead of >=: such a transaction has the epoch of that checkpoint."""
     may_abort = Recovery.may_abort
 
-    def too_little(self: Recovery, subtask: int, epoch: int, attempt: str) -> bool:
-        if not may_abort(self, subtask, epoch, attempt):
+    def too_little(self: Recovery, subtask: int, epoch: int, attempt: str, owner: str) -> bool:
+        if not may_abort(self, subtask, epoch, attempt, owner):
             return False
         if epoch > (self.restored_checkpoint_id or 0):
             return True

@@ -168,11 +168,15 @@ class TransactionBegun(Protocol):
     def attempt(self) -> str:
         """The id of the writer's attempt."""
 
+    @property
+    def owner(self) -> str:
+        """The id of the sink that the writer belongs to, which no other sink has."""
+
 
 class TransactionTarget(Protocol):
     """The target of a committing sink: transactions by name."""
 
-    def begin(self, subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
+    def begin(self, subtask: int, epoch: int, attempt: str, owner: str, part: int = 0) -> str:
         """Begin a transaction. Return its name; ``part`` numbers the transactions of one epoch."""
 
     def write(self, name: str, row: Any) -> None:
@@ -202,6 +206,7 @@ class PartWriter(CommittingSinkWriter, StatefulSinkWriter):
         self._target = target
         self._subtask = task.get_index_of_this_subtask()
         self._attempt = task.get_attempt_id()
+        self._owner = task.get_owner_id()
         self._epoch = context.get_restored_checkpoint_id() or 0
         self._parts = 0
         self._open: str | None = None
@@ -210,7 +215,9 @@ class PartWriter(CommittingSinkWriter, StatefulSinkWriter):
 
     def write(self, element: Any, context: Any) -> None:
         if self._open is None:
-            self._open = self._target.begin(self._subtask, self._epoch, self._attempt, self._parts)
+            self._open = self._target.begin(
+                self._subtask, self._epoch, self._attempt, self._owner, self._parts
+            )
             self._parts += 1
         self._target.write(self._open, element)
         self._rows += 1
@@ -321,6 +328,6 @@ class ReactingSink(SupportsCommitter, ABC):
     def abort_unknown(self, recovery: Recovery) -> None:
         """Abort unlisted transactions after a restore, as far as they belong to this subtask."""
         target = self.target()
-        for transaction in target.unsettled():
-            if recovery.may_abort(transaction.subtask, transaction.epoch, transaction.attempt):
-                target.abort(transaction.name)
+        for each in target.unsettled():
+            if recovery.may_abort(each.subtask, each.epoch, each.attempt, each.owner):
+                target.abort(each.name)

@@ -38,7 +38,7 @@ def test_rows_that_are_there_twice_spoil_the_measurement(monkeypatch: pytest.Mon
 
 def test_bundled_counts_must_rise_to_the_number_of_records(tmp_path: Path) -> None:
     source = PoolSource(4, 1)
-    earlier, later = tmp_path / "part-0-1-1.1", tmp_path / "part-0-2-1.1"
+    earlier, later = tmp_path / "part-9f-0-1-1.1", tmp_path / "part-9f-0-2-1.1"
     earlier.write_text("0,3\n")
     later.write_text("0,4\n")
     benchmarks_local.check_counts(tmp_path, source, every=False)

@@ -68,6 +68,7 @@ from onceproof.engine.runtime.execution import failure_of
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionFailed, JobExecutionResult
+from onceproof.engine.runtime.job_scope import scope_of
 from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered, metadata_path
@@ -114,6 +115,8 @@ class SparkExecution(JobDriver):
         """The records read by all finished epochs, complete or not."""
         self._context = context
         self._storage = storage
+        self.scope = scope_of(storage)
+        """What tells the job's checkpoint folder apart from all others."""
         self._recipe: Recipe = recipe or GivenGraph(graph)
         self._subtask_class = subtask_class
         self._rescaled: tuple[JobGraph, Recipe] | None = None
@@ -379,7 +382,7 @@ class SparkExecution(JobDriver):
 
     def make_committer(self, attempt: AttemptId, graph: JobGraph) -> DriverCommitter:
         """Return what commits the output of an attempt, in this process; observers override this."""
-        return DriverCommitter(graph, self._storage.read, self.probe, self._clocks)
+        return DriverCommitter(graph, self._storage.read, self.probe, self._clocks, self.scope)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
         """Broadcast the attempt, from which the workers make the tasks."""
@@ -393,6 +396,8 @@ class SparkExecution(JobDriver):
             self.probe,
             self._subtask_class,
             self._storage.mounts,
+            self.graph.job_id,
+            self.scope,
         )
         try:
             self.ship(shipment)

@@ -30,8 +30,11 @@ SWEEPER = "driver"
 class DriverCommitter:
     """Commits for one attempt of a job."""
 
-    def __init__(self, graph: JobGraph, read: Callable[[str], bytes], probe: Probe, clocks: Clocks) -> None:
+    def __init__(
+        self, graph: JobGraph, read: Callable[[str], bytes], probe: Probe, clocks: Clocks, scope: str
+    ) -> None:
         self._graph = graph
+        self._scope = scope
         self._read = read
         self._probe = probe
         self._clocks = clocks
@@ -81,6 +84,9 @@ class DriverCommitter:
                     clock=event.clock,
                     steady_clock=event.steady_clock,
                     probe=event.pass_point,
+                    job_id=self._graph.job_id,
+                    operator_id=node.operator_id,
+                    scope=self._scope,
                     allow_pickle=self._graph.settings.allow_pickled_state,
                 )
                 function.set_runtime_context(context.runtime_context())

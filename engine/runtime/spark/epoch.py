@@ -63,6 +63,10 @@ class Shipment(Struct, frozen=True):
     subtask_class: Any
     mounts: Mapping[str, str] = {}
     """The mounts of that folder, for the starting point of the job."""
+    job_id: str = ""
+    """The driver's, because an unnamed job gets another id wherever its graph is built."""
+    scope: str = ""
+    """What tells that folder apart from all others: see `engine/owner_ids.py`."""
 
 
 class Packed:
@@ -111,6 +115,8 @@ class Deployment(Struct, frozen=True, eq=False):
     subtask_class: Any
     key_indexes: dict[tuple[int, int], dict[Any, int]]
     """A cache of the subtask that owns a key, by vertex and output."""
+    job_id: str = ""
+    scope: str = ""
 
     def settings(self, spark_attempt: int) -> TaskSettings:
         """Return the settings of a task; its attempt id contains Spark's task attempt id, so it is unique."""
@@ -124,6 +130,8 @@ class Deployment(Struct, frozen=True, eq=False):
             watches_elements=self.probe is not no_probe,
             settled=True,
             state_backend=settings.state_backend,
+            job_id=self.job_id,
+            scope=self.scope,
         )
 
 
@@ -151,6 +159,8 @@ def unpack(packed: bytes) -> Deployment:
         shipment.probe,
         shipment.subtask_class,
         {},
+        shipment.job_id,
+        shipment.scope,
     )
 
 

@@ -181,6 +181,10 @@ class VolatileDisk:
         """Return whether there is a folder; outside of this disk, on the machine's."""
         return isinstance(self._find(path), _Folder) if self.holds(path) else os.path.isdir(path)
 
+    def is_same_content(self, one: str, other: str) -> bool:
+        """Return whether two paths are one file, or two files of the same content."""
+        return self.read_file(one) == self.read_file(other)
+
     def entries(self, folder: str) -> list[tuple[str, bool]]:
         """Return the names in a folder, each with whether it is a folder."""
         node = self._find(folder)

@@ -13,6 +13,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -137,6 +138,8 @@ def record(
             raise RuntimeError(
                 f"the recorded job ended with {ended.returncode}: {ended.stderr.decode()[-500:]}"
             )
+    # Checkpoints list the folders of pending output: a job on a rebuilt disk must not find them here.
+    shutil.rmtree(root)
     return Recording(job, read_log(str(log)), Counter(family.expected(job.records, NOTHING_DECLARED)))
 
 
@@ -144,7 +147,9 @@ def catch(recording: Recording, site: str, tries: int = 40, seed: int = 1) -> st
     """Return the problem of some cut if the syncs of a call site are left out; None if no cut shows one."""
     calls = list(enumerate(recording.calls, 1))
     reports = [number for number, call in calls if call.method == MARK]
-    others = [number for number, call in calls if call.method in ("rename", "mkdir", "fsync")]
+    others = [
+        number for number, call in calls if call.method in ("rename", "link", "unlink", "mkdir", "fsync")
+    ]
     random = Random(seed)
     cuts = [Cut(number, None) for number in (*reports, *others)]
     cuts += [Cut(random.choice(others), random.getrandbits(32)) for _ in range(tries)]

@@ -23,6 +23,7 @@ from onceproof.harness.systems.process.test_io import LoggedCommits, task_name
 from onceproof.harness.systems.process.transactional_database import (
     Database,
     batch_name,
+    owner_of,
     transaction_name,
     writer_of,
 )
@@ -58,6 +59,7 @@ class Begun(NamedTuple):
     subtask: int
     epoch: int
     attempt: str
+    owner: str
 
 
 class DatabaseTarget:
@@ -69,9 +71,9 @@ class DatabaseTarget:
         self._task = task
         self._open: dict[str, list[Any]] = {}
 
-    def begin(self, subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
+    def begin(self, subtask: int, epoch: int, attempt: str, owner: str, part: int = 0) -> str:
         """Begin a transaction in memory. Return its name."""
-        name = transaction_name(subtask, epoch, attempt, part)
+        name = transaction_name(subtask, epoch, attempt, owner, part)
         self._open[name] = []
         return name
 
@@ -97,7 +99,7 @@ class DatabaseTarget:
 
     def unsettled(self) -> Sequence[Begun]:
         """Return the prepared transactions of all tasks and attempts."""
-        return [Begun(name, *writer_of(name)) for name in self._database.prepared()]
+        return [Begun(name, *writer_of(name), owner_of(name)) for name in self._database.prepared()]
 
 
 class LoggingCommittingSink(ReactingSink):

@@ -135,6 +135,6 @@ class LoggingFileSink(FileSinkFunction):
         return LoggingFileSink(self._base_path, self._encoder, config, self._commits)
 
     def commit(self, transaction: Transaction) -> None:
-        name, length = transaction
+        name, length, *_ = transaction
         commit = super().commit
         self._commits.make(self.get_runtime_context(), name, length, lambda: commit(transaction))

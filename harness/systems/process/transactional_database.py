@@ -53,8 +53,13 @@ def database_of(output: Path) -> Path:
     return output.with_name(f"{output.name}.db")
 
 
-def transaction_name(subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
-    return f"{subtask}/{epoch}/{attempt}/{part}"
+def transaction_name(subtask: int, epoch: int, attempt: str, owner: str, part: int = 0) -> str:
+    return f"{subtask}/{epoch}/{attempt}/{owner}/{part}"
+
+
+def owner_of(name: str) -> str:
+    """Return the owner in the name of a transaction."""
+    return name.split("/")[3]
 
 
 def batch_name(subtask: int, checkpoint_id: int, attempt: str) -> str:

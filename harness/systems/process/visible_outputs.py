@@ -58,7 +58,7 @@ class PartFiles:
 
     def __init__(self, folder: Path, suffix: str, read_rows: ReadRows) -> None:
         self._folder = folder
-        self._name = re.compile(rf"part-([0-9]+)-([0-9]+)-([0-9]+\.[0-9]+){re.escape(suffix)}")
+        self._name = re.compile(rf"part-[0-9a-f]+-([0-9]+)-([0-9]+)-([0-9]+\.[0-9]+){re.escape(suffix)}")
         self._read_rows = read_rows
 
     def names(self) -> list[str]:

@@ -39,6 +39,8 @@ class Transaction(Struct, eq=False):
     subtask: int
     epoch: int
     attempt: str
+    owner: str = ""
+    """The id of the sink that began it."""
     state: str = OPEN
     rows: list[Any] = []
     waits: bool = False
@@ -62,14 +64,14 @@ class TransactionalSystem:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def begin(self, subtask: int, epoch: int, attempt: str, part: int = 0) -> str:
+    def begin(self, subtask: int, epoch: int, attempt: str, owner: str = "", part: int = 0) -> str:
         """Begin a transaction. Return its name. Raises TransactionError if the name exists already."""
         name = f"{subtask}/{epoch}/{attempt}"
         if part:
             name = f"{name}/{part}"
         if name in self.transactions:
             raise TransactionError(f"transaction {name} exists already")
-        self.transactions[name] = Transaction(name, subtask, epoch, attempt)
+        self.transactions[name] = Transaction(name, subtask, epoch, attempt, owner)
         return name
 
     def write(self, name: str, row: Any) -> None:

@@ -26,8 +26,8 @@ class SimulatedSink(TwoPhaseCommitSinkFunction):
         return SimulatedSink(self._system)
 
     def begin_transaction(self) -> str:
-        """Begin under a name that carries subtask, epoch and attempt."""
-        return self._system.begin(self.subtask, self.epoch, self.attempt)
+        """Begin a transaction, which carries owner, subtask, epoch and attempt."""
+        return self._system.begin(self.subtask, self.epoch, self.attempt, self.owner)
 
     def invoke_transaction(self, transaction: str, value: Any, context: Any) -> None:
         self._system.write(transaction, value)
@@ -43,9 +43,9 @@ class SimulatedSink(TwoPhaseCommitSinkFunction):
 
     def abort_unknown(self, recovery: Recovery) -> None:
         """Abort what no checkpoint lists and this subtask may sweep."""
-        for transaction in self._system.unsettled():
-            if recovery.may_abort(transaction.subtask, transaction.epoch, transaction.attempt):
-                self._system.abort(transaction.name)
+        for each in self._system.unsettled():
+            if recovery.may_abort(each.subtask, each.epoch, each.attempt, each.owner):
+                self._system.abort(each.name)
 
 
 class SimulatedWriteAheadSink(BatchSink):

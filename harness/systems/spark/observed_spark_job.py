@@ -103,7 +103,7 @@ class ObservedSparkExecution(EventLoggingDriver, SparkExecution):
         def failed(task: str, error: Exception) -> None:
             self._failed(task, attempt, error)
 
-        return ObservedCommitter(graph, self.storage.read, self.probe, SYSTEM_CLOCKS, failed)
+        return ObservedCommitter(graph, self.storage.read, self.probe, SYSTEM_CLOCKS, self.scope, failed)
 
     # Errors.
 
@@ -155,9 +155,10 @@ class ObservedCommitter(DriverCommitter):
         read: Callable[[str], bytes],
         probe: Probe,
         clocks: Clocks,
+        scope: str,
         failed: Callable[[str, Exception], None],
     ) -> None:
-        super().__init__(graph, read, probe, clocks)
+        super().__init__(graph, read, probe, clocks, scope)
         self._names = [vertex.name for vertex in graph.vertices]
         self._failed = failed
 

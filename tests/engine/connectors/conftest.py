@@ -26,8 +26,10 @@ from onceproof.engine.state.stored import EncodedList
 class SinkJob:
     """All subtasks of one sink over several attempts; checkpointed ``states`` are encoded and decoded."""
 
-    def __init__(self, create_function: Callable[[], Any]) -> None:
+    def __init__(self, create_function: Callable[[], Any], job_id: str = "") -> None:
         self.create_function = create_function
+        self.job_id = job_id
+        self.scope = ""
         self.attempt = 0
         self.functions: list[Any] = []
         self.stores: list[OperatorStateStore] = []
@@ -78,6 +80,8 @@ class SinkJob:
                 attempt=attempt or f"1.{self.attempt}",
                 clock=lambda: self.now_ms,
                 pass_point=lambda point, checkpoint_id: self.probe(point, checkpoint_id),
+                job_id=self.job_id,
+                scope=self.scope,
             )
             function.set_runtime_context(context)
             self.functions.append(function)

@@ -6,10 +6,16 @@ import os
 
 import pytest
 
-from onceproof.engine.connectors import file_sink
+from onceproof.engine import file_calls
+from onceproof.engine.connectors import part_files
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSink, FileSinkBroken, FileSinkFailed, OutputFileConfig
+from onceproof.engine.connectors.file_sink import FileSink, OutputFileConfig
+from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed
 from onceproof.engine.errors import UnrecoverableError
+
+NAME = "part-ae6a53ab-0-0-1.1"
+"""The first part file of a job without id and folder."""
+HIDDEN = f".{NAME}.ae6a53ab3c127968-0-0-1.1.inprogress"
 
 
 def lines_sink(folder, prefix="part", suffix=""):
@@ -33,16 +39,21 @@ def hidden(folder):
     return sorted(name for name in os.listdir(folder) if name.startswith("."))
 
 
+def hidden_of(subtask, epoch, owner="ae6a53ab3c127968"):
+    name = f"part-{owner[:8]}-{subtask}-{epoch}-1.1"
+    return f".{name}.{owner}-{subtask}-{epoch}-1.1.inprogress"
+
+
 def test_rows_are_hidden_until_their_checkpoint_is_complete(job, tmp_path):
     out = tmp_path / "out"
     job.start().invoke("a", None)
     assert visible(out) == {}
     job.snapshot(1)
     assert visible(out) == {}
-    assert hidden(out) == [".part-0-0-1.1.inprogress"]
-    assert (out / ".part-0-0-1.1.inprogress").read_text() == "a\n"
+    assert hidden(out) == [HIDDEN]
+    assert (out / HIDDEN).read_text() == "a\n"
     job.notify(1)
-    assert visible(out) == {"part-0-0-1.1": "a\n"}
+    assert visible(out) == {NAME: "a\n"}
     assert hidden(out) == []
 
 
@@ -61,35 +72,35 @@ def test_a_batch_and_single_rows_keep_their_order(job, tmp_path):
     assert sink.invoke_batch(["d"])
     job.snapshot(1)
     job.notify(1)
-    assert visible(tmp_path / "out") == {"part-0-0-1.1": "a\nb\nc\nd\n"}
+    assert visible(tmp_path / "out") == {NAME: "a\nb\nc\nd\n"}
 
 
 def test_more_rows_than_a_block_are_all_written(job, tmp_path, monkeypatch):
-    monkeypatch.setattr(file_sink, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(part_files, "BLOCK_BYTES", 64)
     sink = job.start()
     for begin in range(0, 1000, 10):
         sink.invoke_batch(list(range(begin, begin + 10)))
     job.snapshot(1)
     job.notify(1)
-    assert visible(tmp_path / "out") == {"part-0-0-1.1": "".join(f"{n}\n" for n in range(1000))}
+    assert visible(tmp_path / "out") == {NAME: "".join(f"{n}\n" for n in range(1000))}
 
 
 def test_partial_write_of_a_block_is_continued(job, tmp_path, monkeypatch):
     write = os.write
-    monkeypatch.setattr(file_sink.os, "write", lambda file, data: write(file, bytes(data[:3])))
+    monkeypatch.setattr(file_calls.os, "write", lambda file, data: write(file, bytes(data[:3])))
     job.start().invoke_batch(["abcdef", "ghi"])
     job.snapshot(1)
     job.notify(1)
-    assert visible(tmp_path / "out") == {"part-0-0-1.1": "abcdef\nghi\n"}
+    assert visible(tmp_path / "out") == {NAME: "abcdef\nghi\n"}
 
 
 def test_prefix_and_suffix_are_those_of_the_configuration(sink_job, tmp_path):
     job = sink_job(lines_sink(tmp_path, "flights", ".csv").create_function)
     job.start().invoke("a", None)
-    assert hidden(tmp_path) == [".flights-0-0-1.1.csv.inprogress"]
+    assert hidden(tmp_path) == [HIDDEN.replace(NAME, "flights-ae6a53ab-0-0-1.1.csv")]
     job.snapshot(1)
     job.notify(1)
-    assert visible(tmp_path) == {"flights-0-0-1.1.csv": "a\n"}
+    assert visible(tmp_path) == {"flights-ae6a53ab-0-0-1.1.csv": "a\n"}
 
 
 def test_close_deletes_the_open_file_and_keeps_pre_committed_ones(job, tmp_path):
@@ -98,7 +109,7 @@ def test_close_deletes_the_open_file_and_keeps_pre_committed_ones(job, tmp_path)
     job.snapshot(1)
     sink.invoke("b", None)
     sink.close()
-    assert hidden(tmp_path / "out") == [".part-0-0-1.1.inprogress"]
+    assert hidden(tmp_path / "out") == [HIDDEN]
 
 
 def test_a_commit_is_done_once_however_often_it_is_asked_for(job, tmp_path):
@@ -107,14 +118,14 @@ def test_a_commit_is_done_once_however_often_it_is_asked_for(job, tmp_path):
     job.notify(1)
     job.start(restored=1)
     job.start(restored=1)
-    assert visible(tmp_path / "out") == {"part-0-0-1.1": "a\n"}
+    assert visible(tmp_path / "out") == {NAME: "a\n"}
 
 
 def test_a_lost_file_is_an_error_that_names_the_transaction(job, tmp_path):
     job.start().invoke("a", None)
     job.snapshot(1)
-    os.unlink(tmp_path / "out" / ".part-0-0-1.1.inprogress")
-    with pytest.raises(FileSinkFailed, match=r"transaction part-0-0-1\.1 is lost: .*lists it with 2 bytes"):
+    os.unlink(tmp_path / "out" / HIDDEN)
+    with pytest.raises(FileSinkFailed, match=rf"transaction {NAME} is lost: .*lists it with 2 bytes"):
         job.start(restored=1)
 
 
@@ -124,7 +135,7 @@ def test_a_torn_file_is_an_error_never_a_silent_loss(job, tmp_path, committed):
     job.snapshot(1)
     if committed:
         job.notify(1)
-    name = "part-0-0-1.1" if committed else ".part-0-0-1.1.inprogress"
+    name = NAME if committed else HIDDEN
     (tmp_path / "out" / name).write_text("ab")
     with pytest.raises(FileSinkFailed, match=rf"is damaged: .*/{name} has 2 bytes, the checkpoint lists 4"):
         job.start(restored=1)
@@ -137,24 +148,24 @@ def test_the_output_of_an_earlier_run_is_never_overwritten(sink_job, tmp_path):
     first.notify(1)
     second = sink_job(lines_sink(tmp_path).create_function)
     sink = second.start()
-    with pytest.raises(FileSinkFailed, match=r"earlier run of a job.*a part prefix of its own"):
+    with pytest.raises(FileSinkFailed, match=r"earlier run of the job.*choose another folder"):
         sink.invoke("second", None)
-    assert visible(tmp_path) == {"part-0-0-1.1": "first\n"}
+    assert visible(tmp_path) == {NAME: "first\n"}
 
 
 def test_a_hidden_file_of_the_same_name_is_one_clear_line(sink_job, tmp_path):
-    (tmp_path / ".part-0-0-1.1.inprogress").write_text("theirs")
+    (tmp_path / HIDDEN).write_text("theirs")
     sink = sink_job(lines_sink(tmp_path).create_function).start()
-    with pytest.raises(FileSinkBroken, match=r"inprogress exists already: another job writes"):
+    with pytest.raises(FileSinkBroken, match=r"inprogress exists already, from an earlier run"):
         sink.invoke("mine", None)
-    assert (tmp_path / ".part-0-0-1.1.inprogress").read_text() == "theirs"
+    assert (tmp_path / HIDDEN).read_text() == "theirs"
 
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_unrecoverable_errors_name_the_mend(job, tmp_path, lost):
     job.start().invoke("a", None)
     job.snapshot(1)
-    hidden_file = tmp_path / "out" / ".part-0-0-1.1.inprogress"
+    hidden_file = tmp_path / "out" / HIDDEN
     if lost:
         hidden_file.unlink()
     else:
@@ -166,10 +177,10 @@ def test_unrecoverable_errors_name_the_mend(job, tmp_path, lost):
 def test_a_target_that_appears_before_the_commit_is_not_overwritten(job, tmp_path):
     job.start().invoke("mine", None)
     job.snapshot(1)
-    (tmp_path / "out" / "part-0-0-1.1").write_text("theirs")
-    with pytest.raises(RuntimeError, match="exists already, but is not what transaction part-0-0-1"):
+    (tmp_path / "out" / NAME).write_text("theirs")
+    with pytest.raises(RuntimeError, match=f"exists already, but is not what transaction {NAME}"):
         job.notify(1)
-    assert (tmp_path / "out" / "part-0-0-1.1").read_text() == "theirs"
+    assert (tmp_path / "out" / NAME).read_text() == "theirs"
 
 
 def test_leftovers_of_dead_attempts_are_deleted_and_other_files_stay(job, tmp_path):
@@ -180,17 +191,17 @@ def test_leftovers_of_dead_attempts_are_deleted_and_other_files_stay(job, tmp_pa
     sink.invoke("open", None)
     job.snapshot(4)  # never completes
     others = [
-        ".part-0-2-1.1.inprogress",  # begun before the restored checkpoint: maybe another subtask's to commit
-        ".other-0-9-1.1.inprogress",  # another prefix
-        ".part-0-9-1.1.csv.inprogress.bak",
-        ".part-x-9-1.1.inprogress",
-        "part-0-9-1.1",
+        hidden_of(0, 2),  # begun before the restored checkpoint: maybe another subtask's to commit
+        hidden_of(0, 9, "0123456789abcdef"),  # another sink's
+        f"{hidden_of(0, 9)}.bak",
+        ".part-0-9-1.1.inprogress",
+        "part-ae6a53ab-0-9-1.1",
     ]
     for name in others:
         (out / name).write_text("x")
-    (out / ".part-7-9-1.1.inprogress").write_text("x")  # of a subtask that no longer exists
+    (out / hidden_of(7, 9)).write_text("x")  # of a subtask that no longer exists
     job.start(restored=3)
-    assert sorted(os.listdir(out)) == sorted([*others, "part-0-0-1.1"])
+    assert sorted(os.listdir(out)) == sorted([*others, NAME])
 
 
 def test_an_old_name_is_committed_after_the_prefix_has_changed(sink_job, tmp_path):
@@ -199,7 +210,7 @@ def test_an_old_name_is_committed_after_the_prefix_has_changed(sink_job, tmp_pat
     job.snapshot(1)
     job.create_function = lines_sink(tmp_path, "new").create_function
     job.start(restored=1)
-    assert visible(tmp_path) == {"old-0-0-1.1": "a\n"}
+    assert visible(tmp_path) == {"old-ae6a53ab-0-0-1.1": "a\n"}
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_line(sink_job, tmp_path):
@@ -215,8 +226,8 @@ def test_a_full_disk_is_one_clear_line(job, monkeypatch):
         raise OSError(28, "No space left on device")
 
     job.start().invoke("a", None)
-    monkeypatch.setattr(file_sink.os, "write", full)
-    with pytest.raises(FileSinkFailed, match=r"part-0-0-1\.1 cannot be written: No space left on device"):
+    monkeypatch.setattr(file_calls.os, "write", full)
+    with pytest.raises(FileSinkFailed, match=rf"{NAME} in .* cannot be written: No space left on device"):
         job.snapshot(1)
 
 
@@ -230,7 +241,7 @@ def test_a_value_that_cannot_be_encoded_is_named(sink_job, tmp_path):
 def test_a_name_that_leaves_the_folder_is_refused(job, tmp_path):
     sink = job.start()
     with pytest.raises(FileSinkFailed, match="is no file name"):
-        sink.commit(["../part", 3])
+        sink.commit(["../part", 3, str(tmp_path), HIDDEN])
 
 
 @pytest.mark.parametrize("prefix", ["", ".part", "_part", "a/b"])
@@ -241,7 +252,7 @@ def test_a_prefix_that_readers_would_skip_is_refused(prefix):
 
 def test_a_dead_attempt_leaves_no_open_file_behind(job):
     sink = job.start()
-    sink.invoke_batch(["x" * file_sink.BLOCK_BYTES])
+    sink.invoke_batch(["x" * part_files.BLOCK_BYTES])
     descriptor = sink._file._descriptor
     os.fstat(descriptor)
     del sink

@@ -22,7 +22,7 @@ from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
 
 ROWS = 24
-CALLS = ("open", "write", "fsync", "close", "rename", "unlink", "stat", "scandir", "mkdir")
+CALLS = ("open", "write", "fsync", "close", "link", "unlink", "stat", "scandir", "mkdir")
 
 
 class Died(BaseException):

@@ -63,7 +63,7 @@ class SweepingSink(Sink):
         for name in sorted(self.outside.status):
             subtask, epoch, attempt = name.split("/")
             unsettled = self.outside.status[name] in ("open", "prepared")
-            if unsettled and recovery.may_abort(int(subtask), int(epoch), attempt):
+            if unsettled and recovery.may_abort(int(subtask), int(epoch), attempt, self.owner):
                 self.abort(name)
 
 
@@ -153,7 +153,9 @@ def test_pending_transactions_of_other_subtasks_are_not_aborted(sink_job):
 @pytest.mark.parametrize("new", range(1, 5))
 def test_each_old_subtask_has_exactly_one_sweeper(old, new):
     for subtask in range(old):
-        sweepers = [s for s in range(new) if Recovery(s, new, "1.2", 4).may_abort(subtask, 4, "1.1")]
+        sweepers = [
+            s for s in range(new) if Recovery(s, new, "1.2", 4, "us").may_abort(subtask, 4, "1.1", "us")
+        ]
         assert len(sweepers) == 1
 
 
@@ -170,7 +172,9 @@ def test_each_old_subtask_has_exactly_one_sweeper(old, new):
     ],
 )
 def test_may_abort_by_subtask_epoch_and_attempt(restored, epoch, attempt, allowed):
-    assert Recovery(0, 1, "1.2", restored).may_abort(0, epoch, attempt) is allowed
+    recovery = Recovery(0, 1, "1.2", restored, "us")
+    assert recovery.may_abort(0, epoch, attempt, "us") is allowed
+    assert not recovery.may_abort(0, epoch, attempt, "another sink")
 
 
 def test_the_points_of_a_checkpoint_and_its_commit_are_passed_in_order(sink_job):

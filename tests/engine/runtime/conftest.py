@@ -107,16 +107,17 @@ class Job:
         return [path.name for path in self.output.iterdir() if path.name.startswith(".")]
 
     def left_behind(self):
-        """The names of checkpoint files, and of hidden part files."""
-        return sorted(path.name for path in self.directory.iterdir()), self.hidden()
+        """The names of checkpoint files without the owner's token, and of hidden part files."""
+        names = sorted(path.name for path in self.directory.iterdir())
+        return [name for name in names if not name.startswith("owner-")], self.hidden()
 
     def files(self, folder=None):
-        """Return file names and contents without incarnation markers; of the checkpoints by default."""
+        """Return file names and contents without the markers; of the checkpoints by default."""
         folder = folder or self.directory
         return {
             str(path.relative_to(folder)): path.read_bytes()
             for path in sorted(folder.rglob("*"))
-            if path.is_file() and not path.name.startswith("incarnation-")
+            if path.is_file() and not path.name.startswith(("incarnation-", "owner-"))
         }
 
     def execution(self, graph, storage, probe=no_probe):

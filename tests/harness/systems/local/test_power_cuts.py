@@ -16,8 +16,9 @@ from onceproof.harness.systems.local.recorded_child import FINISHED
 pytestmark = pytest.mark.slow
 
 ENGINE = Path(engine.__file__).parent
-SUPERFLUOUS_HERE = "folder in LocalCheckpointStorage.write"
+SELDOM_MISSED = "folder in LocalCheckpointStorage.write"
 """The metadata of a checkpoint lie in the folder of its snapshots, and their sync makes all names durable.
+Only a cut between their name and its sync shows the loss, and the cuts of some recordings do not meet one.
 
 The promise of ``write`` itself is tested in test_storage_power_cuts.py."""
 
@@ -54,7 +55,7 @@ def test_job_goes_on_exactly_from_any_disk_after_a_power_cut(
 
 def test_each_sync_that_is_left_out_loses_something_at_some_power_cut(with_databases: Recording) -> None:
     unseen = {site for site in with_databases.sites() if catch(with_databases, site) is None}
-    assert unseen == {SUPERFLUOUS_HERE}
+    assert unseen <= {SELDOM_MISSED}
 
 
 def test_recording_marks_each_complete_checkpoint_and_the_end(with_databases: Recording) -> None:

@@ -25,8 +25,8 @@ from onceproof.harness.systems.process.transactional_database import (
 )
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput
 
-FIRST = transaction_name(0, 3, "2.1")
-SECOND = transaction_name(1, 3, "2.1", 4)
+FIRST = transaction_name(0, 3, "2.1", "us")
+SECOND = transaction_name(1, 3, "2.1", "us", 4)
 BATCH = batch_name(1, 3, "2.1")
 
 
@@ -60,8 +60,8 @@ def test_repeated_commit_changes_nothing_and_an_unknown_one_is_refused(database)
     database.commit(SECOND)
     database.commit(FIRST)
     assert database.visible() == [FIRST, SECOND]
-    with pytest.raises(UnknownTransaction, match=r"transaction 9/0/1\.1/0 was never prepared"):
-        database.commit(transaction_name(9, 0, "1.1"))
+    with pytest.raises(UnknownTransaction, match=r"transaction 9/0/1\.1/us/0 was never prepared"):
+        database.commit(transaction_name(9, 0, "1.1", "us"))
 
 
 def test_abort_removes_prepared_rows_and_keeps_visible_ones(database):
@@ -80,7 +80,7 @@ def test_concurrent_first_writers_wait_for_each_other(tmp_path):
         together.wait()
         database.prepare(name, [("ant", 1)])
 
-    names = [transaction_name(subtask, 3, "2.1") for subtask in range(4)]
+    names = [transaction_name(subtask, 3, "2.1", "us") for subtask in range(4)]
     together = threading.Barrier(4)
     with ThreadPoolExecutor(4) as threads:
         for number in range(50):

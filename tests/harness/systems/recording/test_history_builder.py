@@ -97,8 +97,8 @@ def committed(name, length=9, at=0):
 
 
 def test_history_has_the_logged_events_with_the_rows_of_their_files(folder):
-    folder.write("part-0-0-1.1.jsonl", ["ant", 1], ["bee", [1, 2]])
-    name, empty = "part-0-0-1.1.jsonl", "part-1-0-1.1.jsonl"
+    folder.write("part-0a1b2c3d-0-0-1.1.jsonl", ["ant", 1], ["bee", [1, 2]])
+    name, empty = "part-0a1b2c3d-0-0-1.1.jsonl", "part-0a1b2c3d-1-0-1.1.jsonl"
     folder.builder.add_process_log(
         [
             started(),
@@ -127,18 +127,18 @@ def test_history_has_the_logged_events_with_the_rows_of_their_files(folder):
 
 
 def test_unlogged_file_is_visible_at_the_latest_when_its_process_dies(folder):
-    folder.write("part-3-7-2.1.jsonl", ["ant", 1])
-    folder.write(".part-3-8-2.1.jsonl.inprogress", ["bee", 1])
+    folder.write("part-0a1b2c3d-3-7-2.1.jsonl", ["ant", 1])
+    folder.write(".part-0a1b2c3d-3-8-2.1.jsonl.inprogress", ["bee", 1])
     folder.builder.add_process_log([attempt("2.1")])
     [(step, _, name, payload)] = folder.events(TRANSACTION_VISIBLE)
-    assert (step, name) == (2, "part-3-7-2.1.jsonl")
+    assert (step, name) == (2, "part-0a1b2c3d-3-7-2.1.jsonl")
     assert (payload["subtask"], payload["epoch"], payload["attempt"]) == (3, 7, "2.1")
 
 
 def test_logged_and_unlogged_transactions_become_visible_in_commit_order(folder):
     database = Database(database_of(folder.output))
-    logged, unlogged = transaction_name(1, 7, "2.1"), batch_name(0, 8, "2.1")
-    for name in (logged, transaction_name(0, 7, "2.1")):
+    logged, unlogged = transaction_name(1, 7, "2.1", "us"), batch_name(0, 8, "2.1")
+    for name in (logged, transaction_name(0, 7, "2.1", "us")):
         database.prepare(name, [["ant", 1]])
     database.commit(logged)
     database.take(unlogged, [["bee", [2, 3]]])
@@ -149,12 +149,12 @@ def test_logged_and_unlogged_transactions_become_visible_in_commit_order(folder)
     ]
     folder.builder.at_rest(folder.checkpoints)
     [(_, _, kind, payload)] = folder.events(LEAK)
-    assert (kind, payload["name"]) == ("open transaction", transaction_name(0, 7, "2.1"))
+    assert (kind, payload["name"]) == ("open transaction", transaction_name(0, 7, "2.1", "us"))
 
 
 def test_rows_deleted_from_the_database_are_recorded_as_hidden(folder):
     database = Database(database_of(folder.output))
-    name = transaction_name(1, 7, "2.1")
+    name = transaction_name(1, 7, "2.1", "us")
     database.prepare(name, [["ant", 1]])
     database.commit(name)
     folder.builder.add_process_log([attempt("2.1"), committed(name, length=1)])
@@ -180,15 +180,15 @@ def test_unlogged_table_row_is_recorded_as_the_last_write(folder):
 
 
 def test_repeated_commit_makes_a_transaction_visible_once(folder):
-    folder.write("part-0-0-1.1.jsonl", ["ant", 1])
-    folder.builder.add_process_log([attempt(), committed("part-0-0-1.1.jsonl")])
-    folder.builder.add_process_log([attempt("2.1"), committed("part-0-0-1.1.jsonl")])
+    folder.write("part-0a1b2c3d-0-0-1.1.jsonl", ["ant", 1])
+    folder.builder.add_process_log([attempt(), committed("part-0a1b2c3d-0-0-1.1.jsonl")])
+    folder.builder.add_process_log([attempt("2.1"), committed("part-0a1b2c3d-0-0-1.1.jsonl")])
     assert len(folder.events(TRANSACTION_VISIBLE)) == 1
 
 
 @pytest.mark.parametrize("change", ["deleted", "replaced", "longer"])
 def test_changed_rows_of_a_visible_file_are_recorded_as_hidden(folder, change):
-    path = folder.output / "part-0-0-1.1.jsonl"
+    path = folder.output / "part-0a1b2c3d-0-0-1.1.jsonl"
     folder.write(path.name, ["ant", 1])
     folder.builder.add_process_log([attempt(), committed(path.name)])
     if change == "deleted":
@@ -204,7 +204,7 @@ def test_changed_rows_of_a_visible_file_are_recorded_as_hidden(folder, change):
 
 
 def test_committed_file_that_is_missing_is_recorded_as_hidden(folder):
-    folder.builder.add_process_log([attempt(), committed("part-0-0-1.1.jsonl")])
+    folder.builder.add_process_log([attempt(), committed("part-0a1b2c3d-0-0-1.1.jsonl")])
     assert len(folder.events(TRANSACTION_HIDDEN)) == 1
 
 
@@ -235,14 +235,14 @@ def test_kill_with_a_rescale_is_recorded_with_its_recovery(tmp_path):
     )
     folder.builder.killed(6 * SECOND)
     assert folder.builder.next_parallelism == 3
-    folder.write("part-0-0-1.1.jsonl", ["ant", 1])
-    folder.write("part-0-1-2.1.jsonl", ["ant", 2])
+    folder.write("part-0a1b2c3d-0-0-1.1.jsonl", ["ant", 1])
+    folder.write("part-0a1b2c3d-0-1-2.1.jsonl", ["ant", 2])
     folder.builder.add_process_log(
         [
             attempt("2.1", restored=1, parallelism=3),
-            committed("part-1-0-1.1.jsonl", length=0, at=7 * SECOND),
-            committed("part-0-0-1.1.jsonl", at=8 * SECOND),
-            committed("part-0-1-2.1.jsonl", at=9 * SECOND),
+            committed("part-0a1b2c3d-1-0-1.1.jsonl", length=0, at=7 * SECOND),
+            committed("part-0a1b2c3d-0-0-1.1.jsonl", at=8 * SECOND),
+            committed("part-0a1b2c3d-0-1-2.1.jsonl", at=9 * SECOND),
             {"at": 9 * SECOND, "kind": "job_finished", "points": {"element": 2}},
         ]
     )
@@ -269,15 +269,15 @@ def test_commit_by_a_dying_attempt_does_not_end_its_recovery(tmp_path):
         "points": {},
         "read": {},
     }
-    folder.write("part-0-0-1.1.jsonl", ["ant", 1])
-    folder.write("part-0-1-1.2.jsonl", ["ant", 2])
+    folder.write("part-0a1b2c3d-0-0-1.1.jsonl", ["ant", 1])
+    folder.write("part-0a1b2c3d-0-1-1.2.jsonl", ["ant", 2])
     folder.builder.add_process_log(
         [
             attempt("1.1"),
             struck,
-            committed("part-0-0-1.1.jsonl", at=SECOND),
+            committed("part-0a1b2c3d-0-0-1.1.jsonl", at=SECOND),
             attempt("1.2"),
-            committed("part-0-1-1.2.jsonl", at=2 * SECOND),
+            committed("part-0a1b2c3d-0-1-1.2.jsonl", at=2 * SECOND),
         ]
     )
     assert [recovery.seconds for recovery in folder.history.statistics.recoveries] == [2.0]
@@ -291,7 +291,7 @@ def test_kill_from_outside_is_recorded_as_a_fault(folder):
 
 
 def test_files_left_at_the_end_are_recorded_as_leaks(folder):
-    folder.write(".part-0-1-1.1.jsonl.inprogress", ["ant", 1])
+    folder.write(".part-0a1b2c3d-0-1-1.1.jsonl.inprogress", ["ant", 1])
     directory = folder.checkpoints / "0123"
     (directory / "chk-4").mkdir(parents=True)
     (directory / "chk-4" / ".0-1.unpublished").touch()
@@ -299,7 +299,7 @@ def test_files_left_at_the_end_are_recorded_as_leaks(folder):
     (directory / "finished").touch()
     folder.builder.at_rest(folder.checkpoints)
     assert {(kind, payload["name"]) for _, _, kind, payload in folder.events(LEAK)} == {
-        ("open transaction", ".part-0-1-1.1.jsonl.inprogress"),
+        ("open transaction", ".part-0a1b2c3d-0-1-1.1.jsonl.inprogress"),
         ("orphan file", "0123/chk-4"),
         ("orphan file", "0123/chk-4/.0-1.unpublished"),
     }

@@ -79,15 +79,15 @@ def killed(task, attempt):
 
 def test_worker_attempts_are_recorded_as_the_attempt_of_the_job(job_under):
     job = job_under()
-    job.write("part-0-0-1.17.jsonl", ["ant", 1])
+    job.write("part-0a1b2c3d-0-0-1.17.jsonl", ["ant", 1])
     job.add_process_log(
         attempt(),
         subtask("source-0", "1.16"),
         snapshot("chk-1/s", "1.16", {"a": 4, "b": 6}),
         subtask("sink-0", "1.17"),
-        snapshot("chk-1/k", "1.17", transactions=["part-0-0-1.17.jsonl"]),
+        snapshot("chk-1/k", "1.17", transactions=["part-0a1b2c3d-0-0-1.17.jsonl"]),
         completed(1, "chk-1/s", "chk-1/k"),
-        committed("part-0-0-1.17.jsonl"),
+        committed("part-0a1b2c3d-0-0-1.17.jsonl"),
     )
     [checkpoint] = job.payloads(CHECKPOINT_COMPLETED)
     assert (checkpoint["writers"], checkpoint["cut"]) == (("1.1",), {"a": 4, "b": 6})
@@ -150,7 +150,7 @@ def test_snapshot_of_a_killed_worker_with_the_jobs_attempt_name_is_foreign(job_u
 @pytest.mark.parametrize("kind", ["kill_task", "kill_all", "tear_write"])
 def test_recovery_of_a_killed_worker_ends_when_its_task_starts_again(job_under, kind):
     job = job_under(Fault(kind, "snapshotted"))
-    job.write("part-0-1-1.9.jsonl", ["ant", 1])
+    job.write("part-0a1b2c3d-0-1-1.9.jsonl", ["ant", 1])
     job.add_process_log(
         attempt(),
         snapshot("chk-1/s", "1.2", {"a": 3, "b": 5}),
@@ -161,7 +161,7 @@ def test_recovery_of_a_killed_worker_ends_when_its_task_starts_again(job_under, 
         {**STRUCK, "number": 0, "task": "source-0", "read": {"a": 7}},
         killed("source-0", "1.5"),
         subtask("source-0", "1.8", restored=1),
-        committed("part-0-1-1.9.jsonl"),
+        committed("part-0a1b2c3d-0-1-1.9.jsonl"),
     )
     [recovery] = job.history.statistics.recoveries
     assert (recovery.position, recovery.restored, recovery.replayed) == (16, 1, 4)

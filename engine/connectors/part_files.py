@@ -1,0 +1,193 @@
+"""Part files of the file sink: their names, how one is written, becomes visible, or is deleted.
+
+The rules this module lives by:
+
+- A part file has a visible name, and until its commit a hidden one: a dot, the visible name, a dot, the mark
+  ``<owner>-<subtask>-<epoch>-<attempt>`` and ``.inprogress``. Names are read from the right, where the engine
+  has written everything, so no prefix or suffix that a user chooses can imitate the mark of another sink.
+- A sink deletes only files with its own owner in the mark. It commits what a checkpoint lists, of whatever
+  owner: a job that goes on from another job's savepoint commits what that job has left.
+- A commit links the visible name, syncs the folder, and removes the hidden name. A link never replaces a
+  file, so another file of that name is an error. If both names exist and have the same content, a commit was
+  interrupted, or another job commits the same file, and the rest is done.
+- What a checkpoint lists may be forged. Only a regular file whose hidden name has that form, and whose length
+  is the listed one, becomes visible, in its own folder and under the name that its hidden name gives it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from onceproof.engine.durable_files import name_without_replacing, sync_folder, write_all
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.file_calls import FileCalls
+from onceproof.engine.owner_ids import OWNER_DIGITS
+from onceproof.engine.state.file_names import is_plain_name
+
+BLOCK_BYTES = 1 << 18
+"""The size of the blocks in which rows are written."""
+
+IN_PROGRESS: Final = ".inprogress"
+_MARK: Final = rf"([0-9a-f]{{{OWNER_DIGITS}}})-([0-9]{{1,9}})-([0-9]{{1,18}})-([0-9A-Za-z.]{{1,40}})"
+_HIDDEN: Final = re.compile(rf"\.(.+)\.{_MARK}{re.escape(IN_PROGRESS)}", re.DOTALL)
+_ROUNDS: Final = 5
+"""How often a commit looks again after another process has changed a name under its hands."""
+
+
+class FileSinkFailed(OSError):
+    """A part file cannot be written at the moment. The message is one line."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class FileSinkBroken(FileSinkFailed, UnrecoverableError):
+    """A folder or part file is in a state that a restart would find again. The message is one line."""
+
+
+class Mark(NamedTuple):
+    """The writer of a part file, as its hidden name gives it."""
+
+    owner: str
+    subtask: int
+    epoch: int
+    attempt: str
+
+
+def mark_of(hidden: str) -> Mark | None:
+    """Return the mark in a hidden name; None for any other name."""
+    match = _HIDDEN.fullmatch(hidden)
+    return None if match is None else Mark(match[2], int(match[3]), int(match[4]), match[5])
+
+
+def hidden_name(name: str, mark: Mark) -> str:
+    """Return the name of a part file before its commit."""
+    return f".{name}.{mark.owner}-{mark.subtask}-{mark.epoch}-{mark.attempt}{IN_PROGRESS}"
+
+
+class PartFile(NamedTuple):
+    """A pre-committed part file, as a checkpoint lists it."""
+
+    name: str
+    """The visible name."""
+    hidden: str
+    length: int
+    """In bytes."""
+    owner: str | None
+    """None: the file is of version 0.2.0, whose names had no mark."""
+
+    def commit(self, calls: FileCalls, folder: str) -> bool:
+        """Make the file visible unless it is; return False if the folder has neither of its names.
+
+        Raises FileSinkBroken where another file stands under a name, and OSError.
+        """
+        target, hidden = os.path.join(folder, self.name), os.path.join(folder, self.hidden)
+        for _ in range(_ROUNDS):
+            visible, waiting = _length(calls, target), _length(calls, hidden)
+            if visible is None and waiting is None:
+                return False
+            if visible is not None and waiting is not None and not calls.is_same_content(hidden, target):
+                raise FileSinkBroken(
+                    f"{target} exists already, but is not what transaction {self.name} wrote ({hidden}):"
+                    " move it away, and start the job again"
+                )
+            found = waiting if visible is None else visible
+            if found != self.length:
+                raise FileSinkBroken(
+                    f"transaction {self.name} is damaged: {hidden if visible is None else target} has"
+                    f" {found} bytes, the checkpoint lists {self.length}: restore the folder from a copy"
+                )
+            if visible is None:
+                try:
+                    name_without_replacing(calls, hidden, target)
+                except (FileExistsError, FileNotFoundError):
+                    continue  # Another job has committed the same file at the same moment.
+            sync_folder(calls, folder)
+            if waiting is not None:
+                with suppress(FileNotFoundError):
+                    calls.unlink(hidden)
+            return True
+        raise OSError(f"{target} changes all the time")
+
+
+def listed_part(name: object, hidden: object, folder: object, length: object) -> PartFile:
+    """Return the part file that a checkpoint lists. Raises FileSinkBroken if no file sink has listed it."""
+    foreign = "the checkpoint that lists it is not ours"
+    if not (isinstance(name, str) and is_plain_name(name) and not name.startswith(".")):
+        raise FileSinkBroken(f"transaction {name!r} is no file name: {foreign}")
+    mark = mark_of(hidden) if isinstance(hidden, str) and is_plain_name(hidden) else None
+    if mark is None or hidden != hidden_name(name, mark):
+        raise FileSinkBroken(f"transaction {name!r} cannot be in file {hidden!r}: {foreign}")
+    if not (isinstance(folder, str) and os.path.isabs(folder) and "\0" not in folder):
+        raise FileSinkBroken(f"transaction {name!r} cannot be in folder {folder!r}: {foreign}")
+    return PartFile(name, hidden, _checked_length(name, length), mark.owner)
+
+
+def unmarked_part(name: object, length: object) -> PartFile:
+    """Return the part file that a checkpoint of version 0.2.0 lists. Raises FileSinkBroken."""
+    hidden = f".{name}{IN_PROGRESS}"
+    if not (isinstance(name, str) and is_plain_name(hidden) and not name.startswith(".")) or mark_of(hidden):
+        raise FileSinkBroken(
+            f"transaction {name!r} is no file name: the checkpoint that lists it is not ours"
+        )
+    return PartFile(name, hidden, _checked_length(name, length), None)
+
+
+def _checked_length(name: str, length: object) -> int:
+    if type(length) is not int:
+        raise FileSinkBroken(f"transaction {name!r} cannot have {length!r} bytes: its checkpoint is not ours")
+    return length
+
+
+def _length(calls: FileCalls, path: str) -> int | None:
+    """Return the length of a regular file; None if there is nothing under the name."""
+    if os.path.islink(path) or calls.is_folder(path):
+        raise FileSinkBroken(f"{path} is a link or a folder, and no part file: move it away")
+    return calls.size_of(path)
+
+
+class PartFileWriter:
+    """Writes a part file in blocks."""
+
+    __slots__ = ("_calls", "_chunks", "_descriptor", "_gathered", "_written")
+
+    def __init__(self, calls: FileCalls, path: str) -> None:
+        self._calls = calls
+        self._descriptor = -1
+        self._chunks: list[bytes] = []
+        self._gathered = 0
+        self._written = 0
+        self._descriptor = calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def write(self, data: bytes) -> None:
+        """Buffer data, and write it when a block is full."""
+        self._chunks.append(data)
+        self._gathered += len(data)
+        if self._gathered >= BLOCK_BYTES:
+            self._flush()
+
+    def finish(self) -> int:
+        """Write the rest, sync and close the file, and return its length in bytes."""
+        self._flush()
+        self._calls.fsync(self._descriptor)
+        self.close()
+        return self._written
+
+    def close(self) -> None:
+        """Close the file without writing the buffered data."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            self._calls.close(descriptor)
+
+    def _flush(self) -> None:
+        data = b"".join(self._chunks)
+        self._written += len(data)
+        write_all(self._calls, self._descriptor, data)
+        self._chunks.clear()
+        self._gathered = 0
