@@ -5,7 +5,8 @@ The rules this module lives by:
 - A session does not depend on the machine's environment: Spark is the one installed with pyspark, Java the
   one that `find_java` finds, and workers run this Python and this source tree.
 - A session leaves nothing behind: the output of Java and the workers goes to a file (`spark_log`), Spark's
-  files go to one folder in the temporary directory, and stopping the session deletes both.
+  files go to one folder in the temporary directory, and stopping the session deletes both. The folder of a
+  process that was killed is deleted by the next start, once its Java has ended, too.
 - Stopping a session ends the Java process. pyspark would keep it for the next session, which would silently
   run with the old memory, options and folders; and if it was killed, no session could start at all. So a
   session takes seconds to start: share one.
@@ -27,6 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -35,14 +37,20 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from onceproof.engine.file_locks import release_lock
 from onceproof.engine.runtime.java import JavaInstallation, find_java
 from onceproof.engine.runtime.spark_class_archive import home_variables, link_home, quick_start_options
+from onceproof.engine.temporary_folders import mark_as_owned, remove_abandoned
 
 # A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
 LOCAL_MASTER = "local[2,4]"
 
 # A Unix socket's path holds about a hundred characters, and Spark appends some forty to the folder.
 _LONGEST_FOLDER = 55
+
+_FOLDER_PREFIX = "onceproof-spark-"
+_JAVA = "java"
+"""The file in a session's folder with the process id of its Java and the time of its start."""
 
 # Inherited, each of these would turn the launch into something else: another Spark, Spark Connect, a shell.
 _FOREIGN_VARIABLES = (
@@ -77,7 +85,7 @@ class _Running:
 
     context: SparkContext
     gateway: JavaGateway
-    folder: Path
+    folder: _SessionFolder
 
 
 class _ProcessSession:
@@ -163,14 +171,15 @@ def _start(
         raise RuntimeError("this process already runs a Spark session; stop it first")
     java = find_java(os.environ)
     _check_reachable(master)
-    folder = _make_folder()
+    folder = _SessionFolder.make()
     try:
-        settings = _settings(folder, python_path, java) | dict(configuration or {})
+        settings = _settings(folder.path, python_path, java) | dict(configuration or {})
         settings |= {"spark.master": master, "spark.app.name": name}
-        with _process_environment(_launch_variables(links or folder, java)):
-            context, gateway = _launch(settings, folder)
+        with _process_environment(_launch_variables(links or folder.path, java)):
+            context, gateway = _launch(settings, folder.path)
+        folder.note_java(gateway.proc.pid)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         raise
     _session.running = _Running(context, gateway, folder)
     return context
@@ -199,12 +208,12 @@ def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
         running.context._jsc = None
         running.context.stop()
     _end(running.gateway, seconds_to_exit)
-    shutil.rmtree(running.folder, ignore_errors=True)
+    running.folder.remove()
 
 
 def spark_log() -> str:
     """Return the output of Java and the Python workers of the running session so far."""
-    return "" if _session.running is None else _read_log(_session.running.folder)
+    return "" if _session.running is None else _read_log(_session.running.folder.path)
 
 
 def one_line(error: Exception) -> str:
@@ -246,19 +255,45 @@ def _line_of(message: str) -> str:
 atexit.register(stop_spark)
 
 
-def _make_folder() -> Path:
-    """Make the session's folder, with a SPARK_HOME of links in it so that Spark writes beside them.
+class _SessionFolder:
+    """The folder of a session, with a SPARK_HOME of links in it so that Spark writes beside them.
 
     Spark puts the working folders of executors into its home, which for pyspark is the installed package.
     """
-    here = tempfile.gettempdir()
-    folder = Path(
-        tempfile.mkdtemp(prefix="onceproof-spark-", dir=here if len(here) < _LONGEST_FOLDER - 25 else "/tmp")
-    )
-    link_home(folder)
-    for part in ("local", "warehouse"):
-        (folder / part).mkdir()
-    return folder
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._mark = mark_as_owned(str(path))
+
+    @classmethod
+    def make(cls) -> _SessionFolder:
+        """Make a folder, and remove those of dead processes beside it."""
+        here = tempfile.gettempdir()
+        base = here if len(here) < _LONGEST_FOLDER - 25 else "/tmp"
+        remove_abandoned(base, _FOLDER_PREFIX, _has_living_java)
+        folder = cls(Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=base)))
+        link_home(folder.path)
+        for part in ("local", "warehouse"):
+            (folder.path / part).mkdir()
+        return folder
+
+    def note_java(self, pid: int) -> None:
+        """Note the process that uses the folder beside this one, and ends a moment later if this one dies."""
+        with suppress(psutil.Error):
+            (self.path / _JAVA).write_text(f"{pid} {psutil.Process(pid).create_time()}")
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        release_lock(self._mark)
+
+
+def _has_living_java(folder: str) -> bool:
+    try:
+        pid, started = Path(folder, _JAVA).read_text().split()
+        return abs(psutil.Process(int(pid)).create_time() - float(started)) < 1
+    except (OSError, ValueError, psutil.Error):
+        return False
 
 
 def _launch_variables(links: Path, java: JavaInstallation) -> dict[str, str]:

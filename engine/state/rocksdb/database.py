@@ -12,7 +12,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -37,12 +36,12 @@ from rocksdict import (
 
 from onceproof.engine.configuration.backend_options import UNIVERSAL
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.file_locks import hold_lock, release_lock
+from onceproof.engine.file_locks import release_lock
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.file_names import is_database_file
+from onceproof.engine.temporary_folders import mark_as_owned, remove_abandoned
 
 PREFIX: Final = "onceproof-rocksdb-"
-LOCK: Final = "lock"
 BATCH: Final = 1000
 """The number of writes in a batch."""
 BLOOM_BITS: Final = 10
@@ -80,9 +79,9 @@ class WorkingFolders:
 
     def __init__(self, base: str) -> None:
         os.makedirs(base, exist_ok=True)
-        _remove_abandoned(base)
+        remove_abandoned(base, PREFIX)
         self._root = Folder(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-        self._lock = _locked(os.path.join(self._root.path, LOCK))
+        self._lock = mark_as_owned(self._root.path)
 
     @classmethod
     def below(cls, base: str | None) -> WorkingFolders:
@@ -112,36 +111,6 @@ class WorkingFolders:
 def remove_working_folders() -> None:
     """Remove the folders of this process; a worker that exits without finalizers calls this."""
     WorkingFolders.close_all()
-
-
-def _locked(path: str) -> int:
-    """Make a file that is locked before it gets its name; return its descriptor."""
-    # Otherwise another process could lock the new file first, and take its folder for abandoned.
-    unnamed = path + ".new"
-    descriptor = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
-    hold_lock(descriptor, wait=True)
-    os.rename(unnamed, path)
-    return descriptor
-
-
-def _remove_abandoned(base: str) -> None:
-    """Remove the folders of processes that no longer live: a living process holds its lock."""
-    for name in os.listdir(base):
-        path = os.path.join(base, name)
-        if not name.startswith(PREFIX):
-            continue
-        try:
-            descriptor = os.open(os.path.join(path, LOCK), os.O_WRONLY | os.O_CLOEXEC)
-        except OSError:
-            # Not a folder of ours, or one that another process is making or removing right now.
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
-        except BlockingIOError:
-            continue
-        finally:
-            os.close(descriptor)
 
 
 _caches: Final[dict[int, Cache]] = {}

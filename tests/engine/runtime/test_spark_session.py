@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -34,10 +37,19 @@ def run_program(program: str, folder: Path, **environment: str) -> subprocess.Co
     )
 
 
+START_AND_STOP = """
+from onceproof.engine.runtime.spark_session import spark_context
+with spark_context():
+    pass
+"""
+
+
 @pytest.fixture
-def short_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder whose path is short enough to hold sockets, unlike that of a test's own name."""
-    return tmp_path_factory.mktemp("t")
+def short_folder() -> Iterator[Path]:
+    """Return a folder whose path is short enough to hold sockets; a session would not use a longer one."""
+    folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
 
 
 def worker_facts(_: int) -> dict[str, object]:
@@ -148,6 +160,23 @@ with module.spark_session() as spark:
     assert spark.range(5).count() == 5
 """
     done = run_program(program, short_folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(short_folder.iterdir()) == []
+
+
+def test_folder_of_a_killed_program_is_removed_by_the_next_start(short_folder: Path) -> None:
+    program = """
+import os, signal
+from onceproof.engine.runtime import spark_session as module
+module.start_spark()
+print(module._session.running.gateway.proc.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = run_program(program, short_folder)
+    assert done.returncode == -signal.SIGKILL
+    assert list(short_folder.iterdir()) != []
+    psutil.wait_procs([psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [], 30)
+    done = run_program(START_AND_STOP, short_folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(short_folder.iterdir()) == []
 
