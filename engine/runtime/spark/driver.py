@@ -82,14 +82,14 @@ from onceproof.engine.runtime.spark.epoch import (
     Shipment,
     shape_of,
 )
-from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed
+from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed, cause_of, is_gone
 from onceproof.engine.runtime.spark.epoch_requests import LOOK_SECONDS, EpochRequests
 from onceproof.engine.runtime.spark.epoch_size import EpochSize
 from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
 from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, has_lost_attempts, mixed_attempts
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
-from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS
 from onceproof.engine.state.file_envelope import DamagedFile
 
 
@@ -122,6 +122,7 @@ class SparkExecution(JobDriver):
         self._rescaled: tuple[JobGraph, Recipe] | None = None
         self._stages: Stages = stages_of(graph, layout_of(graph))
         self._shipment: Broadcast[Deployment] | None = None
+        self._is_shipped = False
         self._committer: DriverCommitter | None = None
         self._plans: dict[TaskId, RestorePlan] = {}
         self._pace = pace or EpochSize(graph.settings)
@@ -399,17 +400,24 @@ class SparkExecution(JobDriver):
             self.graph.job_id,
             self.scope,
         )
+        self._is_shipped = False
         try:
             self.ship(shipment)
+            self._is_shipped = True
         except (*SPARK_ERRORS, OSError) as error:
-            # Without Spark no retry is possible; another process can restore the checkpoints.
-            cause = f"it cannot be handed to Spark: {one_line(error)}"
-            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {cause}") from error
+            cause = f"it cannot be handed to Spark: {cause_of(error, self._context)}"
+            if is_gone(self._context):
+                # No retry is possible; another process can restore the checkpoints.
+                raise JobExecutionFailed(f"job {self.graph.name!r} failed: {cause}") from error
+            self._mailbox.append(TaskFailed(attempt, TaskId(0, 0), cause))
 
     def start_tasks(self, begin_with: dict[TaskId, RestorePlan]) -> None:
         """Commit what the checkpoint lists; each epoch then restores its tasks."""
         self._plans = begin_with
         self._ended = set()
+        if not self._is_shipped:
+            # The job master learns next that the attempt has failed.
+            return
         latest = self.master.coordinator.store.latest
         self._time = AttemptTime(None if latest is None else latest.timestamp)
         attempt = self.master.attempt

@@ -6,11 +6,15 @@ The rules this module lives by:
   cancel the job.
 - A buffer is one object for Spark's serializer: a shuffle of single records would take twice the time.
 - A failed job can be tried again, unless Spark has stopped, or the workers cannot import a module.
+- Spark's errors do not say which disk is full. It is that of its temporary folder, which is named here.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
@@ -25,6 +29,9 @@ from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
 
 SECONDS_TO_CALL_OFF: Final = 0.5
 ATTEMPTS_TO_CALL_OFF: Final = 60
+
+DISK_IS_FULL: Final = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+"""What Java and Python say when a disk or a quota of it is full."""
 
 _groups: Final = count(1)
 _logger = logging.getLogger(__name__)
@@ -80,13 +87,9 @@ class EpochJob:
             return self._reports
         if not isinstance(failure, Exception):
             raise failure
-        said = one_line(failure)
-        if _is_gone(self._context):
-            raise EpochJobFailed(
-                f"Spark has stopped: {said}: its Java has ended or was killed; start the job again, and it"
-                " goes on from its last checkpoint",
-                is_final=True,
-            ) from failure
+        said = cause_of(failure, self._context)
+        if is_gone(self._context):
+            raise EpochJobFailed(said, is_final=True) from failure
         # Workers that lack a module now will lack it the next time.
         is_final = said.startswith(("ModuleNotFoundError", "ImportError"))
         raise EpochJobFailed(f"the epoch's Spark job failed: {said}", is_final) from failure
@@ -120,6 +123,20 @@ class EpochJob:
             self._failure = failure
 
 
+def cause_of(failure: Exception, context: SparkContext) -> str:
+    """Return an error of Spark in one line, with what to do about it."""
+    said = one_line(failure)
+    if is_gone(context):
+        return (
+            f"Spark has stopped: {said}: its Java has ended or was killed; start the job again, and it goes"
+            " on from its last checkpoint"
+        )
+    if any(text in said for text in DISK_IS_FULL):
+        folder = context.getConf().get("spark.local.dir", tempfile.gettempdir())
+        return f"{said}: free some space in {folder}, or set spark.local.dir or TMPDIR to another disk"
+    return said
+
+
 def _numbered(partition: int, nothing: object) -> Sequence[object]:
     """Return no input: the first stage reads its sources."""
     return ()
@@ -129,7 +146,8 @@ def _itself(partition: int) -> int:
     return partition
 
 
-def _is_gone(context: SparkContext) -> bool:
+def is_gone(context: SparkContext) -> bool:
+    """Return whether Spark has stopped, or its Java has ended."""
     try:
         return bool(context._jsc is None or context._jsc.sc().isStopped())
     except (Py4JNetworkError, Py4JError, OSError):

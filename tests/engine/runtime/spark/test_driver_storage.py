@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -80,6 +82,56 @@ def test_metadata_that_cannot_be_written_fails_its_checkpoint(job, here, monkeyp
     assert (result.attempts, result.checkpoints) == (2, 6)
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+def on_full_disk(here, times, is_stopped=False):
+    """Return a driver whose Spark cannot write its temporary files the first times."""
+
+    class OnFullDisk(here.execution):
+        shipped = 0
+
+        def ship(self, shipment):
+            self.shipped += 1
+            self._context = context = Mock()
+            context._jsc.sc.return_value.isStopped.return_value = is_stopped
+            context.getConf.return_value = {"spark.local.dir": "/full/local"}
+            if self.shipped <= times:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            super().ship(shipment)
+
+    return OnFullDisk
+
+
+def test_full_temporary_disk_is_left_to_the_restart_strategy(job, here, caplog):
+    execution, result = here(job.graph(), execution_class=on_full_disk(here, 3))
+    assert (execution.shipped, result.attempts, result.checkpoints) == (4, 4, 6)
+    assert job.rows() == job.counts
+    said = "No space left on device: free some space in /full/local, or set spark.local.dir or TMPDIR"
+    assert [said in record.message for record in caplog.records] == [True] * 3
+    other = replace(job.graph(), name="other", job_id="other")
+    with pytest.raises(JobExecutionFailed, match=r"Spark has stopped: .*start the job again"):
+        here(other, execution_class=on_full_disk(here, 1, is_stopped=True))
+
+
+def test_full_disk_of_checkpoints_is_logged_with_its_path(job, here, monkeypatch, caplog):
+    write = os.write
+
+    def full(descriptor, data):
+        if "/chk-" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    options = {"execution__checkpointing__tolerable_failed_checkpoints": 2}
+    with pytest.raises(JobExecutionFailed):
+        here(job.graph(restart_strategy__fixed_delay__attempts=0, **options))
+    said = [record.message for record in caplog.records if "failed: checkpoint file" in record.message]
+    assert len(said) == 3
+    for message in said:
+        assert re.search(
+            rf"checkpoint \d failed: checkpoint file {job.directory}/chk-\d/.* cannot be", message
+        )
+        assert "No space left on device: free some space" in message
 
 
 def test_undeletable_files_are_deleted_at_the_end_of_the_job(job, here, monkeypatch):
