@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
-from onceproof.reports.model import Failure, KnownFailure, RealInput, Report
+from onceproof.reports.model import Failure, FamilyResult, KnownFailure, RealInput, Report
 from onceproof.reports.text import counted, joined, words
 
 WHOLE = "Every record exactly once"
@@ -255,14 +255,23 @@ def absent_text(known: KnownFailure) -> str:
     )
 
 
+def timers_text(family: FamilyResult) -> str:
+    """Return the warning that no timer of a family fired while the job could still fail."""
+    return (
+        f"{family.family}: its {counted(family.timers_only_at_end, 'event-time timer')} fired only at the end"
+        " of the input, so no fault came after one: let timestamps span more than the timers wait for"
+    )
+
+
 def conclude(report: Report) -> Headline:
     """Return the verdict of a report."""
     headline = _verdict(report)
+    late = [timers_text(family) for family in report.families if family.timers_only_at_end]
     thin = thin_texts(report)
     return replace(
         headline,
         word=SAMPLE if headline.word == WHOLE and thin else headline.word,
-        notes=tuple(map(absent_text, absent_known_failures(report))),
+        notes=(*map(absent_text, absent_known_failures(report)), *late),
         asked=asked_text(report),
         thin=thin,
     )

@@ -121,6 +121,8 @@ class FamilyResult(ReportStruct, frozen=True):
     """Failed scenarios with a known signature."""
     seconds: float = 0.0
     """Duration of its scenarios, summed over the workers."""
+    timers_only_at_end: int = 0
+    """The number of its event-time timers, if only the end of the input made any of them fire."""
 
 
 class Shrinking(ReportStruct, frozen=True):

@@ -17,39 +17,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from onceproof.engine.durations import Duration
 from onceproof.engine.functions import ProcessFunction
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Rows
+from onceproof.harness.model.family import Declared, Records, Rows
 from onceproof.harness.model.history import Row
 from onceproof.scenarios._event_time import with_progress
-
-if TYPE_CHECKING:
-    from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 SECOND_MS = 1000
 BOUND_MS = 2 * SECOND_MS
 """How much older than the newest record of its split a record may be without being late."""
 
 LATE = "late"
-INTERVAL = "watermark_interval"
-"""Name of the parameter that holds the watermark interval in milliseconds of the simulation, that is in
-steps."""
-
 WATERMARKS = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
-
-
-def draw_interval(chance: Chance) -> int:
-    """Draw the watermark interval: from nearly every record to a few times in a run."""
-    return chance.weighted([(2, 1), (10, 3), (40, 3), (150, 1)])
-
-
-def set_interval(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Set the watermark interval of the scenario."""
-    env.get_config().set_auto_watermark_interval(int(io.parameters.get(INTERVAL, 10)))
 
 
 def draw_timestamps(chance: Chance, count: int, pace_ms: int, late_share: float) -> list[int]:

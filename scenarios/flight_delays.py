@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord
 
 name = "flight_delays"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(
     declares=True,
     # A day that is over waits for its airline's name; the watermarks of earlier tasks decide when it is over.
@@ -78,7 +78,6 @@ def generate(random: Random) -> Workload:
     carriers = list(CARRIERS)[: chance.weighted([(1, 2), (2, 3), (4, 2)])]
     pace = chance.choice([5, 60, 240])
     longest_delay = chance.weighted([(100, 2), (400, 4), (1500, 2)])
-    interval = lateness.draw_interval(chance)
     number = 0
     records: dict[str, tuple[InputRecord, ...]] = {}
     for airport in airports:
@@ -99,7 +98,7 @@ def generate(random: Random) -> Workload:
     records[f"{AIRLINES}-0"] = tuple(
         [(time, (carrier, None, None, CARRIERS[carrier])) for time, carrier in enumerate(known)]
     )
-    return Workload(records, {lateness.INTERVAL: interval, "flights": number, "carriers": len(carriers)})
+    return Workload(records, {"flights": number, "carriers": len(carriers)})
 
 
 class Delays(AggregateFunction):
@@ -186,7 +185,6 @@ class LateFlight(ProcessFunction):
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build flights -> days -> names -> table; late flights go to the table, too."""
-    lateness.set_interval(env, io)
     log = LabelledSource(StreamSource(io.source(FLIGHTS), FLIGHTS), _from_origin)
     flights = env.from_source(log, WATERMARKS, FLIGHTS).uid(FLIGHTS).set_parallelism(io.source_parallelism)
     table = StreamSource(io.source(AIRLINES), AIRLINES)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord, Parameter
 
 name = "interval_join"
-generator_version = 1
+generator_version = 2
 tasks: dict[str, Role] = {
     "orders": "source",
     "clicks": "source",
@@ -110,7 +110,6 @@ def generate(random: Random) -> Workload:
     users = USERS[: chance.weighted([(1, 3), (2, 3), (4, 2)])]
     pace_ms = chance.choice([300, 1000, 3000])
     late_share = lateness.draw_late_share(chance)
-    interval = lateness.draw_interval(chance)
     number = 0
     records: dict[str, tuple[InputRecord, ...]] = {}
     for stream in (ORDERS, CLICKS):
@@ -125,7 +124,6 @@ def generate(random: Random) -> Workload:
                 drawn.append((at, (chance.choice(users), number)))
             records[f"{stream}-{split}"] = tuple(drawn)
     parameters = {
-        lateness.INTERVAL: interval,
         "users": len(users),
         "pace_ms": pace_ms,
         LATE_SHARE: late_share,
@@ -153,7 +151,6 @@ class LateEvent(ProcessFunction):
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build orders and clicks -> join -> table; late records of both go to the table."""
-    lateness.set_interval(env, io)
     pairs = (
         _by_user(env, io, ORDERS)
         .interval_join(_by_user(env, io, CLICKS))

@@ -17,12 +17,14 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from onceproof.engine.durations import Duration
 from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.types import Types
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._event_time import watermarks, with_progress
+from onceproof.scenarios._event_time import with_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +77,7 @@ SELECT scenario_id, 'views', url, window_end, due FROM windows WHERE given <> du
 URLS = ("./home", "./cart", "./fav", "./prod?id=1", "./prod?id=2")
 SIZE_MS = 10_000
 BOUND_MS = 2_000
+WATERMARKS = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
 
 
 def generate(random: Random) -> Workload:
@@ -131,7 +134,7 @@ class HandMadeWindows(KeyedProcessFunction):
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build views -> windows -> table, both edges keyed by the url."""
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
-    views = env.from_source(io.source("views"), watermarks(BOUND_MS), "views").uid("views")
+    views = env.from_source(io.source("views"), WATERMARKS, "views").uid("views")
     windows = (
         views.set_parallelism(io.source_parallelism)
         .key_by(lambda url: url, Types.STRING())

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.durations import Time
 from onceproof.engine.types import Types
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._event_time import watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,7 +80,8 @@ def percentile(ranked: list[int], percent: int) -> int:
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build requests -> hours -> table, both edges keyed by the service."""
     number = Types.LONG()
-    requests = env.from_source(io.source("requests"), watermarks(0), "requests").uid("requests")
+    in_order = WatermarkStrategy.for_monotonous_timestamps()
+    requests = env.from_source(io.source("requests"), in_order, "requests").uid("requests")
     hours = (
         requests.set_parallelism(io.source_parallelism)
         .key_by(_service, Types.STRING())

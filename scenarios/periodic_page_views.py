@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord
 
 name = "periodic_page_views"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(
     declares=True,
     # The watermark decides whether a view comes before a timer, or after it and sets the next one.
@@ -107,14 +107,13 @@ def generate(random: Random) -> Workload:
     users = USERS[: chance.integer(1, len(USERS))]
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
     pace_ms = chance.choice([500, 2000, 6000])
-    interval = lateness.draw_interval(chance)
     records = {}
     for split in range(splits):
         timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, 0.1)
         records[f"log-{split}"] = tuple(
             [(timestamp, (chance.choice(users), chance.choice(PAGES))) for timestamp in timestamps]
         )
-    return Workload(records, {lateness.INTERVAL: interval, "users": len(users), "pace_ms": pace_ms})
+    return Workload(records, {"users": len(users), "pace_ms": pace_ms})
 
 
 class PageViews(KeyedProcessFunction):
@@ -143,7 +142,6 @@ class PageViews(KeyedProcessFunction):
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build log -> views -> table, both edges keyed by split and user."""
-    lateness.set_interval(env, io)
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
     log = env.from_source(LabelledSource(io.source("log")), lateness.WATERMARKS, "log").uid("log")
     by_user = log.set_parallelism(io.source_parallelism).key_by(label_and_key, LABELLED_KEY)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onceproof.scenarios._lateness import Arrival
 
 name = "sessions"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(
     declares=True,
     any_backend=True,
@@ -126,7 +126,6 @@ def generate(random: Random) -> Workload:
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
     pace_ms = chance.choice([500, 2000, 6000, 15000])
     late_share = lateness.draw_late_share(chance)
-    interval = lateness.draw_interval(chance)
     records = {}
     action = 0
     for split in range(splits):
@@ -136,7 +135,7 @@ def generate(random: Random) -> Workload:
             action += 1
             actions.append((timestamp, (chance.choice(users), action)))
         records[f"actions-{split}"] = tuple(actions)
-    parameters = {lateness.INTERVAL: interval, "users": len(users), "pace_ms": pace_ms, "late": late_share}
+    parameters = {"users": len(users), "pace_ms": pace_ms, "late": late_share}
     return Workload(records, parameters)
 
 
@@ -161,7 +160,6 @@ class LateAction(ProcessFunction):
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build actions -> sessions -> table, and late actions beside them."""
-    lateness.set_interval(env, io)
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.STRING()])
     actions = env.from_source(
         io.source("actions"),

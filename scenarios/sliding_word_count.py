@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "sliding_word_count"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"words -> once": "source", "counts": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "word STRING"
@@ -63,12 +63,11 @@ def generate(random: Random) -> Workload:
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
     pace_ms = chance.choice([300, 1000, 4000])
     late_share = lateness.draw_late_share(chance)
-    interval = lateness.draw_interval(chance)
     records = {}
     for split in range(splits):
         timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, late_share)
         records[f"words-{split}"] = tuple([(timestamp, chance.choice(words)) for timestamp in timestamps])
-    parameters = {lateness.INTERVAL: interval, "words": len(words), "pace_ms": pace_ms, "late": late_share}
+    parameters = {"words": len(words), "pace_ms": pace_ms, "late": late_share}
     return Workload(records, parameters)
 
 
@@ -100,7 +99,6 @@ class CountRow(ProcessWindowFunction):
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build words -> counts in sliding windows -> table; late words go to the table."""
-    lateness.set_interval(env, io)
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
     once = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onceproof.engine.windows.windows import TimeWindow
 
 name = "window_sum"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"numbers -> pair": "source", "sums": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "number BIGINT"
@@ -56,14 +56,13 @@ def generate(random: Random) -> Workload:
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
     pace_ms = chance.choice([200, 800, 3000])
     late_share = lateness.draw_late_share(chance)
-    interval = lateness.draw_interval(chance)
     records = {}
     for split in range(splits):
         timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, late_share)
         records[f"numbers-{split}"] = tuple(
             [(timestamp, 1 << chance.integer(0, 40)) for timestamp in timestamps]
         )
-    return Workload(records, {lateness.INTERVAL: interval, "pace_ms": pace_ms, "late": late_share})
+    return Workload(records, {"pace_ms": pace_ms, "late": late_share})
 
 
 class Add(ReduceFunction):
@@ -85,7 +84,6 @@ class SumRow(AllWindowFunction):
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build numbers -> sums of tumbling windows -> table; late numbers go to the table."""
-    lateness.set_interval(env, io)
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
     numbers = (
         env.from_source(io.source("numbers"), lateness.WATERMARKS, "numbers")

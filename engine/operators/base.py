@@ -32,6 +32,7 @@ from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.raw import RAW, StatePartition, partitions_of, without_raw
 from onceproof.engine.state.snapshot import OperatorSnapshot
+from onceproof.engine.state.timers import Timers
 from onceproof.engine.types import TypeInformation
 
 Emit: TypeAlias = Callable[[list[Record]], None]
@@ -176,6 +177,8 @@ class Operator:
     """Whether the operator needs ``downstream``: it has timers, or generates watermarks."""
     passes_watermarks = True
     """Whether the task forwards a watermark to the next operator after this one has processed it."""
+    timers: Timers | None = None
+    """The timers of its keys, once an operator with timers is open."""
 
     def open(self, context: OperatorContext) -> None:
         """Restore state and open the user's function."""

@@ -31,21 +31,22 @@ class TimedOperator(FunctionOperator):
     """
 
     uses_time = True
+    timers: Timers
     _side_outputs: Mapping[str, Sequence[Emit]]
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         assert self._backend is not None
         function: Any = self.function
-        self._firing = TimerFiring(function.on_timer, self._timers, self._backend, self.timer_context())
+        self._firing = TimerFiring(function.on_timer, self.timers, self._backend, self.timer_context())
 
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service over this subtask's key groups, with its restored timers."""
         assert self._backend is not None
         assert context.downstream is not None
-        self._timers = Timers(self._backend, USER_TIMERS, context.downstream.wake_at)
-        self.event_clock = self._timers
-        return KeyTimers(self._backend, self._timers, context.clock)
+        self.timers = Timers(self._backend, USER_TIMERS, context.downstream.wake_at)
+        self.event_clock = self.timers
+        return KeyTimers(self._backend, self.timers, context.clock)
 
     def timer_context(self) -> Any:
         """Return the context for ``on_timer``."""

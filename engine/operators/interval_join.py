@@ -53,6 +53,7 @@ class IntervalJoinOperator(TwoInputOperator):
     """Applies a ProcessJoinFunction to each pair."""
 
     uses_time = True
+    timers: Timers
     function: ProcessJoinFunction
 
     def __init__(
@@ -77,15 +78,15 @@ class IntervalJoinOperator(TwoInputOperator):
             backend.map_state(MapStateDescriptor(name, Types.LONG(), _list_of(value_type)))
             for name, value_type in zip(BUFFERS, self._settings.types, strict=True)
         ]
-        self._timers = Timers(backend, CLEANUP_TIMERS, context.downstream.wake_at, Types.BYTE())
-        self.event_clock = self._timers
+        self.timers = Timers(backend, CLEANUP_TIMERS, context.downstream.wake_at, Types.BYTE())
+        self.event_clock = self.timers
         self._context = ProcessJoinFunction.Context()
         self._side_outputs = context.side_outputs
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return the results of all pairs that these records complete."""
         results: list[Record] = []
-        timers, wait, late_tag = self._timers, self._waits[input_index], self._settings.late_tags[input_index]
+        timers, wait, late_tag = self.timers, self._waits[input_index], self._settings.late_tags[input_index]
         for value, timestamp in self.with_current_key(records, input_index):
             if timestamp is None:
                 raise TypeError(
@@ -105,8 +106,8 @@ class IntervalJoinOperator(TwoInputOperator):
 
     def process_watermark(self, timestamp: int) -> list[Record]:
         """Remove the records that can have no partner any more."""
-        self._timers.watermark = timestamp
-        backend, pop_due = self._keyed, self._timers.event.pop_due
+        self.timers.watermark = timestamp
+        backend, pop_due = self._keyed, self.timers.event.pop_due
         while (due := pop_due(timestamp)) is not None:
             backend.current_key, (due_ms, side) = due
             self._buffers[side].remove(due_ms - self._waits[side])

@@ -79,6 +79,7 @@ class WindowOperator(FunctionOperator):
     """Assigns records to windows and fires these (Flink: WindowOperator)."""
 
     uses_time = True
+    timers: Timers
 
     def __init__(self, functions: WindowFunctions, settings: WindowSettings) -> None:
         self._functions = functions.all() or [_NoFunction()]
@@ -105,11 +106,11 @@ class WindowOperator(FunctionOperator):
         serializer = assigner.get_window_serializer()
         window_type = serializer.window_type
         self._keyed = backend = self._backend
-        self._timers = Timers(backend, WINDOW_TIMERS, context.downstream.wake_at, window_type)
-        self.event_clock = self._timers
+        self.timers = Timers(backend, WINDOW_TIMERS, context.downstream.wake_at, window_type)
+        self.event_clock = self.timers
         self._merging = assigner if isinstance(assigner, MergingWindowAssigner) else None
         merging = self._merging is not None
-        scope = WindowScope(backend, self._timers, context.clock, assigner, context.task_name, merging)
+        scope = WindowScope(backend, self.timers, context.clock, assigner, context.task_name, merging)
         self._to_data, self._from_data = serializer.to_data, serializer.from_data
         functions = WindowFunctions(self._fold, self._window_function)
         descriptor = contents_descriptor(settings, functions)
@@ -167,7 +168,7 @@ class WindowOperator(FunctionOperator):
                 contents.add((value, timestamp) if keeps_times else value)
                 continue
             cleanup_ms = self._cleanup_ms(window)
-            if self._by_event_time and cleanup_ms <= self._timers.watermark:
+            if self._by_event_time and cleanup_ms <= self.timers.watermark:
                 continue
             was_added = True
             namespace = self._to_data(window)
@@ -179,7 +180,7 @@ class WindowOperator(FunctionOperator):
 
     def _remember(self, window: Any, namespace: Any, key: Any) -> None:
         """Remember that a key and window have their timers, until the watermark reaches the window."""
-        if window.max_timestamp() <= self._timers.watermark:
+        if window.max_timestamp() <= self.timers.watermark:
             return
         if self._known_timers >= MAX_KNOWN_TIMERS:
             self._windows_with_timers.clear()
@@ -199,7 +200,7 @@ class WindowOperator(FunctionOperator):
         for window in windows:
             actual = window_set.add(window, self._merge)
             cleanup_ms = self._cleanup_ms(actual)
-            if self._by_event_time and cleanup_ms <= self._timers.watermark:
+            if self._by_event_time and cleanup_ms <= self.timers.watermark:
                 window_set.retire(actual)
                 continue
             was_added = True
@@ -227,14 +228,14 @@ class WindowOperator(FunctionOperator):
             self._act(result, window, results)
         if cleanup_ms != MAX_WATERMARK:
             if self._by_event_time:
-                self._timers.event.register(self._keyed.current_key, (cleanup_ms, namespace))
+                self.timers.event.register(self._keyed.current_key, (cleanup_ms, namespace))
             else:
-                self._timers.register_processing(self._keyed.current_key, (cleanup_ms, namespace))
+                self.timers.register_processing(self._keyed.current_key, (cleanup_ms, namespace))
 
     def _is_late(self, timestamp: int | None) -> bool:
         if not self._by_event_time or timestamp is None:
             return False
-        return timestamp + self._lateness_ms <= self._timers.watermark
+        return timestamp + self._lateness_ms <= self.timers.watermark
 
     def _emit_late(self, late: list[Record]) -> None:
         tag = self._settings.late_tag
@@ -247,7 +248,7 @@ class WindowOperator(FunctionOperator):
     # Timers.
 
     def process_watermark(self, timestamp: int) -> list[Record]:
-        timers, trigger = self._timers, self._trigger
+        timers, trigger = self.timers, self._trigger
         timers.watermark = timestamp
         if self._windows_with_timers:
             self._forget_reached_windows(timestamp)
@@ -258,7 +259,7 @@ class WindowOperator(FunctionOperator):
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def process_time(self, now: int) -> list[Record]:
-        timers, trigger = self._timers, self._trigger
+        timers, trigger = self.timers, self._trigger
         results: list[Record] = []
         while (due := timers.processing.pop_due(now)) is not None:
             self._keyed.current_key, timer = due
@@ -369,7 +370,7 @@ class WindowOperator(FunctionOperator):
         context.namespace = to_data(merged)
         context.merged = [to_data(window) for window in old]
         self._trigger.on_merge(merged, context)
-        queue = self._timers.event if self._by_event_time else self._timers.processing
+        queue = self.timers.event if self._by_event_time else self.timers.processing
         for window in old:
             context.namespace = to_data(window)
             self._trigger.clear(window, context)
@@ -377,7 +378,7 @@ class WindowOperator(FunctionOperator):
         self._contents.merge_namespaces(to_data(state_window), [to_data(window) for window in emptied])
 
     def _check_merged(self, merged: Any) -> None:
-        now = self._timers.watermark if self._by_event_time else self._context.get_current_processing_time()
+        now = self.timers.watermark if self._by_event_time else self._context.get_current_processing_time()
         if self._cleanup_ms(merged) <= now:
             raise MergedTooLate(
                 f"windows were merged into {merged}, whose time was over at {now}:"

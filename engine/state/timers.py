@@ -18,7 +18,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, Final
 
-from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import ValueTable
@@ -32,19 +32,33 @@ TOLERATED_DELETED_TIMERS: Final = 1024
 """A heap may hold as many deleted timers as living ones, plus this number."""
 
 
+class FiredTimers:
+    """How many timers of a queue have fired: before the end of the input, and because of it.
+
+    Timers for the end of the input itself, MAX_WATERMARK, are not counted.
+    """
+
+    __slots__ = ("at_end", "before_end")
+
+    def __init__(self) -> None:
+        self.before_end = 0
+        self.at_end = 0
+
+
 class TimerQueue:
     """The timers of one operator in one time domain (Flink: InternalPriorityQueue).
 
     The parameter ``timer`` is a timer without its key: the timestamp, or (timestamp, namespace).
     """
 
-    __slots__ = ("_count", "_has_namespaces", "_heap", "_sequence", "_table")
+    __slots__ = ("_count", "_has_namespaces", "_heap", "_sequence", "_table", "fired")
 
     def __init__(self, table: ValueTable, has_namespaces: bool) -> None:
         self._table = table
         self._has_namespaces = has_namespaces
         self._heap: list[tuple[int, int, Any]] = []
         self._sequence = 0
+        self.fired = FiredTimers()
         self._count = 0
         for key, timer in table:
             self._push((key, timer), timer)
@@ -85,9 +99,13 @@ class TimerQueue:
         """Remove the first timer at or before ``limit`` and return (key, timer); None if there is none."""
         heap, table = self._heap, self._table
         while heap and heap[0][0] <= limit:
-            entry = heapq.heappop(heap)[2]
+            timestamp, _, entry = heapq.heappop(heap)
             if table.pop(entry, None) is not None:
                 self._count -= 1
+                if limit < MAX_WATERMARK:
+                    self.fired.before_end += 1
+                elif timestamp < MAX_WATERMARK:
+                    self.fired.at_end += 1
                 return entry  # type: ignore[no-any-return]
         return None
 

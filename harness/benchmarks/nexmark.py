@@ -47,7 +47,6 @@ from onceproof.harness.model.family import (
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.harness.systems.local.part_file_io import PartFileIO
-from onceproof.scenarios._lateness import INTERVAL
 from onceproof.scenarios.nexmark._events import value_of
 from onceproof.scenarios.nexmark._generator import Settings, events
 
@@ -58,8 +57,8 @@ EVENTS: Final = 200_000
 ROUNDS: Final = 2
 EPOCHS: Final = 2
 BUFFER_RECORDS: Final = 1_000
-PARAMETERS: Final[dict[str, Parameter]] = {INTERVAL: 200}
-"""Five watermarks a second; processing-time windows have their published length."""
+PARAMETERS: Final[dict[str, Parameter]] = {}
+"""None: watermarks come at the default interval, processing-time windows have their published length."""
 
 QUERY: Final = "nexmark_q"
 """Prefix of the names of the query families."""

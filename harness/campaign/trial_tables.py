@@ -49,6 +49,8 @@ OUTCOME_COLUMNS: Final[dict[str, Any]] = {
     "planned": _COUNTS,
     "not_applicable": _COUNTS,
     "points": _COUNTS,
+    "timers_before_end": pa.int64(),
+    "timers_at_end": pa.int64(),
 }
 _MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind is _COUNTS)
 

@@ -59,6 +59,10 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many planned faults the system cannot inject, by "kind/point"."""
     points: dict[str, int]
     """How often each protocol point was passed."""
+    timers_before_end: int = 0
+    """How many event-time timers fired before the end of the input."""
+    timers_at_end: int = 0
+    """How many event-time timers the end of the input made fire."""
 
 
 class OutcomeError(Exception):
@@ -116,6 +120,8 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         planned=planned,
         not_applicable=not_applicable,
         points=points,
+        timers_before_end=statistics.timers_before_end,
+        timers_at_end=statistics.timers_at_end,
     )
 
 

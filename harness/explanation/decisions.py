@@ -2,8 +2,9 @@
 
 The rules this module lives by:
 
-- A decision is a fault, a change of parallelism after it, a requested operation, or a choice of the schedule
-  that a fair schedule would not make. Records and settings are not decisions.
+- A decision is a fault, a change of parallelism after it, a requested operation, a choice of the schedule
+  that a fair schedule would not make, or an unusual watermark interval. Records and other settings are not
+  decisions.
 - A decision matters if every property holds without it. Each result is measured: the scenario is run again
   without the decision, and judged by all checkers.
 - Decisions that do not matter are listed as well. Each of two may suffice without the other, and a scenario
@@ -28,7 +29,7 @@ from onceproof.harness.explanation.descriptions import (
     operation_text,
     priority_text,
 )
-from onceproof.harness.model.scenario import Scenario, Schedule
+from onceproof.harness.model.scenario import USUAL_WATERMARK_INTERVAL_MS, Scenario, Schedule
 from onceproof.reports.text import counted
 
 Effect: TypeAlias = Literal["matters", "changes", "idle"]
@@ -60,7 +61,7 @@ class DecisionEffect:
 
 @dataclass(frozen=True, slots=True)
 class DecisionEffects:
-    """The effects of all decisions of a scenario: faults first, then operations, then the schedule."""
+    """The effects of all decisions of a scenario: faults, operations, schedule, watermark interval."""
 
     decisions: tuple[DecisionEffect, ...] = ()
 
@@ -126,6 +127,9 @@ def decisions_of(scenario: Scenario) -> Iterator[Decision]:
         yield Decision(operation_text(operation), replace(scenario, operations=rest or UNSET))
     for text, schedule in _schedule_decisions(scenario.schedule):
         yield Decision(text, replace(scenario, schedule=schedule))
+    if scenario.watermark_interval != USUAL_WATERMARK_INTERVAL_MS:
+        text = f"watermarks every {scenario.watermark_interval} ms"
+        yield Decision(text, replace(scenario, watermark_interval_ms=UNSET))
 
 
 def measure_decisions(scenario: Scenario, signature: Signature, run: RunForSignature) -> DecisionEffects:

@@ -33,6 +33,7 @@ from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
+    USUAL_WATERMARK_INTERVAL_MS,
     ActionClass,
     Barriers,
     CheckpointMode,
@@ -72,15 +73,16 @@ ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
 )
 OTHER_BACKEND: Final = 0.02
 
+MOST_WATERMARK_INTERVALS: Final = ((1, 3), (10, 3), (60, 3), (USUAL_WATERMARK_INTERVAL_MS, 1))
+"""At the default most runs are over before the second watermark, at 1 ms each record has one behind it."""
+
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
 
 
 def generate(family: Family, seed: int) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
-    if seed < 0:
-        raise ValueError(f"a seed is a whole number from 0 on, not {seed}")
-    random = Random(seed)
+    random = _random_of(seed)
     workload = family.generate(random)
     chance = Chance(random)
     parallelism = chance.weighted(PARALLELISMS)
@@ -145,12 +147,25 @@ def generate(family: Family, seed: int) -> Scenario:
         step_budget=ample_steps(natural, schedule.horizon, delays, records, steps),
         mode=mode,
         operations=draw_operations(chance, stage, family, may_stop=not hurried),
+        watermark_interval_ms=draw_watermark_interval(chance),
     )
+
+
+def _random_of(seed: int) -> Random:
+    if seed < 0:
+        raise ValueError(f"a seed is a whole number from 0 on, not {seed}")
+    return Random(seed)
 
 
 def unfit_kinds(family: Family) -> frozenset[FaultKind]:
     """Return the kinds of faults that a family's oracle does not allow for."""
     return frozenset({"clock_back"} if options_of(family).needs_steady_time else ())
+
+
+def draw_watermark_interval(chance: Chance) -> int:
+    """Draw how often stock watermark strategies emit, from 1 ms to the engine's default."""
+    most = chance.weighted(MOST_WATERMARK_INTERVALS)
+    return most if most == USUAL_WATERMARK_INTERVAL_MS else chance.integer(1, most)
 
 
 def draw_operations(

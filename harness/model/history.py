@@ -115,6 +115,10 @@ class Statistics:
     """How often a protocol point was passed."""
     not_applicable: dict[tuple[str, str], int] = field(default_factory=dict)
     """How many planned faults of each (fault kind, point) the system does not support."""
+    timers_before_end: int = 0
+    """How many event-time timers fired before the end of the input; only the simulation counts them."""
+    timers_at_end: int = 0
+    """How many event-time timers the end of the input made fire; only the simulation counts them."""
     recoveries: list[Recovery] = field(default_factory=list)
     """For systems that run in real time only."""
     milliseconds: float = 0.0

@@ -150,6 +150,8 @@ class CheckpointMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 ALIGNED: Final = CheckpointMode()
+USUAL_WATERMARK_INTERVAL_MS: Final = 200
+"""The engine's default of ``pipeline.auto-watermark-interval``."""
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -190,6 +192,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     operations: tuple[Operation, ...] | msgspec.UnsetType = msgspec.UNSET
     """The requests to the running job; none if unset."""
+    watermark_interval_ms: Positive | msgspec.UnsetType = msgspec.UNSET
+    """How often stock watermark strategies emit; the engine's default if unset."""
+
+    @property
+    def watermark_interval(self) -> int:
+        """How often stock watermark strategies emit, in milliseconds, with its default."""
+        interval = self.watermark_interval_ms
+        return USUAL_WATERMARK_INTERVAL_MS if interval is msgspec.UNSET else interval
 
     @property
     def asked(self) -> tuple[Operation, ...]:

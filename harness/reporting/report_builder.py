@@ -342,6 +342,7 @@ def _family_result(name: str, result: RunResult, known: Sequence[KnownSignature]
         properties=tuple(results),
         known=sum(group.count for group in listed),
         seconds=round(family.milliseconds / 1000, 3),
+        timers_only_at_end=family.timers_only_at_end,
     )
 
 

@@ -60,7 +60,11 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
         "passed": tally.scenarios - tally.failed,
         "failed": tally.failed,
         "families": {
-            name: {"scenarios": family.scenarios, "failed": family.failed}
+            name: {
+                "scenarios": family.scenarios,
+                "failed": family.failed,
+                "timers_only_at_end": family.timers_only_at_end > 0,
+            }
             for name, family in sorted(tally.families.items())
         },
         "asked": asked_counts(report),

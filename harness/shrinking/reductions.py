@@ -37,7 +37,13 @@ from onceproof.harness.shrinking.splits import exchanging_splits
 
 Item = TypeVar("Item")
 
-PLAIN_SETTINGS: Final = {"channel_capacity": 8, "retained": 1, "restart_delay_ms": 1, "mode": UNSET}
+PLAIN_SETTINGS: Final = {
+    "channel_capacity": 8,
+    "retained": 1,
+    "restart_delay_ms": 1,
+    "mode": UNSET,
+    "watermark_interval_ms": UNSET,
+}
 PLAIN_MAX_PARALLELISM: Final = 4
 SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)
 """Between checkpoints, in milliseconds, the shortest first."""
@@ -105,6 +111,7 @@ def cost_of(scenario: Scenario) -> int:
     parts += (mode.aligned_timeout_ms > 0) + (mode.max_concurrent > 1) + (mode.min_pause_ms > 0)
     numbers = _magnitude(scenario.max_parallelism - PLAIN_MAX_PARALLELISM)
     numbers += _magnitude(scenario.checkpoint_interval_ms)
+    numbers += 0 if scenario.watermark_interval_ms is UNSET else _magnitude(scenario.watermark_interval_ms)
     numbers += sum(_cost_of_fault(fault) for fault in scenario.faults)
     numbers += sum(_magnitude(each.after) + _magnitude(each.occurrence - 1) for each in scenario.asked)
     schedule = scenario.schedule
@@ -323,6 +330,9 @@ def simpler_settings(scenario: Scenario) -> Iterator[Scenario]:
     for name, plain in PLAIN_SETTINGS.items():
         if getattr(scenario, name) != plain:
             yield replace(scenario, **{name: plain})
+    if scenario.watermark_interval_ms is not UNSET:
+        # A watermark behind each record is easier to follow than one now and then.
+        yield replace(scenario, watermark_interval_ms=1)
     mode = scenario.checkpoint_mode
     for simpler in (
         CheckpointMode(mode.barriers, mode.aligned_timeout_ms),

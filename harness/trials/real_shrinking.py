@@ -19,13 +19,20 @@ from itertools import cycle
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.engine.protocol_points import COORDINATOR
 from onceproof.harness.checkers import Signature
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.faults import FAULTS, FaultKind
-from onceproof.harness.model.scenario import Fault, Scenario, Schedule, to_json
+from onceproof.harness.model.scenario import (
+    USUAL_WATERMARK_INTERVAL_MS,
+    Fault,
+    Scenario,
+    Schedule,
+    to_json,
+)
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import System, applicable, can_strike
 from onceproof.harness.trials.trial import Trial, as_run
@@ -190,6 +197,12 @@ def fewer_faults(scenario: Scenario, system: System) -> Iterator[Scenario]:
             yield _as_run(system, scenario, faults=faults[:place] + faults[place + 1 :])
 
 
+def usual_watermarks(scenario: Scenario, system: System) -> Iterator[Scenario]:
+    """Yield a scenario with the engine's default watermark interval."""
+    if scenario.watermark_interval != USUAL_WATERMARK_INTERVAL_MS:
+        yield _as_run(system, scenario, watermark_interval_ms=UNSET)
+
+
 def fewer_subtasks(scenario: Scenario, system: System) -> Iterator[Scenario]:
     """Yield a scenario with one subtask of each task."""
     if max(scenario.parallelisms()) > 1:
@@ -248,5 +261,5 @@ def _as_run(system: System, scenario: Scenario, **changes: object) -> Scenario:
     return as_run(system, replace(scenario, **changes))
 
 
-PHASES: Final = (fewer_faults, fewer_subtasks, fewer_records)
+PHASES: Final = (fewer_faults, fewer_subtasks, fewer_records, usual_watermarks)
 """The reductions, tried in turn until none of them helps."""

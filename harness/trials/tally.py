@@ -63,6 +63,14 @@ class FamilyTally:
     """The run time of its scenarios, summed over the workers."""
     broken: Counter[str] = field(default_factory=Counter)
     """By property, how many scenarios broke it."""
+    timers_before_end: int = 0
+    """How many event-time timers fired before the end of the input."""
+    timers_at_end: int = 0
+
+    @property
+    def timers_only_at_end(self) -> int:
+        """The number of its event-time timers, if only the end of the input made any of them fire."""
+        return 0 if self.timers_before_end else self.timers_at_end
 
 
 @dataclass(slots=True)
@@ -102,6 +110,8 @@ class Tally:
         family.checked_twice += is_checked_twice(outcome.seed)
         family.continued += is_continued(outcome.seed) and _passed_before_continuations(outcome)
         family.at_least_once += AT_LEAST_ONCE in outcome.points
+        family.timers_before_end += outcome.timers_before_end
+        family.timers_at_end += outcome.timers_at_end
         self.kills += outcome.kills
         self.rescales += outcome.rescales
         _add_counts(self.fired, outcome.coverage)

@@ -26,7 +26,6 @@ from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import JobIO, Records, Workload
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark._generator import Auction, Bid, Event, Person, Settings, events
 
 if TYPE_CHECKING:
@@ -93,7 +92,6 @@ def draw(
     group = chance.choice((1, 1, 5, 20))
     in_flight = chance.choice((2, 10, 100))
     first_auction = chance.choice(first_auctions)
-    interval = lateness.draw_interval(chance)
     settings = Settings(
         people=people,
         auctions=auctions,
@@ -112,7 +110,6 @@ def draw(
         chance.choice(dealt).append((time, value_of(event)))
     records = {f"events-{split}": tuple(own) for split, own in enumerate(dealt)}
     parameters = {
-        lateness.INTERVAL: interval,
         "events": count,
         "splits": splits,
         "gap_ms": gap_ms,
@@ -139,7 +136,6 @@ def value_of(event: Event) -> tuple[Any, ...]:
 
 def source(env: StreamExecutionEnvironment, io: JobIO) -> DataStream:
     """Read all events."""
-    lateness.set_interval(env, io)
     events = env.from_source(io.source("events"), WATERMARKS, "events").uid("events")
     return events.set_parallelism(io.source_parallelism)
 

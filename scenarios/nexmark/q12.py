@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onceproof.engine.windows.windows import Window
 
 name = "nexmark_q12"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"events -> bids": "source", "windows": "keyed", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q2"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(at_least_once="rows")
 tasks: dict[str, Role] = {"events -> bids -> chosen": "source", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA

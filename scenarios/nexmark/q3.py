@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q3"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(any_backend=True)
 tasks: dict[str, Role] = {
     "events": "source",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q4"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {
     "events": "source",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q5"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {"events -> bids": "source", "counts": "keyed", "hottest": "keyed", "table": "sink"}
 record_schema = nexmark.RECORD_SCHEMA

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onceproof.engine.windows.windows import TimeWindow
 
 name = "nexmark_q7"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {
     "events -> bids": "source",

@@ -182,3 +182,11 @@ def test_property_that_few_families_have_is_not_thin():
     headline = conclude(Report(facts=Facts(scenarios=200), families=families))
     assert headline.thin == ()
     assert headline.asked == "Asked: exactly once in 195 and mode in 5."
+
+
+def test_timers_that_fired_only_at_the_end_of_the_input_are_noted():
+    family = FamilyResult("sales", 10, 0, timers_only_at_end=4)
+    headline = conclude(Report(families=(family,)))
+    assert headline.status == "passed"
+    (note,) = headline.notes
+    assert note.startswith("sales: its 4 event-time timers fired only at the end of the input")

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from onceproof.harness.model.family import family_names, load_family
 from onceproof.harness.model.faults import FAULTS, KILLS, FaultKind, Point
@@ -186,3 +188,15 @@ def test_a_scenario_has_one_trace_in_every_process() -> None:
         SYSTEM.run(family, scenario_of(family, seed)).trace_hash for family in families for seed in range(5)
     ]
     assert traces[0] == traces[1] == here
+
+
+def test_timers_fire_before_the_end_where_watermarks_come_often() -> None:
+    family = load_family("percentiles")
+    scenario = replace(scenario_of(family, 3), faults=(), operations=UNSET)
+    often, never = (
+        SYSTEM.run(family, replace(scenario, watermark_interval_ms=interval)).statistics
+        for interval in (1, 100_000)
+    )
+    assert often.timers_before_end > 0
+    assert never.timers_before_end == 0
+    assert never.timers_at_end == often.timers_before_end + often.timers_at_end

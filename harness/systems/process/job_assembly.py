@@ -66,6 +66,7 @@ def _configuration(spec: Spec) -> Configuration:
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 1_000_000,
         "restart-strategy.fixed-delay.delay": f"{spec.restart_delay_ms} ms",
+        "pipeline.auto-watermark-interval": f"{spec.watermark_interval_ms} ms",
         "pipeline.buffer-records": spec.buffer_records,
         "pipeline.channel-buffers": spec.channel_buffers,
         "execution.checkpointing.mode": (

@@ -15,7 +15,15 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from onceproof.harness.model.family import Family, address_of
-from onceproof.harness.model.scenario import Barriers, Fault, InputRecord, Parameter, Scenario, StateBackend
+from onceproof.harness.model.scenario import (
+    USUAL_WATERMARK_INTERVAL_MS,
+    Barriers,
+    Fault,
+    InputRecord,
+    Parameter,
+    Scenario,
+    StateBackend,
+)
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.fault_clock import NOTHING_HIT, ClockState
 
@@ -58,6 +66,7 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     retained: int = 1
     tolerable_failures: int = 0
     restart_delay_ms: int = 0
+    watermark_interval_ms: int = USUAL_WATERMARK_INTERVAL_MS
     barriers: Barriers = "aligned"
     aligned_timeout_ms: int = 0
     state_backend: StateBackend = "hashmap"
@@ -116,6 +125,7 @@ def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
         retained=scenario.retained,
         tolerable_failures=scenario.tolerable_failures,
         restart_delay_ms=scenario.restart_delay_ms,
+        watermark_interval_ms=scenario.watermark_interval,
         barriers=scenario.checkpoint_mode.barriers,
         aligned_timeout_ms=scenario.checkpoint_mode.aligned_timeout_ms,
         state_backend=scenario.state_backend or "hashmap",

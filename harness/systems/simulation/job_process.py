@@ -208,6 +208,7 @@ class SimulatedProcess(Execution):
         tasks = self.tasks
         if tasks.get(task.id) is task:
             self.task_event(task, event)
+            self._recorder.task_restored(task)
             self._restored += 1
             if self._restored == len(self._slots) == len(tasks) and self._recorder.is_down:
                 self._recorder.job_runs()

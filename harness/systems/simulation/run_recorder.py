@@ -18,6 +18,7 @@ from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.job.events import Deploy
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.state.timers import FiredTimers
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.faults import FaultKind, Point
@@ -55,6 +56,7 @@ class RunRecorder:
     __slots__ = (
         "_clock",
         "_down_since",
+        "_fired_timers",
         "_history",
         "_known_complete",
         "_log",
@@ -78,6 +80,7 @@ class RunRecorder:
         self._known_complete: set[int] = set()
         self._down_since: int | None = None
         self.retention = retention
+        self._fired_timers: list[FiredTimers] = []
         self.observer: CheckpointObserver | None = None
         """Only a run whose checkpoints are looked into has one."""
 
@@ -194,6 +197,16 @@ class RunRecorder:
         assert self._down_since is not None
         self._history.statistics.recovery_steps += self._clock.step - self._down_since
         self._down_since = None
+
+    def task_restored(self, task: Task) -> None:
+        """Take the counts of a task's event-time timers, which go on while it lives."""
+        self._fired_timers += [each.timers.event.fired for each in task.operators if each.timers is not None]
+
+    def sum_up(self) -> None:
+        """Add up what was counted while the run went on."""
+        statistics = self._history.statistics
+        statistics.timers_before_end = sum(fired.before_end for fired in self._fired_timers)
+        statistics.timers_at_end = sum(fired.at_end for fired in self._fired_timers)
 
     def task_failed(self, task: Task, cause: str, injected: bool) -> None:
         """Record the death of a task; ``injected`` says whether a fault of the scenario caused it."""

@@ -39,5 +39,6 @@ class SimulatedJob:
         environment = StreamExecutionEnvironment.get_execution_environment()
         environment.set_parallelism(parallelism)
         environment.set_max_parallelism(scenario.max_parallelism)
+        environment.get_config().set_auto_watermark_interval(scenario.watermark_interval)
         self._family.job(environment, SimulatedIO(scenario, parallelism, self._log, self._external))
         return environment.get_job_graph(self._family.name, self._settings)

@@ -353,6 +353,7 @@ class World:
         if process is not None and history.events and history.events[-1][1] == "job_finished":
             tasks = process.tasks.values()
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
+        self.recorder.sum_up()
         statistics = history.statistics
         statistics.steps = self.clock.step
         statistics.points = {point: count for point, count in self.faults.passed.items() if count}

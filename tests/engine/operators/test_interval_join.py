@@ -95,7 +95,7 @@ def test_a_record_is_kept_as_long_as_a_partner_may_come(bench, lower, upper, lef
         left, right = waiting(operator)
         assert bool(left) == (watermark < left_until)
         assert bool(right) == (watermark < right_until)
-    assert len(operator._timers.event) == 0
+    assert len(operator.timers.event) == 0
 
 
 def test_late_record_goes_to_the_side_output_of_its_side(bench):
@@ -179,5 +179,5 @@ def test_interval_join_agrees_with_the_model_over_rescales(new_bench, steps, low
             assert results == model.record(side, key, number, timestamp)
     for operator in operators:
         operator.process_watermark(MAX_WATERMARK)
-        assert len(operator._timers.event) == 0
+        assert len(operator.timers.event) == 0
         assert [list(buffer._table) for buffer in operator._buffers] == [[], []]

@@ -183,7 +183,7 @@ def test_event_time_begins_anew_after_a_restore(bench):
     bench.process(operator, ("a", [10]))
     operator.process_watermark(50)
     (restored,) = bench.restore_all([operator], alarms, 1)
-    assert restored._timers.watermark == MIN_WATERMARK
+    assert restored.timers.watermark == MIN_WATERMARK
 
 
 # Without timers.
@@ -268,8 +268,8 @@ def test_side_output_without_reader_is_dropped(bench):
 def test_timers_have_side_outputs_too(bench):
     bench.side["odd"] = []
     operator = bench.open(TimedProcessOperator(KeyedSorting(), lambda value: value % 2, Types.LONG()))
-    operator._timers.event.register(1, 10)
-    operator._timers.register_processing(1, 20)
+    operator.timers.event.register(1, 10)
+    operator.timers.register_processing(1, 20)
     assert operator.process_watermark(15) == []
     assert operator.process_time(20) == []
     assert bench.side["odd"] == [(("timer", 10), 10), (("timer", 20), None)]

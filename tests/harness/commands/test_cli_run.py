@@ -191,8 +191,8 @@ def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> No
     assert document["asked"]["consistent_cut"] == 6
     assert document["sample"][0] == "2 of 2 families with under 50 scenarios: page_views and word_count"
     assert document["families"] == {
-        "page_views": {"scenarios": 3, "failed": 0},
-        "word_count": {"scenarios": 3, "failed": 0},
+        "page_views": {"scenarios": 3, "failed": 0, "timers_only_at_end": False},
+        "word_count": {"scenarios": 3, "failed": 0, "timers_only_at_end": False},
     }
     assert (document["scenarios"], document["passed"], document["failed"]) == (6, 6, 0)
     assert document["out"] == "out"

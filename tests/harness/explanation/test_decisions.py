@@ -115,6 +115,13 @@ def test_few_priorities_their_changes_and_the_seed_are_left_out_one_by_one(make_
     ]
 
 
+def test_a_watermark_interval_other_than_the_default_is_a_decision(make_scenario: Make) -> None:
+    (only,) = decisions_of(make_scenario(watermark_interval_ms=3))
+    assert only.text == "watermarks every 3 ms"
+    assert only.without == make_scenario()
+    assert list(decisions_of(make_scenario(watermark_interval_ms=200))) == []
+
+
 def test_a_drawn_or_long_schedule_is_one_decision(make_scenario: Make) -> None:
     many = tuple((step, "poll source-0") for step in range(40))
     schedules = [

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine import protocol_points
+from onceproof.engine.configuration import AUTO_WATERMARK_INTERVAL
 from onceproof.harness.model.faults import FAULTS, POINTS
 from onceproof.harness.model.scenario import (
     COORDINATOR,
@@ -118,3 +119,10 @@ def test_a_parallelism_of_0_follows_that_of_the_keyed_operators(make_scenario: M
     scenario = make_scenario(source_parallelism=0, sink_parallelism=3)
     assert scenario.parallelisms() == (2, 2, 3)
     assert scenario.parallelisms(4) == (4, 4, 3)
+
+
+def test_a_file_without_a_watermark_interval_has_the_default_of_the_engine(make_scenario: Make) -> None:
+    scenario = make_scenario()
+    assert "watermark_interval_ms" not in to_json(scenario)
+    assert scenario.watermark_interval == AUTO_WATERMARK_INTERVAL.default == 200
+    assert from_json(to_json(make_scenario(watermark_interval_ms=7))).watermark_interval == 7

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
@@ -174,3 +175,10 @@ def test_a_scenario_without_records_has_small_scenarios_as_well(make_scenario: M
     for candidate in islice(small_scenarios(make_scenario(records={"words": ()})), 50):
         check(candidate)
         assert candidate.record_count() == 0
+
+
+def test_the_usual_watermark_interval_is_simplest_and_then_the_shortest(make_scenario: Make) -> None:
+    usual, shortest, drawn = (make_scenario(watermark_interval_ms=each) for each in (UNSET, 1, 37))
+    assert cost_of(usual) < cost_of(shortest) < cost_of(drawn)
+    tried = [each.watermark_interval_ms for each in simpler_settings(drawn)]
+    assert {UNSET, 1} <= set(tried)

@@ -133,3 +133,12 @@ def test_scenarios_that_failed_before_count_no_continuation() -> None:
     )
     [family] = tally.families.values()
     assert family.continued == 2
+
+
+def test_timers_that_fired_only_at_the_end_count_if_none_fired_before() -> None:
+    tally = Tally()
+    tally.add(outcome(timers_at_end=3))
+    tally.add(outcome(timers_at_end=2))
+    assert tally.families["word_count"].timers_only_at_end == 5
+    tally.add(outcome(timers_at_end=2, timers_before_end=1))
+    assert tally.families["word_count"].timers_only_at_end == 0

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from onceproof.engine import KeyedProcessFunction, MapStateDescriptor, Types, ValueStateDescriptor
+from onceproof.engine import (
+    Duration,
+    KeyedProcessFunction,
+    MapStateDescriptor,
+    Types,
+    ValueStateDescriptor,
+    WatermarkStrategy,
+)
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import FamilyOptions, Workload
-from onceproof.scenarios._event_time import watermarks
 
 name = "visits"
 generator_version = 1
@@ -84,7 +90,8 @@ def page_of_row(row):
 
 def job(env, io):
     """Build log -> visits -> table, both edges keyed by the page."""
-    log = env.from_source(io.source("log"), watermarks(DISORDER), "log").uid("log")
+    behind = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER))
+    log = env.from_source(io.source("log"), behind, "log").uid("log")
     keyed = log.set_parallelism(io.source_parallelism).key_by(page_of, Types.STRING())
     visits = keyed.process(Visits()).name("visits").uid("visits").set_parallelism(io.parallelism)
     table = visits.key_by(page_of_row, Types.STRING()).add_sink(io.sink("table"))
