@@ -76,11 +76,11 @@ def replay_command(subject: str, family: str | None, trace: bool, system: str, a
     if as_json:
         document = verdict_document(outcome)
         if trace:
-            document["trace"] = trial.history.trace
+            document["trace"] = trial.shown.trace
         print(msgspec.json.encode(document, enc_hook=repr).decode())
         return _code(outcome)
     if trace:
-        print(narrative_text(trial.history))
+        print(narrative_text(trial.shown))
         print()
     print(wording.scenario_text(scenario))
     for fault in scenario.faults:

@@ -32,15 +32,23 @@ def cause_of(facts: Facts, violations: Violations, step: int) -> str:
     :param violations: all violations of the run
     :param step: the first step at which the failure shows
     """
-    for explain_by in _EXPLANATIONS_BY_SPECIFICITY:
-        text = explain_by(facts, violations)
-        if text:
-            return text
+    text = specific_cause_of(facts, violations)
+    if text:
+        return text
     faults = facts.faults_before(step)
     if not faults:
         return "No fault had fired before: the order of steps alone caused the failure."
     last = "; ".join(f"at step {fault.step} {fault_story(fault)}" for fault in faults[-2:])
     return f"Before that, {last}."
+
+
+def specific_cause_of(facts: Facts, violations: Violations) -> str:
+    """Return the cause of a failure as the output shows it; "" where it shows none."""
+    for explain_by in _EXPLANATIONS_BY_SPECIFICITY:
+        text = explain_by(facts, violations)
+        if text:
+            return text
+    return ""
 
 
 def _with_anomaly(violations: Violations, property_name: str, anomaly: str) -> Violation | None:

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceproof.harness.checkers import Violation
+from onceproof.harness.checkers import Violation, exactly_once, restore_anywhere
 from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.liveness import Liveness
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.explanation.cause import cause_of, first_wrong_transaction
+from onceproof.harness.explanation.cause import cause_of, first_wrong_transaction, specific_cause_of
 from onceproof.harness.explanation.descriptions import reason_text
 from onceproof.harness.explanation.facts import Facts, StruckFault, facts_of
 from onceproof.harness.explanation.sentences import fault_story, row_text, sentence_of
@@ -87,6 +87,53 @@ def explain(
         witness=violation.witness,
         first_divergence=divergence,
         story=_story(history, _rows_to_mark(verdict), trace, facts, _transactions_in(verdict)),
+    )
+
+
+def explain_continuation(
+    history: History, trace: dict[str, Any] | None, verdict: Verdict, checkpoint: int, parallelism: int
+) -> Explanation:
+    """Return the explanation of a run that passed and whose checkpoint cannot be continued from.
+
+    :param history: of the job restored from the checkpoint, whose completion and visible rows stand at step
+        0; where the state differs, of the run until the checkpoint was complete
+    :param trace: the full trace of that history, or None
+    :param verdict: with the violations of restore_anywhere or state_equivalence
+    :param parallelism: at which the job was restored; 0: the state differs
+    """
+    facts = facts_of(history)
+    violation = verdict.violations[0]
+    # What is wrong with the rows of the restored job is what exactly_once calls so.
+    rows = Verdict(
+        tuple(
+            Violation(ExactlyOnce.property, each.anomaly, each.where, each.witness)
+            for each in verdict.violations
+            if each.property == restore_anywhere.PROPERTY and each.anomaly in exactly_once.ANOMALIES
+        )
+    )
+    step, divergence = _first_divergence(facts, rows, history)
+    if parallelism:
+        cause = (
+            f"The run that took checkpoint {checkpoint} passes. A job restored from it with parallelism"
+            f" {parallelism} fails, with nothing going wrong any more."
+        )
+        if specific := specific_cause_of(facts, rows.violations):
+            cause += f" {specific}"
+    elif violation.property == restore_anywhere.PROPERTY:
+        cause = f"The run passes, but no job can be restored from checkpoint {checkpoint} any more."
+        divergence = f"step {step}: checkpoint {checkpoint} is complete; later its files are gone"
+    else:
+        cause = (
+            f"The run passes, but checkpoint {checkpoint} holds other state than its input before the cut"
+            " gives: a job restored from it would go on from that state."
+        )
+        divergence = f"step {step}: checkpoint {checkpoint} is complete"
+    return Explanation(
+        sentence=sentence_of(violation),
+        cause=cause,
+        witness=violation.witness,
+        first_divergence=divergence,
+        story=_story(history, _rows_to_mark(rows), trace, facts),
     )
 
 

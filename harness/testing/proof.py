@@ -21,7 +21,6 @@ from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.outcome import outcome_of
-from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.scenario import Scenario, read_scenario
@@ -31,7 +30,7 @@ from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.examination import limit_of, shrink_scenario
-from onceproof.harness.trials.failures import FailureCase, failure_paths, write_scenario
+from onceproof.harness.trials.failures import FailureCase, explanation_of, failure_paths, write_scenario
 from onceproof.harness.trials.family_mistakes import mistake_behind
 from onceproof.harness.trials.tally import Tally
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
@@ -167,9 +166,9 @@ def _explained(
         count=way.count,
         original=way.scenario,
         shrunk=shrunk,
-        history=trial.history,
+        history=trial.shown,
         verdict=trial.verdict,
-        explanation=explain(shrunk.scenario, trial.history, trial.history.trace, trial.verdict),
+        explanation=explanation_of(trial),
         path=path,
         repeated=repeats,
         mistake=mistake_behind(family, shrunk.scenario, signature)

@@ -16,6 +16,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -31,12 +32,14 @@ from onceproof.harness.checkers.state_equivalence import CheckpointState, check_
 from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.history import Cut, History
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint, contents_of
 from onceproof.harness.systems.simulation.comparison_runs import (
     recorded_checkpoints,
     recorded_run,
     restored_run,
+    run_to_checkpoint,
     undisturbed_checkpoint,
 )
 from onceproof.harness.systems.simulation.retention_watch import lost_files
@@ -45,23 +48,62 @@ OTHER_BACKEND: Final = 5
 """One in this many scenarios with a seed restores its savepoints on the other state backend as well."""
 
 
+@dataclass(frozen=True, slots=True)
+class FailedContinuation:
+    """The first checkpoint of a run that fails a check, and the run that shows it."""
+
+    violations: tuple[Violation, ...]
+    history: History
+    """Of the job restored from the checkpoint; where its state or files are wrong, of the run until the
+    checkpoint was complete."""
+    checkpoint: int
+    cut: Cut
+    parallelism: int
+    """At which the job was restored; 0 where it was not, because its state or files are wrong."""
+
+
 def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, ...]:
+    """Return the violations of the first checkpoint that has any; empty if all pass."""
+    failed = failed_continuation(family, scenario)
+    return () if failed is None else failed.violations
+
+
+def failed_continuation(family: Family, scenario: Scenario, trace: bool = False) -> FailedContinuation | None:
     """Restore recorded checkpoints of a scenario at other parallelisms and compare their state.
 
-    :return: the violations of the first checkpoint that has any; empty if all pass
+    :param trace: whether the history of the continuation carries the full trace
+    :return: the first checkpoint that fails; None if all pass
     """
     checkpoints, retained = recorded_run(family, scenario)
     for checkpoint, parallelisms in _drawn(scenario, checkpoints):
-        found = [*_compared(family, scenario, checkpoint)]
+        differing = (*_compared(family, scenario, checkpoint),)
         for parallelism in () if checkpoint.is_overtaken else parallelisms:
             for backend in _backends(family, scenario, checkpoint):
-                found += _restored(family, scenario, checkpoint, parallelism, backend)
-                if found:
-                    return tuple(found)
+                restored = _restored(family, scenario, checkpoint, parallelism, backend, trace)
+                if differing:
+                    return _of_the_run(family, scenario, checkpoint, trace, differing, restored)
+                if restored is not None:
+                    return restored
     for checkpoint in _drawn_of_retained(scenario, retained):
-        if kept := [*_kept(family, scenario, checkpoint)]:
-            return tuple(kept)
-    return ()
+        failed = _kept(family, scenario, checkpoint, trace)
+        if failed is not None:
+            return failed
+    return None
+
+
+def _of_the_run(
+    family: Family,
+    scenario: Scenario,
+    recorded: RecordedCheckpoint,
+    trace: bool,
+    violations: tuple[Violation, ...],
+    restored: FailedContinuation | None = None,
+) -> FailedContinuation:
+    """Return what is wrong with a checkpoint as the run shows it that took the checkpoint."""
+    number = recorded.metadata.checkpoint_id
+    also = () if restored is None else restored.violations
+    history = run_to_checkpoint(family, scenario, number, trace)
+    return FailedContinuation((*violations, *also), history, number, recorded.cut, 0)
 
 
 def state_differences(family: Family, scenario: Scenario) -> Iterator[Violation]:
@@ -104,14 +146,17 @@ def _drawn_of_retained(
     return (Chance(Random(~scenario.seed)).choice(retained),)
 
 
-def _kept(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) -> Iterator[Violation]:
+def _kept(
+    family: Family, scenario: Scenario, recorded: RecordedCheckpoint, trace: bool
+) -> FailedContinuation | None:
     """Restore a checkpoint from what the directory held while the job had to keep it."""
-    checkpoint_id = recorded.metadata.checkpoint_id
     lost = lost_files(recorded.metadata, recorded.files)
     if lost:
-        yield deleted_too_early(checkpoint_id, lost[0])
-    elif not recorded.is_overtaken:
-        yield from _restored(family, scenario, recorded, scenario.parallelism, None)
+        found = (deleted_too_early(recorded.metadata.checkpoint_id, lost[0]),)
+        return _of_the_run(family, scenario, recorded, trace, found)
+    if recorded.is_overtaken:
+        return None
+    return _restored(family, scenario, recorded, scenario.parallelism, None, trace)
 
 
 def _restored(
@@ -120,10 +165,14 @@ def _restored(
     recorded: RecordedCheckpoint,
     parallelism: int,
     backend: StateBackend | None,
-) -> Iterator[Violation]:
-    history = restored_run(family, scenario, recorded, parallelism, backend)
-    result = RestoredRun(recorded.metadata.checkpoint_id, parallelism, history)
-    yield from check_restored(scenario, result, PythonOracle(family, scenario))
+    trace: bool,
+) -> FailedContinuation | None:
+    number = recorded.metadata.checkpoint_id
+    history = restored_run(family, scenario, recorded, parallelism, backend, trace)
+    found = check_restored(
+        scenario, RestoredRun(number, parallelism, history), PythonOracle(family, scenario)
+    )
+    return FailedContinuation((*found,), history, number, recorded.cut, parallelism) if found else None
 
 
 def _compared(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) -> Iterator[Violation]:

@@ -29,7 +29,7 @@ from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import replay_command, shrink_command
-from onceproof.harness.explanation.explanation import Explanation, explain
+from onceproof.harness.explanation.explanation import Explanation, explain, explain_continuation
 from onceproof.harness.explanation.sentences import sentence_of
 from onceproof.harness.explanation.visible_run import visible_trace
 from onceproof.harness.model.family import Family, Rows
@@ -41,7 +41,7 @@ from onceproof.harness.trials.examination import Examined, examine, limit_of, re
 from onceproof.harness.trials.family_mistakes import NOT_DETERMINED, FamilyMistake
 from onceproof.harness.trials.runner import OutputUnwritable, RunResult
 from onceproof.harness.trials.tally import Group
-from onceproof.harness.trials.trial import as_run, scenario_of
+from onceproof.harness.trials.trial import Trial, as_run, scenario_of
 
 FOLDER: Final = "failures"
 MOST_SHRUNK: Final = 10
@@ -61,7 +61,8 @@ class FailureCase:
     shrunk: ShrinkResult
     """The small scenario; ``original`` if it was not shrunk."""
     history: History
-    """Of the small scenario, with its trace if the system records one."""
+    """Of the small scenario, with its trace if the system records one; of the job restored from one of its
+    checkpoints, where only that one fails."""
     verdict: Verdict
     """Of the small scenario."""
     explanation: Explanation
@@ -173,11 +174,12 @@ def store_failure(
     paths = failure_paths(folder, family.name, group.signature)
     write_scenario(original, paths[1])
     write_scenario(shrunk.scenario, paths[0])
-    history, verdict = (History(), Verdict(())) if trial is None else (trial.history, trial.verdict)
+    history, verdict = (History(), Verdict(())) if trial is None else (trial.shown, trial.verdict)
     if not repeats(system) and not examined.repeated:
         explanation = Explanation(_sentence_of(group.first), "")
     else:
-        explanation = explain(shrunk.scenario, history, history.trace, verdict)
+        assert trial is not None, "a failure that repeats has a trial"
+        explanation = explanation_of(trial)
     if history.trace is None and examined.repeated:
         history.trace = visible_trace(history)
     return FailureCase(
@@ -198,6 +200,16 @@ def store_failure(
         notes=examined.notes,
         repeated=examined.repeated or repeats(system),
         known=known,
+    )
+
+
+def explanation_of(trial: Trial) -> Explanation:
+    """Return the explanation of a trial: of its run, or of the job restored from one of its checkpoints."""
+    history, verdict, continuation = trial.shown, trial.verdict, trial.continuation
+    if continuation is None:
+        return explain(trial.scenario, history, history.trace, verdict)
+    return explain_continuation(
+        history, history.trace, verdict, continuation.checkpoint, continuation.parallelism
     )
 
 

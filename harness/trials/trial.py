@@ -29,7 +29,7 @@ from onceproof.harness.model.seeds import is_checked_twice, is_continued
 from onceproof.harness.model.system import Preparing, System
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.simulation.world import World
-from onceproof.harness.trials.checkpoint_trials import check_continuations
+from onceproof.harness.trials.checkpoint_trials import FailedContinuation, failed_continuation
 
 SIMULATED: Final[System] = SimulatedSystem()
 
@@ -42,6 +42,13 @@ class Trial:
     verdict: Verdict
     scenario: Scenario
     """The scenario as it was run, with what the system decided before the run."""
+    continuation: FailedContinuation | None = None
+    """Where the run passed: the job restored from one of its checkpoints, which did not."""
+
+    @property
+    def shown(self) -> History:
+        """The run that fails: ``history``, or that of the job restored from one of its checkpoints."""
+        return self.history if self.continuation is None else self.continuation.history
 
 
 def try_scenario(
@@ -78,10 +85,13 @@ def try_scenario(
         differences = check_determinism(history, system.run(family, scenario))
         if differences:
             verdict = Verdict((*verdict.violations, *differences))
+    continuation = None
     wanted = is_continued(scenario.seed) if continued is None else continued
     if wanted and verdict.passed and Capability.CONTINUATIONS in system.capabilities:
-        verdict = Verdict(check_continuations(family, scenario))
-    return Trial(history, verdict, scenario)
+        continuation = failed_continuation(family, scenario, trace)
+        if continuation is not None:
+            verdict = Verdict(continuation.violations)
+    return Trial(history, verdict, scenario, continuation)
 
 
 def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED) -> tuple[Outcome, History]:

@@ -33,6 +33,8 @@ from onceproof.harness.systems.simulation.comparison_runs import (
 )
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import check_continuations
+from onceproof.harness.trials.failures import explanation_of
+from onceproof.harness.trials.trial import try_scenario
 
 FAMILIES = (
     "word_count",
@@ -265,3 +267,34 @@ def torn_patterns(recorded: RecordedCheckpoint) -> list[str]:
         for entry in entries
         if entry.endswith(" subtasks")
     ]
+
+
+@pytest.mark.parametrize(
+    ("planted", "broken"),
+    [(one_value_stays_behind, "restore_anywhere"), (ghost_of_a_word, "state_equivalence")],
+)
+def test_planted_bug_is_shown_by_the_continuation_that_fails(planted: Mutant, broken: str) -> None:
+    family = load_family("word_count")
+    with planted.applied():
+        for scenario in scenarios_of(family.name, 200):
+            trial = try_scenario(family, scenario, trace=True, continued=True)
+            if trial.continuation is not None:
+                break
+        explanation = explanation_of(trial)
+    continuation = trial.continuation
+    assert continuation is not None
+    checkpoint = continuation.checkpoint
+    assert trial.verdict.violations[0].property == broken
+    events = trial.shown.events
+    if broken == "restore_anywhere":
+        assert continuation.parallelism == 3
+        assert "A job restored from it with parallelism 3 fails" in explanation.cause
+        assert [event[3]["restored"] for event in events if event[1] == "attempt_started"] == [checkpoint]
+    else:
+        # The state differs in the run that took the checkpoint, so it is shown until then.
+        assert continuation.parallelism == 0
+        assert [event[2] for event in events if event[1] in COMPLETED][-1] == checkpoint
+        assert events == trial.history.events[: len(events)]
+        assert f"checkpoint {checkpoint} holds other state" in explanation.cause
+        assert explanation.first_divergence == f"step {events[-1][0]}: checkpoint {checkpoint} is complete"
+    assert trial.shown.trace is not None

@@ -31,7 +31,15 @@ from onceproof.engine.state.timers import PROCESSING_TIMERS
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.input_time import InputTime
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, Cut, Event, History
+from onceproof.harness.model.history import (
+    CHECKPOINT_COMPLETED,
+    ROWS_WRITTEN,
+    SAVEPOINT_COMPLETED,
+    TRANSACTION_VISIBLE,
+    Cut,
+    Event,
+    History,
+)
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
@@ -54,6 +62,7 @@ HAS_NO_ORDER: Final = '"MAP"'
 
 
 SEEN_BY_READERS: Final = frozenset((TRANSACTION_VISIBLE, ROWS_WRITTEN))
+COMPLETIONS: Final = frozenset((CHECKPOINT_COMPLETED, SAVEPOINT_COMPLETED))
 
 
 class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
@@ -64,6 +73,7 @@ class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
     files: Mapping[str, bytes]
     transactions: tuple[Transaction, ...]
     visible: tuple[Event, ...]
+    """What readers had seen by then, and the completion of the checkpoint."""
     progress: Mapping[str, Progress]
     """By path of a snapshot, how far event time had come in the task that took it."""
     behind: frozenset[str]
@@ -138,7 +148,14 @@ class CheckpointRecorder:
             for operator in metadata.operators
         }
         transactions = self._external.transactions.values()
-        visible = tuple([event for event in self._history.events if event[1] in SEEN_BY_READERS])
+        number = metadata.checkpoint_id
+        visible = tuple(
+            [
+                event
+                for event in self._history.events
+                if event[1] in SEEN_BY_READERS or (event[1] in COMPLETIONS and event[2] == number)
+            ]
+        )
         self.recorded.append(
             RecordedCheckpoint(
                 metadata,

@@ -33,6 +33,7 @@ from onceproof.harness.systems.simulation.checkpoint_recorder import (
     copy_of,
 )
 from onceproof.harness.systems.simulation.schedule import NOTHING, ListingChooser
+from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.world import World
 
 
@@ -77,11 +78,16 @@ def restored_run(
     recorded: RecordedCheckpoint,
     parallelism: int,
     backend: StateBackend | None = None,
+    trace: bool = False,
 ) -> History:
-    """Restore a recorded checkpoint and run to the end; what was visible already begins the history.
+    """Restore a recorded checkpoint and run to the end.
 
-    ``parallelism`` is that of the keyed operators. ``backend`` is where they keep their state, if not where
-    they did before: a savepoint can be read by each backend.
+    What was visible already and the completion of the checkpoint begin the history, at step 0.
+
+    :param parallelism: that of the keyed operators
+    :param backend: where they keep their state, if not where they did before: a savepoint can be read by each
+        backend
+    :param trace: whether the history carries the full trace
     """
     calm = replace(
         scenario,
@@ -93,7 +99,7 @@ def restored_run(
     )
     if backend is not None:
         calm = replace(calm, state_backend=backend)
-    world = World(family, calm)
+    world = World(family, calm, tracer=Tracer() if trace else NO_TRACER)
     metadata = recorded.metadata
     if metadata.kind != CHECKPOINT:
         # The job goes on from this one, whatever checkpoints it had besides.
@@ -101,9 +107,17 @@ def restored_run(
         world.requests.begins_from = StartingPoint(folder, metadata.checkpoint_id)
     world.storage.files = dict(recorded.files)
     world.external.transactions = {each.name: copy_of(each) for each in recorded.transactions}
-    world.history.events.extend(recorded.visible)
+    world.history.events.extend((0, *event[1:]) for event in recorded.visible)
+    world.recorder.already_recorded(metadata.checkpoint_id)
     world.clock.now = recorded.now_ms
     world.clock.ahead_ms = recorded.ahead_ms
+    return world.run()
+
+
+def run_to_checkpoint(family: Family, scenario: Scenario, checkpoint: int, trace: bool = False) -> History:
+    """Run a scenario, faults and all, until a checkpoint or savepoint of it is complete."""
+    world = World(family, scenario, tracer=Tracer() if trace else NO_TRACER)
+    world.recorder.observer = _EndsAt(checkpoint, world.end)
     return world.run()
 
 
@@ -148,6 +162,24 @@ def _run_to_cut(
     recorder = _recorder_of(world)
     world.recorder.observer = _FirstOnes(recorder, world.end, checkpoints)
     return recorder.recorded, world.run()
+
+
+class _EndsAt:
+    """Ends the run when a checkpoint is complete."""
+
+    def __init__(self, checkpoint: int, end: Callable[[], None]) -> None:
+        self._checkpoint = checkpoint
+        self._end = end
+
+    def attempt_started(self, attempt: str, restored: int | None) -> None:
+        """Ignore the start of an attempt."""
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Ignore a snapshot."""
+
+    def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
+        if metadata.checkpoint_id == self._checkpoint:
+            self._end()
 
 
 class _FirstOnes:

@@ -109,6 +109,10 @@ class RunRecorder:
         if metadata.checkpoint_id not in self._known_complete:
             self.checkpoint_completed(metadata)
 
+    def already_recorded(self, checkpoint: int) -> None:
+        """Note that the history of this run begins with the record of a complete checkpoint."""
+        self._known_complete.add(checkpoint)
+
     def checkpoint_completed(self, metadata: CheckpointMetadata) -> None:
         """Record a complete checkpoint; its cut and its transactions follow from its snapshots."""
         self._known_complete.add(metadata.checkpoint_id)
