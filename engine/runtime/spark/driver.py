@@ -242,6 +242,7 @@ class SparkExecution(JobDriver):
             *self._span[:2],
             quotas,
             self._plans,
+            self._pace.bytes_each(sources, self._ended),
             self._span.ahead_ms,
             self._time.carried,
             drains,

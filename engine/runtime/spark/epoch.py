@@ -27,6 +27,7 @@ from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
+from onceproof.engine.runtime.spark.epoch_size import MOST_BYTES
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.task.task import TaskSettings
 
@@ -191,6 +192,8 @@ class Epoch(Struct, frozen=True):
     quotas: Mapping[TaskId, int]
     """The number of records that each source subtask reads, unless its input ends before."""
     restores: Mapping[TaskId, RestorePlan]
+    quota_bytes: int = MOST_BYTES
+    """The number of bytes after which a source subtask stops although it has not read its quota."""
     ahead_ms: int = 0
     """How far these times, of the wall clock, are ahead of the driver's steady clock."""
     times: Mapping[TaskId, bytes] = {}

@@ -1,4 +1,4 @@
-"""Decides how many records an epoch reads.
+"""Decides how many records an epoch reads, and how many bytes at most.
 
 The rules this module lives by:
 
@@ -23,10 +23,15 @@ MOST_RECORDS: Final = 4_000_000
 """The upper limit of an epoch, because workers sort its buffers in memory."""
 
 
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""The upper limit of what the sources of an epoch send, for the same reason: records may be large."""
+
+
 class EpochSize:
     """Computes the size of the next epoch."""
 
-    def __init__(self, settings: CheckpointSettings) -> None:
+    def __init__(self, settings: CheckpointSettings, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
         self._interval_ms = settings.interval_ms
         self._given = settings.interval_records
         self._records = settings.interval_records or FIRST_RECORDS
@@ -38,6 +43,11 @@ class EpochSize:
         quotas = dict.fromkeys(sources, 1)
         quotas.update({source: max(1, share + (place < rest)) for place, source in enumerate(readers)})
         return quotas
+
+    def bytes_each(self, sources: Sequence[TaskId], ended: Collection[TaskId] = ()) -> int:
+        """Return how many bytes each source subtask sends at most; one record may exceed it."""
+        readers = len(sources) - len([source for source in sources if source in ended])
+        return self._most_bytes // max(1, readers)
 
     def learn(self, records: int, elapsed_ms: int) -> None:
         """Adapt to an epoch that read ``records`` in ``elapsed_ms``."""

@@ -48,6 +48,7 @@ from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
 from onceproof.engine.runtime.spark.epoch_time import pack_time, unpack_time
+from onceproof.engine.runtime.spark.read_size import ReadSize
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
 from onceproof.engine.runtime.storage import MissingFile
 from onceproof.engine.state.file_envelope import DamagedFile
@@ -230,12 +231,14 @@ class SubtaskRun:
         splits = source.start_at_split(self.epoch.checkpoint_id)
         # With buffers larger than a split's part of the share, the other splits would get nothing.
         buffer_records = min(self.settings.buffer_records, max(1, quota // max(1, splits)))
+        size = ReadSize(quota, self.epoch.quota_bytes, buffer_records)
         while task.state is TaskState.RUNNING:
-            left = quota - source.records_read
-            if left <= 0 and not source.is_read_out:
+            limit = size.next_buffer(source.records_read)
+            if limit == 0 and not source.is_read_out:
                 break
-            task.settings = replace(self.settings, buffer_records=max(1, min(left, buffer_records)))
+            task.settings = replace(self.settings, buffer_records=max(1, limit))
             self._handle(task, POLL)
+            size.add([route.queue for route in self._routes], source.records_read)
             yield
         self._let_time_pass(task)
         yield

@@ -33,6 +33,7 @@ from onceproof.engine.protocol_points import (
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.recovery import files_of
 from onceproof.engine.runtime.spark.epoch_job import EpochJobFailed
+from onceproof.engine.runtime.spark.epoch_size import EpochSize
 
 WORKER_POINTS = (
     RESTORING,
@@ -176,6 +177,14 @@ def test_a_function_that_raises_fails_its_task_at_once_and_the_job_restarts(job,
     assert len(execution.tried) == 7 * 4
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+def test_epoch_of_large_records_is_one_of_few(job, here):
+    graph = job.graph(execution__checkpointing__interval_records=600)
+    _, result = here(graph, pace=EpochSize(graph.settings, most_bytes=1_000))
+    assert result.checkpoints > 5, "not one epoch of all 600 records"
+    assert result.records_read == 600
+    assert job.rows() == job.counts
 
 
 class Odd(BaseException):

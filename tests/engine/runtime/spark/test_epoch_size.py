@@ -67,3 +67,10 @@ def test_an_epoch_without_records_teaches_nothing():
     pace = EpochSize(CheckpointSettings(interval_ms=1000))
     pace.learn(0, 50)
     assert total(pace) == FIRST_RECORDS
+
+
+def test_bytes_are_divided_over_the_source_subtasks_that_have_records_left():
+    pace = EpochSize(CheckpointSettings(interval_records=100), most_bytes=90)
+    assert pace.bytes_each(SOURCES) == 30
+    assert pace.bytes_each(SOURCES, {SOURCES[1]}) == 45
+    assert pace.bytes_each(SOURCES, set(SOURCES)) == 90

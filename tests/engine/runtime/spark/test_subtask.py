@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
+from onceproof.engine import Types
+from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.elements import CheckpointBarrier, EndOfData
 from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import AFRESH, plan_restores
@@ -73,6 +76,37 @@ def test_source_reports_its_end_in_the_same_epoch(deployment_of, quota):
     assert report.messages[0].finished
     for channel_end in ([parcel[4] for parcel in parcels if parcel[1] == target][-3:] for target in (0, 1)):
         assert [type(element) for element in channel_end] == [EndOfData, CheckpointBarrier, ChannelEnd]
+
+
+def large_records(job, size_bytes):
+    """A graph whose sources send records of a size."""
+    count = 300 if size_bytes <= 10_000 else 30
+    splits = {"a": [(("x" * size_bytes, number), None) for number in range(count)], "b": []}
+    env = job.environment(pipeline__buffer_records=500)
+    env.set_parallelism(2).set_max_parallelism(16)
+    stream = env.from_source(CollectionSource(splits), None, "words")
+    job.into_files(stream.key_by(lambda value: value[1], Types.LONG()).map(lambda value: str(value[1])))
+    return env.get_job_graph("words")
+
+
+@pytest.mark.parametrize(("size_bytes", "read"), [(10, 300), (10_000, 100), (300_000, 16), (2_000_000, 16)])
+def test_source_stops_when_it_has_sent_its_share_of_bytes(job, deployment_of, size_bytes, read):
+    """A megabyte; before any record is seen, sixteen are read."""
+    deployment = deployment_of(large_records(job, size_bytes))
+    epoch = replace(epoch_of(deployment, 10_000), quota_bytes=1_000_000)
+    parcels, report = run(deployment, epoch, SOURCE, 1)
+    assert report.records_read == read
+    sizes = [len(parcel[4]) for parcel in parcels if type(parcel[4]) is list]
+    again, second = run(deployment, epoch, SOURCE, 2)
+    assert second.records_read == read, "a task that Spark runs again reads the same"
+    assert sizes == [len(parcel[4]) for parcel in again if type(parcel[4]) is list]
+
+
+def test_buffers_of_large_records_shrink_to_one(job, deployment_of):
+    deployment = deployment_of(large_records(job, 5_000_000))
+    parcels, report = run(deployment, replace(epoch_of(deployment, 22), quota_bytes=10**9), SOURCE, 1)
+    assert report.records_read == 22
+    assert [len(parcel[4]) for parcel in parcels if type(parcel[4]) is list][-5:] == [1] * 5
 
 
 def test_the_same_attempt_again_sends_the_same_again(deployment_of):
