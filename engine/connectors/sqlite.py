@@ -3,6 +3,10 @@
 The rules this module lives by:
 
 - A row is a tuple; its first columns are the key. It replaces the row of the same key.
+- SQLite would store NaN as NULL, and has no integers beyond 64 bits and no lone surrogates. A row with such a
+  value is refused when it arrives, before any row behind it is written.
+- A table that exists must have the sink's columns, and a primary key or unique index over its key: without
+  one, each write would add a row.
 - Each flush is one transaction, so a reader sees none or all of it.
 - All subtasks write to one file; a subtask that finds it locked waits. The file must be on a local disk of
   the one machine where they run, because SQLite's locks do not work over networks.
@@ -21,6 +25,16 @@ from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.functions import RuntimeContext
 
 LOCK_TIMEOUT_SECONDS: Final = 60.0
+LONGEST_SHOWN: Final = 200
+"""The characters of a value that a message shows."""
+_ROW_ERRORS: Final = (
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+_SMALLEST_INTEGER: Final = -(1 << 63)
+_LARGEST_INTEGER: Final = (1 << 63) - 1
 _SECONDS_BETWEEN_TRIES: Final = 0.01
 _MENDS: Final = {
     sqlite3.SQLITE_CANTOPEN: "give the path of a file in a folder that can be written",
@@ -36,6 +50,10 @@ class UnusableDatabase(OSError):
     """The database file cannot be used. The message is one line."""
 
 
+class WrongTable(UnusableDatabase, UnrecoverableError):
+    """The table exists, and is not one that the sink can write. The message is one line."""
+
+
 class UnwritableRow(UnrecoverableError, ValueError):
     """The table cannot hold a row. The message is one line."""
 
@@ -46,7 +64,8 @@ class SqliteUpsertFunction(UpsertSinkFunction):
     def __init__(self, path: str, table: str, columns: Sequence[str], keys: int, buffered_keys: int) -> None:
         super().__init__(buffered_keys)
         self._path = path
-        self._columns = len(columns)
+        self._table = table
+        self._columns = tuple(columns)
         self._keys = keys
         quoted = [_quoted(column) for column in columns]
         self._create = (
@@ -66,17 +85,30 @@ class SqliteUpsertFunction(UpsertSinkFunction):
             use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(self._create)
+            self._check_table(connection)
         except sqlite3.Error as error:
             mend = _MENDS.get(error.sqlite_errorcode & _PRIMARY_CODE)
             raise UnusableDatabase(f"{self._path}: {error}{f': {mend}' if mend else ''}") from error
 
     def key_of(self, value: Any) -> Hashable:
         """Return the first columns of a row. Raises UnwritableRow."""
-        if not isinstance(value, tuple) or len(value) != self._columns:
-            raise UnwritableRow(f"{value!r} is no row of the table: give tuples of {self._columns} columns")
+        count = len(self._columns)
+        if not isinstance(value, tuple) or len(value) != count:
+            raise UnwritableRow(f"{self._sink}: {_shown(value)} is no row: give tuples of {count} columns")
+        for column, each in zip(self._columns, value, strict=True):
+            reason = unwritable(each)
+            if reason is not None:
+                raise UnwritableRow(
+                    f"{self._sink}: column {column!r} cannot hold {_shown(each)}, {reason}, of row"
+                    f" {_shown(value)}"
+                )
         key = value[: self._keys]
-        if None in key:
-            raise UnwritableRow(f"{value!r} has no key: none of its first {self._keys} columns may be None")
+        for column, each in zip(self._columns, key, strict=False):
+            if each is None:
+                raise UnwritableRow(
+                    f"{self._sink}: column {column!r} of the key is None in row {_shown(value)}:"
+                    " give it a value"
+                )
         return key
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
@@ -86,9 +118,9 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         connection.execute("BEGIN IMMEDIATE")
         try:
             connection.executemany(self._upsert, rows.values())
-        except (sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
+        except _ROW_ERRORS as error:
             connection.execute("ROLLBACK")
-            raise UnwritableRow(f"a row has a value that SQLite does not know: {error}") from error
+            raise UnwritableRow(f"{self._sink}: SQLite refuses a row: {error}: change the value") from error
         except BaseException:
             connection.execute("ROLLBACK")
             raise
@@ -98,6 +130,34 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    @property
+    def _sink(self) -> str:
+        return f"sink into table {self._table!r} of {self._path}"
+
+    def _check_table(self, connection: sqlite3.Connection) -> None:
+        """Raise WrongTable if the table is not one that the sink can write."""
+        described = connection.execute(
+            "SELECT lower(name), pk FROM pragma_table_info(?)", (self._table,)
+        ).fetchall()
+        known = [name for name, _ in described]
+        mend = "give another table, or the columns and the key of this one"
+        for column in self._columns:
+            if _lower(column) not in known:
+                raise WrongTable(
+                    f"{self._sink}: the table has no column {column!r}, but {', '.join(known)}: {mend}"
+                )
+        unique = [{name for name, place in described if place}]
+        for (index,) in connection.execute(
+            'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial', (self._table,)
+        ).fetchall():
+            found = connection.execute("SELECT lower(name) FROM pragma_index_info(?)", (index,))
+            unique.append({name for (name,) in found})
+        if set(map(_lower, self._columns[: self._keys])) not in unique:
+            raise WrongTable(
+                f"{self._sink}: the table has no primary key or unique index over"
+                f" {', '.join(self._columns[: self._keys])}: {mend}"
+            )
 
 
 class SqliteUpsertSink(Sink):
@@ -135,6 +195,43 @@ class SqliteUpsertSink(Sink):
     def create_function(self) -> SqliteUpsertFunction:
         """Return a function for one subtask."""
         return SqliteUpsertFunction(self._path, self._table, self._columns, self._keys, self._buffered_keys)
+
+
+def _lower(name: str) -> str:
+    """Return a name as SQLite compares it: only ASCII letters have no case."""
+    return "".join([letter.lower() if letter.isascii() else letter for letter in name])
+
+
+def unwritable(value: Any) -> str | None:
+    """Return why SQLite cannot hold a value, with the mend; None if it can."""
+    match value:
+        case None | bool() | bytes() | bytearray() | memoryview():
+            return None
+        case int():
+            if _SMALLEST_INTEGER <= value <= _LARGEST_INTEGER:
+                return None
+            return "an integer beyond 64 bits (convert it to text)"
+        case float():
+            return "which SQLite would store as NULL (convert it to None)" if value != value else None
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return "a text with a lone surrogate (encode it to bytes)"
+            return None
+        case _:
+            return f"a {type(value).__name__} (convert it to a number, text or bytes)"
+
+
+def _shown(value: Any) -> str:
+    """Return a value for a message of one line."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python refuses to print integers of thousands of digits.
+        text = f"a {type(value).__name__}"
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:

@@ -10,8 +10,11 @@ They serve targets without transactions. The rules this module lives by:
   completed checkpoint. After a rescaling, the batches of one subtask may be in several, and are sent in no
   order.
 - A crash between sending and recording sends the batch twice. So the target must recognise it, or take batch
-  and record atomically; otherwise this sink is at-least-once. The checkpoint and the writing subtask identify
-  a batch for ever, because a checkpoint that did not complete has sent nothing.
+  and record atomically; otherwise this sink is at-least-once.
+- Job, operator, checkpoint and subtask of its writer identify a batch for ever, because a checkpoint that did
+  not complete has sent nothing. They are stored with it, so a job that goes on from another job's savepoint
+  names the batches of that job as that job does. The operator's id is the one that no other job or checkpoint
+  folder has (`engine/owner_ids.py`): a fresh run of the job counts its checkpoints from 1 again.
 - After the end of the input no checkpoint follows the final one: a batch that cannot be sent then fails the
   job, and the restore takes another one. Flink would finish the job and lose the batch.
 """
@@ -24,6 +27,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from onceproof.engine.connectors.two_phase import CommitFailed
 from onceproof.engine.functions import (
@@ -55,6 +59,9 @@ class PendingBatch(Struct, frozen=True):
     attempt: str
     timestamp_ms: int
     values: Sequence[Any]
+    job_id: str = ""
+    operator_id: str = ""
+    """Of the job and the sink that wrote the batch."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -63,7 +70,23 @@ class PendingBatch(Struct, frozen=True):
 
 
 class CheckpointCommitter(ABC):
-    """Records which batches the target has received (Flink: CheckpointCommitter)."""
+    """Records which batches the target has received (Flink: CheckpointCommitter).
+
+    Job, operator, subtask and checkpoint together name a batch. Before each call of the two abstract methods
+    the sink sets the ids of the batch's writer, which is another job after a restore of that job's savepoint.
+    A target that ignores them mixes up the batches of all its sinks, and loses some.
+    """
+
+    job_id: str = ""
+    operator_id: str = ""
+
+    def set_job_id(self, id: str) -> None:
+        """Set the id of the job that wrote the batch."""
+        self.job_id = id
+
+    def set_operator_id(self, id: str) -> None:
+        """Set the id of the sink that wrote the batch; it differs for each job and checkpoint folder, too."""
+        self.operator_id = id
 
     def open(self) -> None:
         """Connect; called before the other methods."""
@@ -167,6 +190,8 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
                 runtime_context.get_attempt_id(),
                 context.get_checkpoint_timestamp(),
                 self._values,
+                runtime_context.get_job_id(),
+                runtime_context.get_owner_id(),
             )
             self._pending[batch.place] = batch
             self._values = []
@@ -189,12 +214,15 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
     # ---- internal
 
     def _take_over(self, context: FunctionInitializationContext) -> None:
+        runtime_context = self.get_runtime_context()
+        self._committer.set_job_id(runtime_context.get_job_id())
+        self._committer.set_operator_id(runtime_context.get_owner_id())
         self._committer.open()
         self._is_open = True
         self._state: OperatorListState = context.get_operator_state_store().get_list_state(_STATE)
         for stored in self._state.get():
             batch = self._restored(stored)
-            if not self._committer.is_checkpoint_committed(batch.subtask, batch.checkpoint_id):
+            if not self._committer_of(batch).is_checkpoint_committed(batch.subtask, batch.checkpoint_id):
                 self._pending[batch.place] = batch
 
     def _send_up_to(self, checkpoint_id: int, *, is_last: bool) -> None:
@@ -228,7 +256,7 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
 
     def send_unless_committed(self, batch: PendingBatch) -> bool:
         """Send a batch unless it was sent before, and return whether the target has it now."""
-        committer = self._committer
+        committer = self._committer_of(batch)
         if not committer.is_checkpoint_committed(batch.subtask, batch.checkpoint_id):
             if not self.send_batch(batch):
                 return False
@@ -236,14 +264,24 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
         del self._pending[batch.place]
         return True
 
+    def _committer_of(self, batch: PendingBatch) -> CheckpointCommitter:
+        """Return the committer, set to the writer of a batch."""
+        self._committer.set_job_id(batch.job_id)
+        self._committer.set_operator_id(batch.operator_id)
+        return self._committer
+
     def _stored(self, batch: PendingBatch) -> list[Any]:
         values = list(batch.values)
         if self._value_type is not None:
             values = [self._value_type.encode(value) for value in values]
-        return [batch.checkpoint_id, batch.subtask, batch.attempt, batch.timestamp_ms, values]
+        return [*astuple(batch)[:4], values, batch.job_id, batch.operator_id]
 
     def _restored(self, stored: Sequence[Any]) -> PendingBatch:
-        checkpoint_id, subtask, attempt, timestamp_ms, values = stored
+        checkpoint_id, subtask, attempt, timestamp_ms, values, *writer = stored
+        if not writer:
+            # A batch of version 0.2.0, which did not store its writer: taken for one of this sink.
+            context = self.get_runtime_context()
+            writer = [context.get_job_id(), context.get_owner_id()]
         if self._value_type is not None:
             values = [self._value_type.decode(value) for value in values]
-        return PendingBatch(checkpoint_id, subtask, attempt, timestamp_ms, values)
+        return PendingBatch(checkpoint_id, subtask, attempt, timestamp_ms, values, *writer)

@@ -83,10 +83,10 @@ class SinksByKind(ABC):
 class BatchTarget(Protocol):
     """The target of a write-ahead sink. It takes batches, and stores which of them the sink has sent."""
 
-    def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
+    def remember_batch(self, sink: str, subtask: int, checkpoint_id: int) -> None:
         """Store durably that the sink has sent a batch. Raises if the target never took the batch."""
 
-    def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
+    def remembers_batch(self, sink: str, subtask: int, checkpoint_id: int) -> bool:
         """Return whether ``remember_batch`` was called for a batch."""
 
 
@@ -101,10 +101,15 @@ class BatchMemory(CheckpointCommitter):
         """Pass the point ``committing``, where a fault may kill the task, then record the batch."""
         assert self.context is not None, "a batch was sent before the sink was restored"
         self.context.probe(COMMITTING, checkpoint_id)
-        self._target.remember_batch(subtask_idx, checkpoint_id)
+        self._target.remember_batch(sink_of(self), subtask_idx, checkpoint_id)
 
     def is_checkpoint_committed(self, subtask_idx: int, checkpoint_id: int) -> bool:
-        return self._target.remembers_batch(subtask_idx, checkpoint_id)
+        return self._target.remembers_batch(sink_of(self), subtask_idx, checkpoint_id)
+
+
+def sink_of(writer: CheckpointCommitter | PendingBatch) -> str:
+    """Return what tells the sink of a batch apart from all other sinks, of this and other jobs."""
+    return f"{writer.job_id[:8]}.{writer.operator_id[:8]}"
 
 
 class BatchSink(GenericWriteAheadSink, ABC):

@@ -28,7 +28,7 @@ from onceproof.harness.systems.process.transactional_database import (
     writer_of,
 )
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind
+from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind, sink_of
 
 
 class LoggingWriteAheadSink(BatchSink):
@@ -49,7 +49,7 @@ class LoggingWriteAheadSink(BatchSink):
 
     def name_of(self, batch: PendingBatch) -> str:
         """Return the batch's name in the database."""
-        return batch_name(batch.subtask, batch.checkpoint_id, batch.attempt)
+        return batch_name(sink_of(batch), batch.subtask, batch.checkpoint_id, batch.attempt)
 
 
 class Begun(NamedTuple):

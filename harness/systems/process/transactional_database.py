@@ -62,8 +62,13 @@ def owner_of(name: str) -> str:
     return name.split("/")[3]
 
 
-def batch_name(subtask: int, checkpoint_id: int, attempt: str) -> str:
-    return f"{BATCH}{subtask}/{checkpoint_id}/{attempt}"
+def batch_name(sink: str, subtask: int, checkpoint_id: int, attempt: str) -> str:
+    return f"{BATCH}{subtask}/{checkpoint_id}/{attempt}/{sink}"
+
+
+def _batches(sink: str, subtask: int, checkpoint_id: int) -> str:
+    """Return the pattern of the names that any attempt gives to a batch."""
+    return f"{BATCH}{subtask}/{checkpoint_id}/*/{sink}"
 
 
 def writer_of(name: str) -> tuple[int, int, str]:
@@ -114,12 +119,11 @@ class Database:
         return [name for (name,) in found]
 
     def take(self, name: str, rows: Sequence[Any]) -> bool:
-        """Make a batch visible. Return False if a batch of its subtask and checkpoint is visible already."""
+        """Make a batch visible. Return False if one of its sink, subtask and checkpoint is visible."""
         subtask, checkpoint_id, _ = writer_of(name)
+        same = _batches(owner_of(name.removeprefix(BATCH)), subtask, checkpoint_id)
         with self._writing() as connection:
-            found = connection.execute(
-                f"SELECT 1 FROM {TRANSACTIONS} WHERE name GLOB ?", (f"{BATCH}{subtask}/{checkpoint_id}/*",)
-            ).fetchone()
+            found = connection.execute(f"SELECT 1 FROM {TRANSACTIONS} WHERE name GLOB ?", (same,)).fetchone()
             if found is not None:
                 return False
             connection.execute(
@@ -128,21 +132,21 @@ class Database:
             )
         return True
 
-    def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
+    def remember_batch(self, sink: str, subtask: int, checkpoint_id: int) -> None:
         """Record that the sink has sent a batch. Raises UnknownTransaction if it was never taken."""
         with self._writing() as connection:
             found = connection.execute(
                 f"UPDATE {TRANSACTIONS} SET is_remembered = 1 WHERE name GLOB ?",
-                (f"{BATCH}{subtask}/{checkpoint_id}/*",),
+                (_batches(sink, subtask, checkpoint_id),),
             )
             if not found.rowcount:
                 raise UnknownTransaction(f"batch {subtask}/{checkpoint_id} is to be remembered, never taken")
 
-    def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
+    def remembers_batch(self, sink: str, subtask: int, checkpoint_id: int) -> bool:
         """Return whether ``remember_batch`` was called for a batch."""
         found = self._read(
             f"SELECT 1 FROM {TRANSACTIONS} WHERE is_remembered AND name GLOB ?",
-            f"{BATCH}{subtask}/{checkpoint_id}/*",
+            _batches(sink, subtask, checkpoint_id),
         )
         return bool(found)
 

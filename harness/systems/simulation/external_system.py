@@ -142,32 +142,35 @@ class TransactionalSystem:
 
     # Calls of sinks without transactions.
 
-    def take_batch(self, subtask: int, checkpoint_id: int, attempt: str, rows: Sequence[Any]) -> None:
-        """Make a batch visible at once, unless a batch of its subtask and checkpoint is visible."""
+    def take_batch(
+        self, sink: str, subtask: int, checkpoint_id: int, attempt: str, rows: Sequence[Any]
+    ) -> None:
+        """Make a batch visible at once, unless one of its sink, subtask and checkpoint is visible."""
         fault = self.commit_fault()
         name = batch_name(subtask, checkpoint_id, attempt)
         refuse(fault, f"batch {name} was refused", lambda: self._commit_failed(name))
-        if self._batch(subtask, checkpoint_id) is None:
-            batch = Transaction(name, subtask, checkpoint_id, attempt, rows=list(rows), waits=True)
+        if self._batch(sink, subtask, checkpoint_id) is None:
+            batch = Transaction(name, subtask, checkpoint_id, attempt, sink, rows=list(rows), waits=True)
             self.transactions[name] = batch
             self._show(batch)
         answer(fault, f"batch {name} timed out", lambda: self._commit_failed(name))
 
-    def remember_batch(self, subtask: int, checkpoint_id: int) -> None:
+    def remember_batch(self, sink: str, subtask: int, checkpoint_id: int) -> None:
         """Record that the sink has sent a batch. Raises TransactionError if it was never taken."""
-        batch = self._batch(subtask, checkpoint_id)
+        batch = self._batch(sink, subtask, checkpoint_id)
         if batch is None:
             raise TransactionError(f"batch {subtask}/{checkpoint_id} is to be remembered, and was never sent")
         batch.is_remembered = True
 
-    def remembers_batch(self, subtask: int, checkpoint_id: int) -> bool:
+    def remembers_batch(self, sink: str, subtask: int, checkpoint_id: int) -> bool:
         """Return whether ``remember_batch`` was called for a batch."""
-        batch = self._batch(subtask, checkpoint_id)
+        batch = self._batch(sink, subtask, checkpoint_id)
         return batch is not None and batch.is_remembered
 
-    def _batch(self, subtask: int, checkpoint_id: int) -> Transaction | None:
+    def _batch(self, sink: str, subtask: int, checkpoint_id: int) -> Transaction | None:
         for each in self.transactions.values():
-            if each.waits and each.subtask == subtask and each.epoch == checkpoint_id:
+            is_its = each.waits and each.subtask == subtask and each.epoch == checkpoint_id
+            if is_its and each.owner == sink:
                 return each
         return None
 

@@ -12,7 +12,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, batch_name
-from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind
+from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind, sink_of
 
 
 class SimulatedSink(TwoPhaseCommitSinkFunction):
@@ -60,7 +60,9 @@ class SimulatedWriteAheadSink(BatchSink):
 
     def take(self, batch: PendingBatch) -> None:
         """Send the batch to the external system."""
-        self._system.take_batch(batch.subtask, batch.checkpoint_id, batch.attempt, batch.values)
+        self._system.take_batch(
+            sink_of(batch), batch.subtask, batch.checkpoint_id, batch.attempt, batch.values
+        )
 
     def name_of(self, batch: PendingBatch) -> str:
         """Return the name of the batch in the external system."""

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from onceproof.engine import SqliteUpsertSink, StreamExecutionEnvironment, UpsertSinkFunction
-from onceproof.engine.connectors.sqlite import UnusableDatabase, UnwritableRow
+from onceproof.engine.connectors.sqlite import UnusableDatabase, UnwritableRow, WrongTable
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 
 
@@ -158,10 +158,13 @@ def test_file_that_cannot_be_the_database_is_named_with_the_mend(tmp_path):
 
 def test_rows_of_one_flush_become_visible_together(sink_job, tmp_path):
     path = tmp_path / "totals.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE totals (key PRIMARY KEY, value CHECK (value < 2))")
+    connection.close()
     job = sink_job(SqliteUpsertSink(str(path), "totals", ["key", "value"]).create_function)
     job.start()
-    write(job, ("a", 1), ("b", object()))
-    with pytest.raises(UnwritableRow, match="a value that SQLite does not know"):
+    write(job, ("a", 1), ("b", 2))
+    with pytest.raises(UnwritableRow, match=r"totals.db: SQLite refuses a row: CHECK constraint failed"):
         job.snapshot(1)
     job.functions[0].close()
     assert table(path) == []
@@ -170,18 +173,77 @@ def test_rows_of_one_flush_become_visible_together(sink_job, tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (("a",), r"\('a',\) is no row of the table: give tuples of 2 columns"),
-        (["a", 1], "is no row of the table"),
-        ((None, 1), "has no key"),
+        (("a",), r"totals.db: \('a',\) is no row: give tuples of 2 columns"),
+        (["a", 1], "is no row: give tuples"),
+        ((None, 1), r"column 'key' of the key is None in row \(None, 1\): give it a value"),
+        (
+            ("b", float("nan")),
+            r"'value' cannot hold nan, which SQLite would store as NULL .*of row \('b', nan",
+        ),
+        (("b", 1 << 63), r"'value' cannot hold 9223372036854775808, an integer beyond 64 bits \(convert"),
+        (("b", -(1 << 63) - 1), "an integer beyond 64 bits"),
+        (("b", 10**5000), "column 'value' cannot hold a int, an integer beyond 64 bits .* of row a tuple"),
+        (("b", "\udc80"), r"cannot hold '\\udc80', a text with a lone surrogate \(encode it to bytes"),
+        (("\udc80", 1), "column 'key' cannot hold"),
+        (("b", object()), r"cannot hold <object.*>, a object \(convert it to a number, text or bytes\)"),
+        (("b", "x" * 10_000 + "\udc80\n"), "cannot hold 'xxx.*…"),
     ],
 )
 def test_row_that_does_not_fit_is_named(sink_job, tmp_path, row, words):
     sink = SqliteUpsertSink(str(tmp_path / "totals.db"), "totals", ["key", "value"])
     job = sink_job(sink.create_function)
     job.start()
-    with pytest.raises(UnwritableRow, match=words):
+    with pytest.raises(UnwritableRow, match=words) as caught:
         write(job, row)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("sink into table 'totals' of ")
     job.functions[0].close()
+
+
+def test_values_that_sqlite_holds_are_read_back(sink_job, tmp_path):
+    path = tmp_path / "totals.db"
+    values = [None, True, -(1 << 63), (1 << 63) - 1, 1.5, float("inf"), "a\0ü", b"\0\xff"]
+    job = sink_job(SqliteUpsertSink(str(path), "totals", ["key", "value"]).create_function)
+    job.start()
+    write(job, *enumerate(values))
+    job.snapshot(1)
+    job.functions[0].close()
+    assert [value for _, value in table(path)] == values
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("(key PRIMARY KEY, amount)", "the table has no column 'value', but key, amount: give another table"),
+        ("(key, value)", "the table has no primary key or unique index over key: give another table"),
+        ("(key, value, PRIMARY KEY (key, value))", "no primary key or unique index over key"),
+    ],
+)
+def test_table_that_the_sink_cannot_write_is_refused(sink_job, tmp_path, made, words):
+    path = tmp_path / "totals.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE totals {made}")
+    connection.close()
+    job = sink_job(SqliteUpsertSink(str(path), "totals", ["key", "value"]).create_function)
+    with pytest.raises(WrongTable, match=words):
+        job.start()
+    job.functions[0].close()
+
+
+@pytest.mark.parametrize("made", ["(KEY, Value, more, UNIQUE (KEY))", "(key PRIMARY KEY, value)"])
+def test_table_of_the_user_with_such_a_key_is_written(sink_job, tmp_path, made):
+    path = tmp_path / "totals.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"CREATE TABLE totals {made}")
+    connection.close()
+    job = sink_job(SqliteUpsertSink(str(path), "totals", ["key", "value"]).create_function)
+    job.start()
+    write(job, ("a", 1))
+    job.snapshot(1)
+    write(job, ("a", 2))
+    job.snapshot(2)
+    job.functions[0].close()
+    assert [row[:2] for row in table(path)] == [("a", 2)]
 
 
 def test_table_and_column_names_may_hold_any_character(sink_job, tmp_path):
@@ -225,7 +287,7 @@ def test_row_that_does_not_fit_ends_the_job_at_once(tmp_path):
     env = StreamExecutionEnvironment.get_execution_environment()
     env.get_configuration().set_integer("execution.checkpointing.interval-records", 10)
     env.from_collection(["a"]).sink_to(SqliteUpsertSink(str(tmp_path / "t.db"), "t", ["key", "value"]))
-    with pytest.raises(JobExecutionFailed, match="'a' is no row of the table"):
+    with pytest.raises(JobExecutionFailed, match="'a' is no row: give tuples of 2 columns"):
         env.execute("totals")
 
 

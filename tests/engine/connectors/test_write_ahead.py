@@ -219,3 +219,67 @@ def test_sink_without_send_values_is_named(sink_job, target):
 
     with pytest.raises(NotImplementedError, match="Incomplete must implement send_values"):
         Incomplete(target).send_values([], 1, 0)
+
+
+class SharedTarget(Target):
+    """A target of several sinks, which names a batch by all ids that it gets."""
+
+    def name_of(self, subtask_idx, checkpoint_id):
+        return self.job_id, self.operator_id, subtask_idx, checkpoint_id
+
+    def take(self, batch):
+        name = batch.job_id, batch.operator_id, *batch.place
+        if name not in self.known:
+            self.known.add(name)
+            self.rows += batch.values
+        return True
+
+    def commit_checkpoint(self, subtask_idx, checkpoint_id):
+        self.remembered.add(self.name_of(subtask_idx, checkpoint_id))
+
+    def is_checkpoint_committed(self, subtask_idx, checkpoint_id):
+        return self.name_of(subtask_idx, checkpoint_id) in self.remembered
+
+
+def test_two_jobs_and_a_fresh_run_of_one_do_not_collide_in_a_target(sink_job):
+    target = SharedTarget()
+    for job_id, scope in (("one", ""), ("other", ""), ("other", "a new checkpoint folder")):
+        job = sink_job(lambda: WriteAheadSink(target), job_id)
+        job.scope = scope
+        job.start().invoke(f"{job_id} {scope}", None)
+        job.snapshot(1)
+        job.notify(1)
+    assert target.rows == ["one ", "other ", "other a new checkpoint folder"]
+
+
+def test_two_jobs_from_one_savepoint_send_its_batches_once(sink_job):
+    target = SharedTarget()
+    before = sink_job(lambda: WriteAheadSink(target), "before")
+    before.start().invoke("pending", None)
+    before.snapshot(1)
+    for job_id in ("one", "other"):
+        heir = sink_job(lambda: WriteAheadSink(target), job_id)
+        heir.checkpoints = before.checkpoints
+        heir.start(restored=1).invoke(job_id, None)
+        heir.snapshot(2)
+        heir.notify(2)
+    assert target.rows == ["pending", "one", "other"]
+
+
+def test_batch_of_version_0_2_is_taken_for_one_of_the_sink(sink_job):
+    target = SharedTarget()
+    job = sink_job(lambda: WriteAheadSink(target), "one")
+    sink = job.start()
+    batch = sink._restored([1, 0, "1.1", 7, ["a"]])
+    assert (batch.place, batch.values, batch.job_id) == ((1, 0), ["a"], "one")
+    assert sink._restored(sink._stored(batch)) == batch
+
+
+def test_committer_knows_its_sink_before_it_is_opened(sink_job):
+    class Opened(SharedTarget):
+        def open(self):
+            self.opened_with = self.job_id, self.operator_id
+
+    target = Opened()
+    context = sink_job(lambda: WriteAheadSink(target), "one").start().get_runtime_context()
+    assert target.opened_with == ("one", context.get_owner_id())

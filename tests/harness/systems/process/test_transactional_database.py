@@ -27,7 +27,7 @@ from onceproof.harness.systems.process.visible_outputs import DatabaseOutput
 
 FIRST = transaction_name(0, 3, "2.1", "us")
 SECOND = transaction_name(1, 3, "2.1", "us", 4)
-BATCH = batch_name(1, 3, "2.1")
+BATCH = batch_name("us", 1, 3, "2.1")
 
 
 @pytest.fixture
@@ -99,21 +99,21 @@ def test_two_transactions_never_have_one_name(database):
 
 def test_batch_is_taken_once_whichever_attempt_sends_it(database):
     assert database.take(BATCH, [("ant", 1)])
-    assert not database.take(batch_name(1, 3, "5.1"), [("ant", 1)])
-    assert database.take(batch_name(1, 30, "5.1"), [("bee", 1)])
-    assert database.visible() == [BATCH, batch_name(1, 30, "5.1")]
+    assert not database.take(batch_name("us", 1, 3, "5.1"), [("ant", 1)])
+    assert database.take(batch_name("us", 1, 30, "5.1"), [("bee", 1)])
+    assert database.visible() == [BATCH, batch_name("us", 1, 30, "5.1")]
     assert DatabaseOutput(database).waits(BATCH)
     assert not DatabaseOutput(database).waits(FIRST)
 
 
 def test_taken_batch_is_remembered_only_on_request(database):
     database.take(BATCH, [("ant", 1)])
-    assert not database.remembers_batch(1, 3)
-    database.remember_batch(1, 3)
-    assert database.remembers_batch(1, 3)
-    assert not database.remembers_batch(1, 30)
+    assert not database.remembers_batch("us", 1, 3)
+    database.remember_batch("us", 1, 3)
+    assert database.remembers_batch("us", 1, 3)
+    assert not database.remembers_batch("us", 1, 30)
     with pytest.raises(UnknownTransaction, match="batch 1/30 is to be remembered, never taken"):
-        database.remember_batch(1, 30)
+        database.remember_batch("us", 1, 30)
 
 
 def test_transaction_and_batch_names_identify_their_writer(database):

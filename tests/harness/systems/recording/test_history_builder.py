@@ -137,7 +137,7 @@ def test_unlogged_file_is_visible_at_the_latest_when_its_process_dies(folder):
 
 def test_logged_and_unlogged_transactions_become_visible_in_commit_order(folder):
     database = Database(database_of(folder.output))
-    logged, unlogged = transaction_name(1, 7, "2.1", "us"), batch_name(0, 8, "2.1")
+    logged, unlogged = transaction_name(1, 7, "2.1", "us"), batch_name("us", 0, 8, "2.1")
     for name in (logged, transaction_name(0, 7, "2.1", "us")):
         database.prepare(name, [["ant", 1]])
     database.commit(logged)
