@@ -1,6 +1,7 @@
 """Deletes files of checkpoints that are not needed any more.
 
-A failed delete does not fail the job: no checkpoint refers to the file, and the end of the job deletes it.
+A failed delete does not fail the job: no checkpoint refers to the file, and the end of the job deletes it, or
+the next start of a job that has ended.
 The marker of a superseded process is an exception (recovery.py): while it exists, that process may publish.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
+
+NEXT_START: Final = "the next start of the job"
 
 _logger = logging.getLogger(__name__)
 
@@ -23,12 +26,12 @@ class DeletingStorage(Protocol):
 
 
 @contextmanager
-def deletion_may_fail() -> Iterator[None]:
-    """Log a failed delete as a warning instead of raising it."""
+def deletion_may_fail(deleted_by: str = "the end of the job") -> Iterator[None]:
+    """Log a failed delete as a warning, with what will delete the file, instead of raising it."""
     try:
         yield
     except OSError as error:
-        _logger.warning("%s; the end of the job deletes it", error)
+        _logger.warning("%s; %s deletes it", error, deleted_by)
 
 
 def delete_if_possible(storage: DeletingStorage, paths: Iterable[str]) -> None:

@@ -60,7 +60,7 @@ from onceproof.engine.job.master import JobMaster, JobState
 from onceproof.engine.job.restart_strategies import Chance, restart_strategy
 from onceproof.engine.messages import AttemptId, Send
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
-from onceproof.engine.runtime.deletion import delete_if_possible, deletion_may_fail
+from onceproof.engine.runtime.deletion import NEXT_START, delete_if_possible, deletion_may_fail
 from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.runtime.job_requests import JobRequest, OpenRequests, Respond, publish_metadata
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
@@ -277,18 +277,21 @@ class JobDriver(ABC):
         if self.is_superseded:
             return
         if outcome is JobOutcome.FINISHED:
-            if self.master.coordinator.stopped_with is not None:
-                sweep(self.storage, (), self._recovered.starting_point.spared)
+            spared = self._recovered.starting_point.spared
+            if self.master.coordinator.stopped_with is None:
+                retire(self.storage, spared)
             else:
-                retire(self.storage, self._recovered.starting_point.spared)
+                with deletion_may_fail(NEXT_START):
+                    sweep(self.storage, (), spared)
         elif is_retained(self.graph.settings.retention, outcome):
             return
         else:
             if not self.open_requests.stopped_with:
                 self.storage.delete(STARTING_POINT)
             sweep(self.storage, (), self._recovered.starting_point.spared)
-        for path in self._recovered.claimed:
-            self.storage.delete(path)
+        with deletion_may_fail("its owner"):
+            for path in self._recovered.claimed:
+                self.storage.delete(path)
 
     def master_event(self, event: MasterEvent) -> None:
         """Pass an event to the job master and execute its effects."""

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from onceproof.engine.checkpoint.verification import damages_of
 from onceproof.engine.messages import CHECKPOINT, Kind, checkpoint_folder
-from onceproof.engine.runtime.deletion import deletion_may_fail
+from onceproof.engine.runtime.deletion import NEXT_START, deletion_may_fail
 from onceproof.engine.runtime.starting_point import (
     FROM_NOTHING,
     STARTING_POINT,
@@ -273,9 +273,13 @@ def _sweep_shared(storage: RecoverableStorage, listed: Collection[str], spared: 
 
 
 def retire(storage: RecoverableStorage, spared: Collection[int] = ()) -> None:
-    """Record durably that the job has finished, then delete all its checkpoints."""
+    """Record durably that the job has finished, then delete all its checkpoints.
+
+    The output is complete: a storage that refuses to delete does not fail the job. The next start deletes.
+    """
     storage.create_exclusive(FINISHED)
-    sweep(storage, (), spared)
+    with deletion_may_fail(NEXT_START):
+        sweep(storage, (), spared)
 
 
 def files_of(metadata: CheckpointMetadata) -> set[str]:

@@ -224,6 +224,27 @@ def _storage_fails(chance: Chance, stage: JobOutline) -> list[Fault]:
     return faults
 
 
+def _storage_cannot_be_read(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A file cannot be read as the job comes back after a kill, in some cases twice."""
+    kill = _kill_around_a_checkpoint(chance, stage)
+    # A process lists its folder and reads metadata before the files of its tasks.
+    reads = 4 + len(stage.tasks)
+    faults = [
+        Fault("fail_read", "restoring", ANY_TASK, 0, chance.integer(1, reads))
+        for _ in range(chance.integer(1, 2))
+    ]
+    return [*kill, *faults]
+
+
+def _files_cannot_be_deleted(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """Files that are superfluous stay; a process that starts later finds them."""
+    nth = chance.integer(1, 2 + stage.checkpoints * len(stage.tasks))
+    faults = [Fault("fail_delete", "completed", ANY_TASK, 0, nth)]
+    if chance.chance(0.6):
+        faults.append(_kill(chance, stage, "completed", _checkpoint(chance, stage) + 1))
+    return faults
+
+
 def _commit_answers_with_an_error(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A commit fails, or succeeds and is reported as failed; the sink repeats it, in some cases after a kill.
 
@@ -418,6 +439,8 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_acknowledgement_comes_too_late, 1),
     (_kill_between_checkpoints, 1),
     (_clock_is_set, 1),
+    (_storage_cannot_be_read, 2),
+    (_files_cannot_be_deleted, 1),
     (_clock_is_set_while_the_job_is_down, 2),
     (_clock_is_set_while_a_checkpoint_waits, 1),
     (_kill_at_the_end, 1),

@@ -15,6 +15,8 @@ class Capability(StrEnum):
     """The job master dies alone, and its tasks run on without it."""
     MESSAGE_FAULTS = "message_faults"
     WRITE_FAULTS = "write_faults"
+    STORAGE_FAULTS = "storage_faults"
+    """Reads, lists and deletions of the checkpoint storage can fail."""
     COMMIT_ERRORS = "commit_errors"
     """Commits take place and are answered with an error."""
     FAILED_COMMITS = "failed_commits"

@@ -36,6 +36,8 @@ FaultKind: TypeAlias = Literal[
     "commit_error_after_success",
     "clock_ahead",
     "clock_back",
+    "fail_read",
+    "fail_delete",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -58,7 +60,9 @@ Point: TypeAlias = Literal[
     "element",
     "end_of_data",
 ]
-Target: TypeAlias = Literal["tasks", "process", "master", "message", "write", "commit", "clock"]
+Target: TypeAlias = Literal[
+    "tasks", "process", "master", "message", "write", "commit", "clock", "read", "deletion"
+]
 """What a fault strikes. The first three are kills."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
 """Which tasks a kill of tasks hits: the one that passes the point, or all of them (`systems/victims.py`)."""
@@ -76,6 +80,10 @@ _WRITE_POINTS: Final[tuple[Point, ...]] = ("snapshotted", "metadata_written")
 _COMMIT_POINTS: Final[tuple[Point, ...]] = ("committing",)
 _CLOCK_POINTS: Final[tuple[Point, ...]] = ("triggered", "completed", "restored", "element")
 """While an expiry, an interval or a restart is waited for, and while timers of users are."""
+_READ_POINTS: Final[tuple[Point, ...]] = ("restoring",)
+"""Files are read and listed as a process or an attempt begins, and listed before they are deleted."""
+_DELETION_POINTS: Final[tuple[Point, ...]] = ("completed",)
+"""A complete checkpoint makes most of the files that are deleted superfluous."""
 
 MEANS_POINTS: Final[Mapping[Means, tuple[Point, ...]]] = {
     # The task has read what was sent to it, and no other task has. Sources are sent nothing.
@@ -113,7 +121,7 @@ class FaultRow:
 
     @property
     def counts_passes(self) -> bool:
-        """Whether it counts passes of its point; the others count messages, writes and commits there."""
+        """Whether it counts passes of its point. The others count messages, commits and calls of storages."""
         return self.is_kill or self.strikes == "clock"
 
     @property
@@ -258,6 +266,22 @@ _ROWS: Final = (
         "set the wall clock back",
         "the wall clock was set back",
         delay="required",
+    ),
+    FaultRow(
+        "fail_read",
+        "read",
+        _READ_POINTS,
+        Capability.STORAGE_FAULTS,
+        "fail the read",
+        "the storage could not be read or listed",
+    ),
+    FaultRow(
+        "fail_delete",
+        "deletion",
+        _DELETION_POINTS,
+        Capability.STORAGE_FAULTS,
+        "fail the deletion",
+        "the storage refused to delete a file",
     ),
 )
 

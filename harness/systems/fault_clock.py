@@ -79,7 +79,7 @@ class FaultClock:
         return None if hit is None else hit.wanted
 
     def other_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
-        """Count a message, write or commit at ``point``. Return the fault that it suffers, if any."""
+        """Count a message, call of a storage or commit at ``point``. Return the fault that it suffers."""
         hit = self._hit(self.others, point, task, checkpoint_id)
         return None if hit is None else hit.wanted
 

@@ -95,6 +95,7 @@ ANSWERS: Final = answers(
         Capability.MESSAGE_FAULTS: "Neither runtime sends messages that could be lost.",
         Capability.WRITE_FAULTS: _ONLY_DEATHS,
         Capability.CLOCK_JUMPS: _ONLY_DEATHS,
+        Capability.STORAGE_FAULTS: _ONLY_DEATHS,
         Capability.COMMIT_ERRORS: _ONLY_DEATHS,
         Capability.FAILED_COMMITS: _ONLY_DEATHS,
     },

@@ -25,6 +25,7 @@ THEMES: Final = (
     "masters",
     "waiting",
     "clocks",
+    "storage",
     "redistribution",
     "in_flight",
     "connected",

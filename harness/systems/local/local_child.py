@@ -18,9 +18,9 @@ from onceproof.engine.protocol_points import COMMITTING
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import recover
-from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
+from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording.event_log import EventLog
@@ -36,12 +36,14 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
 
     assembly = Assembly(spec, log, commit_fault)
     graph = assembly.graph(spec.parallelism)
-    storage = MountedStorage(LocalCheckpointStorage(f"{spec.checkpoints}/{graph.job_id}"))
+    files = UnreliableStorage(f"{spec.checkpoints}/{graph.job_id}")
+    storage = MountedStorage(files)
     locked.enter_context(storage.exclusive())
     recovered = recover(storage, spec.retained)
     if not log_process_start(log, recovered):
         return 0
     execution = ObservedLocalExecution(spec, assembly.graph, storage, recovered, log)
+    files.fault_clock = execution.fault_clock
     try:
         execution.run()
     except (JobExecutionFailed, RunOver):

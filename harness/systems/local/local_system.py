@@ -31,6 +31,7 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
+from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
@@ -49,6 +50,7 @@ CAPABILITIES: Final = frozenset(
         Capability.COMMIT_ERRORS,
         Capability.FAILED_COMMITS,
         Capability.CLOCK_JUMPS,
+        Capability.STORAGE_FAULTS,
         Capability.RESCALE,
         Capability.ENGINE,
     }
@@ -60,6 +62,8 @@ ANSWERS: Final = answers(
         "tasks": ObservedLocalExecution.strike,
         "process": die,
         "clock": ShiftedClocks.jump,
+        "read": UnreliableStorage.suffer,
+        "deletion": UnreliableStorage.suffer,
         **COMMIT_METHODS,
     },
     {

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, Protocol
 
-from onceproof.engine.protocol_points import ELEMENT, POINTS
+from onceproof.engine.protocol_points import COORDINATOR, ELEMENT, POINTS
 from onceproof.engine.runtime.execution import Killed
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, Target
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import jump_ms
 from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, ProcessKilled
@@ -157,6 +157,13 @@ class FaultInjector:
         if fault is not None:
             self._fire(fault, task)
         return fault
+
+    def storage_fails(self, what: Target, path: str) -> bool:
+        """Return whether a fault makes a read, a list or a deletion of the storage fail."""
+        point = FAULTS["fail_read" if what == "read" else "fail_delete"].points[0]
+        number = path.partition("/")[0].removeprefix("chk-")
+        checkpoint_id = int(number) if number.isdecimal() else 0
+        return self.io_fault_at(point, COORDINATOR, checkpoint_id) is not None
 
     def commit_fault(self) -> Fault | None:
         """Return the fault of the commit that the running task is about to make, if any."""

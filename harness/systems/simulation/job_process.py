@@ -46,6 +46,7 @@ from onceproof.engine.protocol_points import (
     METADATA_WRITTEN,
     SNAPSHOTTED,
 )
+from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.job_log import JobLog, NoJobLog
 from onceproof.engine.runtime.recovery import Recovered, Superseded, files_of, metadata_path
@@ -80,7 +81,7 @@ from onceproof.harness.systems.simulation.io_faults import (
 )
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
-from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
+from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 
 _ACKNOWLEDGE = CLASS_INDEX["message_acknowledge"]
@@ -94,6 +95,7 @@ _LEAVES_UNKNOWN_FILES: Final[tuple[tuple[FaultKind, Point], ...]] = (
     ("lose_message", "acknowledged"),
     ("tear_write", "snapshotted"),
     ("tear_write", "metadata_written"),
+    *STORAGE_FAILED,
 )
 WRITE_REFUSED = "the storage refused the write"
 
@@ -328,8 +330,7 @@ class SimulatedProcess(Execution):
             self.task_event(task, event)
         # The task died before the event or of it: no checkpoint will ever list what was stored.
         if tasks.get(task_id) is not task:
-            for path in paths:
-                self._ports.storage.delete(path)
+            delete_if_possible(self._ports.storage, paths)
 
     def lands_late(self, action: Action) -> bool:
         """Return whether a write of metadata is held up so long that another master may have begun."""
@@ -464,7 +465,7 @@ class SimulatedProcess(Execution):
         """Report files that the job should have deleted while it ran; the sweep at its end would hide them.
 
         The job cannot know of a file whose acknowledgement was lost, nor of half a file that a failed write
-        left, nor of what is still under way.
+        left, nor of what is still under way. What it cannot list or delete is left as well.
         """
         if self._agenda.is_under_way((_STORE, _METADATA, _ACKNOWLEDGE)):
             return
@@ -476,8 +477,8 @@ class SimulatedProcess(Execution):
         for metadata in store.retained[-self._ports.scenario.retained :]:
             needed.add(metadata_path(metadata.checkpoint_id))
             needed |= files_of(metadata)
-        paths = self._ports.storage.list("chk-")
-        shared = self._ports.storage.list(SHARED)
+        paths = self._ports.storage.paths("chk-")
+        shared = self._ports.storage.paths(SHARED)
         if shared:
             oldest = store.retained[0].checkpoint_id
             if max(self._recorder.aborted_checkpoints(), default=0) < oldest:

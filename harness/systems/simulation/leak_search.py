@@ -22,7 +22,7 @@ def report_leaks(
     """Enter what was left behind into the history, and files of savepoints that are gone."""
     for transaction in external.unsettled():
         recorder.leak(f"{transaction.state} transaction", transaction.name)
-    for path in storage.list("chk-"):
+    for path in storage.paths("chk-"):
         recorder.leak("metadata" if path.endswith(METADATA) else "orphan file", path)
     requests.report_lost_files()
     for task in tasks:

@@ -1,28 +1,53 @@
 """The simulated checkpoint storage, which survives the death of every simulated process.
 
-The world schedules each write as a step of its own, in which a fault may change it. Reads and deletions
-happen at once, in the step of the caller.
+The rules this module lives by:
+
+- The world schedules each write as a step of its own, in which a fault may change it. Reads and deletions
+  happen at once, in the step of the caller, and a fault may make them fail.
+- What the harness itself looks up (``files``, ``paths``) never fails.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
+
+from onceproof.engine.runtime import deletion
+from onceproof.harness.model.faults import FaultKind, Point, Target
+from onceproof.harness.model.injected_error import InjectedError
+
+STORAGE_FAILED: Final[tuple[tuple[FaultKind, Point], ...]] = (
+    ("fail_read", "restoring"),
+    ("fail_delete", "completed"),
+)
+"""Faults after which files may stay that should be deleted, until a later start of the job."""
 
 
 class FileMissing(Exception):
     """A file that should be there is not."""
 
 
-class SimulatedStorage:
-    """Files by path, relative to the job's checkpoint directory."""
+class StorageUnavailable(OSError, InjectedError):
+    """A fault has made a call of the storage fail; the next one may succeed."""
 
-    __slots__ = ("files",)
+
+class SimulatedStorage:
+    """Files by path, relative to the job's checkpoint directory.
+
+    ``fails`` is asked with what is about to be done, and the path, whether a fault makes the call fail.
+    """
+
+    __slots__ = ("fails", "files")
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+        self.fails: Callable[[Target, str], bool] = never_fails
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file. Raises FileMissing if there is none."""
+        """Return the content of a file. Raises FileMissing if there is none, and StorageUnavailable."""
+        self._suffer("read", path)
         try:
             return self.files[path]
         except KeyError:
@@ -45,16 +70,26 @@ class SimulatedStorage:
         """Store the first half of a file, as a crash in the middle of a write does."""
         self.files[path] = data[: len(data) // 2]
 
-    def list(self, prefix: str) -> list[str]:
-        """Return all paths that begin with ``prefix``, sorted."""
+    def paths(self, prefix: str) -> list[str]:
+        """Return all paths that begin with ``prefix``, sorted, whatever fault there is."""
         if not prefix:
             return sorted(self.files)
         length = len(prefix)
         return sorted([path for path in self.files if path[:length] == prefix])
 
+    def list(self, prefix: str) -> list[str]:
+        """Return all paths that begin with ``prefix``, sorted. Raises StorageUnavailable."""
+        self._suffer("read", prefix)
+        return self.paths(prefix)
+
     def delete(self, path: str) -> None:
-        """Delete a file; do nothing if it does not exist."""
+        """Delete a file; do nothing if it does not exist. Raises StorageUnavailable."""
+        self._suffer("deletion", path)
         self.files.pop(path, None)
+
+    def _suffer(self, what: Target, path: str) -> None:
+        if self.fails(what, path):
+            raise StorageUnavailable(f"the storage does not answer: {what} of {path!r}")
 
     def exists(self, path: str) -> bool:
         return path in self.files
@@ -65,3 +100,17 @@ class SimulatedStorage:
             return False
         self.files[path] = b""
         return True
+
+
+def never_fails(what: Target, path: str) -> bool:
+    """Let every call of a storage succeed."""
+    return False
+
+
+def is_no_fault(record: logging.LogRecord) -> bool:
+    """Return whether a warning of the engine is about something other than what a fault has refused."""
+    return not any(isinstance(argument, StorageUnavailable) for argument in record.args or ())
+
+
+# The history has the faults: thousands of scenarios must not print a line for each.
+logging.getLogger(deletion.__name__).addFilter(is_no_fault)

@@ -29,6 +29,8 @@ ANSWERS: Final = answers(
         "process": FaultInjector.strike,
         "master": FaultInjector.strike,
         "clock": FaultInjector.strike,
+        "read": FaultInjector.storage_fails,
+        "deletion": FaultInjector.storage_fails,
         **MESSAGE_METHODS,
         **WRITE_METHODS,
         **COMMIT_METHODS,

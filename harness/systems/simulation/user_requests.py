@@ -33,7 +33,7 @@ from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
-from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
+from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 
 _CONTROL: Final = CLASS_INDEX["message_control"]
 UNION_STATE: Final = "keeps union list state"
@@ -149,10 +149,16 @@ class UserRequests:
         return tuple(each for each in self._complete if each not in self._claimed)
 
     def report_lost_files(self) -> None:
-        """At rest: enter the files of savepoints that are gone, and those of claimed ones that are not."""
+        """At rest: enter the files of savepoints that are gone, and those of claimed ones that are not.
+
+        What a storage refuses to delete of a claimed one stays: no later start of the job knows of it.
+        """
+        may_stay = self._recorder.has_fired(STORAGE_FAILED)
         for checkpoint_id, metadata in self._complete.items():
             is_claimed = checkpoint_id in self._claimed
             for path in (metadata_path(checkpoint_id, metadata.kind), *sorted(files_of(metadata))):
+                if is_claimed and may_stay:
+                    continue
                 if (path in self._storage.files) is is_claimed:
                     what = "file of a claimed savepoint" if is_claimed else "deleted file of a savepoint"
                     self._recorder.leak(what, path)

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.task.outputs import Queue
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
@@ -42,7 +43,12 @@ from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.schedule import NO_DRAWS, Chooser, FairChooser, chooser_of
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
-from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
+from onceproof.harness.systems.simulation.simulated_storage import (
+    STORAGE_FAILED,
+    SimulatedStorage,
+    StorageUnavailable,
+    never_fails,
+)
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 
@@ -114,6 +120,7 @@ class World:
             self,
         )
         self.external.commit_fault = self.faults.commit_fault
+        self.storage.fails = self.faults.storage_fails
         if recorder.is_tracing:
             self.external.seen = self._transaction_visible
         self._is_fair = False
@@ -270,6 +277,9 @@ class World:
             self._process_died()
         except MasterKilled:
             self._master_died()
+        except StorageUnavailable:
+            # Who has started the process starts it again.
+            self._start_again()
         except Exception as error:
             self.machine_failed("recovery", error)
 
@@ -352,6 +362,10 @@ class World:
         process = self.processes.current
         if process is not None and history.events and history.events[-1][1] == "job_finished":
             tasks = process.tasks.values()
+            if self.recorder.has_fired(STORAGE_FAILED):
+                # What the end of the job could not delete, its next start does.
+                self.storage.fails = never_fails
+                recover(self.storage, self._scenario.retained)
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
         self.recorder.sum_up()
         statistics = history.statistics
@@ -369,4 +383,5 @@ class World:
         self.processes.clear()
         self.agenda.clear()
         self.external.forget_listeners()
+        self.storage.fails = never_fails
         del self._ports

@@ -356,3 +356,18 @@ def test_real_files_leave_no_empty_folders_behind(tmp_path):
     assert sorted(path.name for path in (tmp_path / "job").iterdir()) == ["chk-4", "incarnation-1"]
     retire(storage)
     assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [FINISHED, "incarnation-1"]
+
+
+class Undeletable(MemoryCheckpointStorage):
+    """Refuses to delete."""
+
+    def delete(self, path):
+        raise StorageError(f"{path} cannot be deleted")
+
+
+def test_job_whose_checkpoints_cannot_be_deleted_has_finished_nevertheless(caplog):
+    storage = Undeletable()
+    complete(storage, 3)
+    retire(storage)
+    assert "chk-3/_metadata cannot be deleted; the next start of the job deletes it" in caplog.text
+    assert recover(storage, 1).finished

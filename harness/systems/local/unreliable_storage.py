@@ -1,0 +1,58 @@
+"""The checkpoint folder of a local process, in which single reads, lists and deletions fail.
+
+The rules this module lives by:
+
+- A call fails where the fault clock says so, once; the next one succeeds, as on a network drive that was away
+  for a moment.
+- The thread that writes snapshots is left alone: the fault clock belongs to the thread that runs the job.
+- A process finds its checkpoints before it has a fault clock, so its first reads never fail. The simulation
+  has that case.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, RESTORING
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.systems.fault_clock import ProcessFaultClock
+
+READ: Final = "read"
+DELETION: Final = "deletion"
+
+
+class AwayForAMoment(StorageError, InjectedError):
+    """A fault has made a call of the storage fail."""
+
+
+class UnreliableStorage(LocalCheckpointStorage):
+    """A checkpoint folder; ``fault_clock`` says which call fails, once there is one."""
+
+    fault_clock: ProcessFaultClock | None = None
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises AwayForAMoment where a fault strikes."""
+        self.suffer(READ, path)
+        return super().read(path)
+
+    def delete(self, path: str) -> None:
+        """Delete a file. Raises AwayForAMoment where a fault strikes."""
+        self.suffer(DELETION, path)
+        super().delete(path)
+
+    def suffer(self, what: str, path: str) -> None:
+        """Count a call. Raises AwayForAMoment if a fault strikes it."""
+        if self.fault_clock is None or threading.current_thread() is not threading.main_thread():
+            return
+        point = RESTORING if what == READ else COMPLETED
+        number = path.partition("/")[0].removeprefix("chk-")
+        checkpoint_id = int(number) if number.isdecimal() else 0
+        if self.fault_clock.other_at(point, COORDINATOR, checkpoint_id) is not None:
+            raise AwayForAMoment(f"checkpoint file {path!r}: the storage does not answer a {what}")
+
+    def list(self, prefix: str) -> list[str]:
+        """Return the sorted paths that begin with a prefix. Raises AwayForAMoment where a fault strikes."""
+        self.suffer(READ, prefix)
+        return super().list(prefix)

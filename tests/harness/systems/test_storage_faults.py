@@ -1,0 +1,98 @@
+"""Reads, lists and deletions of the checkpoint storage that fail for a moment."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from onceproof.engine.runtime.storage import StorageError
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.fault_clock import NOTHING_HIT, ProcessFaultClock
+from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
+from onceproof.harness.trials.trial import try_scenario
+from tests.harness.systems.words import scenario_with
+
+WORD_COUNT = load_family("word_count")
+KILL_TASK = Fault("kill_task", "notified", checkpoint=2)
+KILL_PROCESS = Fault("kill_process", "completed", checkpoint=2)
+
+
+def simulated(*faults):
+    trial = try_scenario(WORD_COUNT, scenario_with(*faults), twice=False)
+    assert trial.verdict.violations == ()
+    return trial.history
+
+
+def attempts(history):
+    return [event for event in history.events if event[1] == ATTEMPT_STARTED]
+
+
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_each_read_of_a_recovering_process_may_fail(nth):
+    # The first process lists its empty folder, so the first reads of the second one come after that.
+    read = Fault("fail_read", "restoring", occurrence=1 + nth)
+    history = simulated(KILL_PROCESS, read)
+    assert history.statistics.coverage["fail_read", "restoring"] == 1
+
+
+def test_attempt_that_cannot_read_its_checkpoint_is_followed_by_another_one():
+    undisturbed = len(attempts(simulated(KILL_TASK)))
+    # Lists before deletions count as reads: a later pass may be one of them, and costs no attempt.
+    histories = [
+        simulated(KILL_TASK, Fault("fail_read", "restoring", occurrence=nth)) for nth in range(2, 14)
+    ]
+    assert any(len(attempts(history)) == undisturbed + 1 for history in histories)
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8, 13, 21])
+def test_file_that_is_not_deleted_changes_nothing(nth):
+    history = simulated(Fault("fail_delete", "completed", occurrence=nth), KILL_PROCESS)
+    assert history.statistics.coverage["fail_delete", "completed"] == 1
+    assert history.events[-1][1] == JOB_FINISHED
+
+
+def test_local_storage_fails_the_call_that_the_fault_clock_names(tmp_path):
+    struck = []
+    faults = (Fault("fail_read", "restoring", occurrence=2), Fault("fail_delete", "completed", checkpoint=3))
+    storage = UnreliableStorage(str(tmp_path))
+    storage.write("chk-3/a", b"1")
+    storage.write("chk-4/a", b"1")
+    storage.fault_clock = ProcessFaultClock(faults, False, NOTHING_HIT, lambda *hit: struck.append(hit[0]))
+    assert storage.read("chk-3/a") == b"1"
+    with pytest.raises(StorageError, match="does not answer a read"):
+        storage.list("chk-")
+    assert storage.list("chk-") == ["chk-3/a", "chk-4/a"]
+    storage.delete("chk-4/a")
+    with pytest.raises(StorageError, match="'chk-3/a': the storage does not answer a deletion"):
+        storage.delete("chk-3/a")
+    storage.delete("chk-3/a")
+    assert (struck, storage.list("chk-")) == ([0, 1], [])
+
+
+@pytest.mark.local_kill
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (KILL_TASK, Fault("fail_read", "restoring", occurrence=3)),
+        (Fault("fail_delete", "completed", occurrence=2), KILL_PROCESS),
+    ],
+    ids=["read", "deletion"],
+)
+def test_real_job_goes_on_after_a_storage_that_was_away(faults):
+    scenario = scenario_with(*faults)
+    history = LocalSystem().run(WORD_COUNT, scenario)
+    assert judge(scenario, history, PythonOracle(WORD_COUNT, scenario)).violations == ()
+    assert {kind for kind, _ in history.statistics.coverage} == {fault.kind for fault in faults}
+
+
+@pytest.mark.local_kill
+def test_real_job_that_gives_up_at_a_failed_read_is_caught():
+    faults = [Fault("fail_read", "restoring", occurrence=nth) for nth in (1, 2, 3)]
+    scenario = replace(scenario_with(KILL_TASK, *faults), retained=1)
+    history = LocalSystem(mutant="read-error-ends-the-job").run(WORD_COUNT, scenario)
+    assert "liveness" in judge(scenario, history, PythonOracle(WORD_COUNT, scenario)).failed_properties()
