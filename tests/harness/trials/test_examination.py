@@ -63,7 +63,7 @@ def result(forgetful: Path) -> RunResult:
     small = (
         scenario
         for scenario in drawn
-        if scenario.record_count() < 40
+        if scenario.record_count() < 20
         and not scenario.asked
         and [fault.kind in KILLS - {"kill_master"} for fault in scenario.faults] == [True]
     )
