@@ -202,10 +202,11 @@ def failure_sentence(report: Report) -> str:
         text = f"{failed:,}{of} {'scenario' if failed == 1 and not of else 'scenarios'} violated a property"
         parts.append(text + _signatures_text(report.failures))
     parts += [f"the real input {real.name} failed" for real in report.real_inputs if real_input_failed(real)]
-    undetermined = sum(failure.scenarios for failure in report.failures if failure.mend)
-    if undetermined:
-        families = joined(tuple(dict.fromkeys(each.family for each in report.failures if each.mend)))
-        parts.append(f"{undetermined:,} of them ask for what the input does not determine: mend {families}")
+    mended = [failure for failure in report.failures if failure.title]
+    for title in dict.fromkeys(failure.title for failure in mended):
+        own = [failure for failure in mended if failure.title == title]
+        families = joined(tuple(dict.fromkeys(each.family for each in own)))
+        parts.append(f"{sum(each.scenarios for each in own):,} of them: {title}, so mend {families}")
     sentence = "; ".join(parts)
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else "The reasons are listed below."
 

@@ -169,8 +169,9 @@ class Failure(ReportStruct, frozen=True, kw_only=True):
     nights_before: int = 0
     sentence: str = ""
     mend: str = ""
-    """The lines of Python that make the family say what its input does not determine; empty for any other
-    failure."""
+    """Lines of Python that mend the family, where a mistake of it explains the failure."""
+    title: str = ""
+    """What stands in place of the signature, where that would accuse a job which may be correct."""
     cause: str = ""
     shrinking: Shrinking | None = None
     records: tuple[InputRecord, ...] = ()

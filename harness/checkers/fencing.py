@@ -9,7 +9,8 @@ Anomalies:
   cut than the other snapshots, and its file may be deleted before a restore reads it.
 - zombie write: a sink that writes by key does so in an attempt that is not the running one.
 - visible twice: one transaction becomes visible a second time.
-- hidden: rows that could be read are gone or were replaced.
+- hidden: rows that could be read are gone.
+- replaced: a sink that should only add rows has put new rows in place of earlier ones.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ ZOMBIE_CHECKPOINT = "zombie checkpoint"
 FOREIGN_SNAPSHOT = "foreign snapshot"
 VISIBLE_TWICE = "visible twice"
 HIDDEN = "hidden"
+REPLACED = "replaced"
 
 
 class Fencing:
@@ -82,5 +84,6 @@ class Fencing:
                     attempt = payload["attempt"]
                     violate(ZOMBIE_WRITE, f"task {subject}", step, attempt=attempt, running=running)
             elif kind == TRANSACTION_HIDDEN:
-                violate(HIDDEN, f"transaction {subject}", step, transaction=subject)
+                anomaly = REPLACED if "replaced" in payload else HIDDEN
+                violate(anomaly, f"transaction {subject}", step, transaction=subject)
         return violations

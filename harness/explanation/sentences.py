@@ -196,6 +196,10 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
     (Fencing.property, fencing.HIDDEN): lambda w: (
         f"Rows of transaction {w['transaction']} were visible and disappeared at step {w['step']}."
     ),
+    (Fencing.property, fencing.REPLACED): lambda w: (
+        f"At step {w['step']} the rows of transaction {w['transaction']} replaced earlier rows, where rows"
+        " may only be added."
+    ),
     (Timeliness.property, timeliness.LATE_RESTART): lambda w: (
         f"At step {w['step']} the job waits {w['waits_ms']} ms for its restart; its restart strategy says"
         f" {w['allowed_ms']} ms."

@@ -274,6 +274,22 @@ def options_of(family: object) -> FamilyOptions:
     return declared.options if hasattr(family, "options") else NO_OPTIONS
 
 
+def check_table_keys(family: Family, keys: int, sink: str) -> None:
+    """Raise FamilyError where a job replaces rows by key and the family does not say so, or by other keys.
+
+    :param keys: the key columns by which the job writes; 0 if it replaces no rows
+    :param sink: the call that says so in the job
+    """
+    said = options_of(family).table_keys
+    if keys and keys != said:
+        place = source_file(family) or family.name
+        was = f"options say table_keys={said}" if said else "expected() is compared with rows that are added"
+        raise FamilyError(
+            f"{place}: {sink} replaces rows by key, and {was}: set options = FamilyOptions(table_keys={keys},"
+            " versions=versions), where versions(records) returns all rows that each key may show"
+        )
+
+
 def columns_of(schema: str) -> tuple[str, ...]:
     """Return the names of the columns in Spark DDL: "word STRING, pair STRUCT<a: INT, b: INT>"."""
     return tuple(column_types_of(schema))

@@ -202,9 +202,9 @@ class History:
             payload["waits"] = True
         self.events.append((step, TRANSACTION_VISIBLE, transaction, payload))
 
-    def transaction_hidden(self, step: int, transaction: str) -> None:
-        """Record that readable rows are gone, or were replaced by others."""
-        self.events.append((step, TRANSACTION_HIDDEN, transaction, {}))
+    def transaction_hidden(self, step: int, transaction: str, is_replaced: bool = False) -> None:
+        """Record that readable rows are gone; ``is_replaced``: new rows came in place of earlier ones."""
+        self.events.append((step, TRANSACTION_HIDDEN, transaction, {"replaced": True} if is_replaced else {}))
 
     def rows_written(self, step: int, task: str, attempt: str, keys: int, rows: Iterable[Row]) -> None:
         """Record rows written by key, the first ``keys`` columns; they replace earlier rows of the key."""

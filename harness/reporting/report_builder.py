@@ -276,6 +276,7 @@ def failure_of(case: FailureCase) -> Failure:
         known_why=case.known.why if case.known else "",
         sentence=explanation.sentence if case.mistake is None else case.mistake.sentence,
         mend="" if case.mistake is None else case.mistake.example,
+        title="" if case.mistake is None else case.mistake.title,
         cause=explanation.cause,
         shrinking=Shrinking(
             before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),

@@ -30,7 +30,7 @@ from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials import real_shrinking as real_runs
-from onceproof.harness.trials.family_mistakes import FamilyMistake, mistake_behind
+from onceproof.harness.trials.family_mistakes import FamilyMistake, mistake_behind, replaced_rows_mistake
 from onceproof.harness.trials.real_shrinking import LimitReached, RealRuns, RealShrink
 from onceproof.harness.trials.trial import SIMULATED, Trial, as_run, try_scenario
 from onceproof.reports.text import counted, duration
@@ -193,6 +193,8 @@ def _examine_by_few_runs(
     mistake = None
     if found.signature is not None and Capability.ENGINE in system.capabilities:
         mistake = mistake_behind(family, found.scenario, found.signature)
+    elif found.trial is not None and found.signature is not None:
+        mistake = replaced_rows_mistake(found.trial.verdict)
     before, after = size_of(found.before), size_of(found.scenario)
     return Examined(
         ShrinkResult(found.scenario, runs.runs, runs.seconds, before, after),

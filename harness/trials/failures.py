@@ -38,7 +38,7 @@ from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.model.system import System, let_go
 from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
-from onceproof.harness.trials.family_mistakes import NOT_DETERMINED, FamilyMistake
+from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.runner import OutputUnwritable, RunResult
 from onceproof.harness.trials.tally import Group
 from onceproof.harness.trials.trial import Trial, as_run, scenario_of
@@ -88,9 +88,8 @@ class FailureCase:
     @property
     def title(self) -> str:
         """What failed: the signature, unless it would accuse a job that may be correct."""
-        if self.mistake is not None and self.mistake.is_not_determined:
-            return NOT_DETERMINED
-        return ", ".join(self.signature)
+        own = "" if self.mistake is None else self.mistake.title
+        return own or ", ".join(self.signature)
 
     @property
     def scenario(self) -> Scenario:

@@ -25,8 +25,10 @@ from onceproof.harness.checkers import Signature, Violation, state_equivalence
 from onceproof.harness.checkers.consistent_cut import WRONG_CUT, ConsistentCut
 from onceproof.harness.checkers.determinism import check_determinism
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
+from onceproof.harness.checkers.fencing import REPLACED
 from onceproof.harness.checkers.no_error import NoError
 from onceproof.harness.checkers.oracle import PythonOracle, count_rows
+from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.explanation.sentences import row_text, sentence_of
 from onceproof.harness.model.family import Family, FamilyError, Rows, options_of, source_file
 from onceproof.harness.model.history import Cut, rows_at_end
@@ -47,6 +49,7 @@ from onceproof.harness.trials.trial import (
 
 PARALLELISMS: Final = (1, 2, 3)
 NOT_DETERMINED: Final = "not determined by the input"
+ROWS_REPLACED: Final = "rows are replaced, not added"
 FEW_SCENARIOS: Final = 10
 """The scenarios of the short check with which a run of a family begins."""
 
@@ -62,6 +65,14 @@ def expected(records, declared):
         return rows
     # At a cut, timers and windows may still hold rows back: only those that are there are expected.
     return list((Counter(rows) & Counter(declared.rows)).elements())"""
+TABLE: Final = """\
+def versions(records):
+    # All rows that each key may show, one after another.
+
+options = FamilyOptions(table_keys=1, versions=versions, streaming_query=streaming_query)
+
+def streaming_query(records, io):
+    return io.table(rows, 1, store)  # instead of io.for_each_batch(rows, store)"""
 IS_WHOLE: Final = """\
     if not declared.is_whole:
         # At a cut, timers and windows may still hold rows back: only those that are there are expected.
@@ -79,11 +90,8 @@ class FamilyMistake:
     """Lines of Python that show the mend; empty if the sentence says all."""
     explains: str = ""
     """The property that fails because of it; empty if it explains any failure."""
-
-    @property
-    def is_not_determined(self) -> bool:
-        """Return whether the rows or the state at a cut do not follow from the input alone."""
-        return bool(self.example)
+    title: str = ""
+    """What stands in place of a signature that would accuse a job which may be correct."""
 
 
 def mistakes_of(
@@ -233,6 +241,7 @@ def _wrong_rows(
         " or let the rows say what the run chose, set declares=True, and let expected() check declared.rows.",
         "options = FamilyOptions(declares=True)\n\ndef expected(records, declared):\n"
         "    # For each row of declared.rows: return it if the input allows its choice.",
+        title=NOT_DETERMINED,
     )
 
 
@@ -272,9 +281,11 @@ def _undetermined(family: Family, cut: Cut, held_back: str) -> FamilyMistake:
     )
     if options_of(family).declares:
         mend = " Let expected() leave out what may still come while declared.is_whole is False."
-        return FamilyMistake("is_whole", sentence + mend, IS_WHOLE, ConsistentCut.property)
+        return FamilyMistake("is_whole", sentence + mend, IS_WHOLE, ConsistentCut.property, NOT_DETERMINED)
     mend = " Set declares=True, and let expected() leave out what may still come while declared.is_whole is"
-    return FamilyMistake("declares", f"{sentence}{mend} False.", DECLARES, ConsistentCut.property)
+    return FamilyMistake(
+        "declares", f"{sentence}{mend} False.", DECLARES, ConsistentCut.property, NOT_DETERMINED
+    )
 
 
 def _state_mistakes(family: Family, scenario: Scenario) -> Iterator[FamilyMistake]:
@@ -289,8 +300,27 @@ def _state_mistakes(family: Family, scenario: Scenario) -> Iterator[FamilyMistak
                 " arrival_states if its content may depend on that.",
                 f"options = FamilyOptions(arrival_states=({state!r},))",
                 state_equivalence.PROPERTY,
+                NOT_DETERMINED,
             )
             return
+
+
+def replaced_rows_mistake(verdict: Verdict) -> FamilyMistake | None:
+    """Return the mistake of a family that expects rows to be added, and whose sink replaces them by design.
+
+    :param verdict: of a run on another engine, whose output is read from outside
+    """
+    found = next((each for each in verdict.violations if each.anomaly == REPLACED), None)
+    if found is None:
+        return None
+    return FamilyMistake(
+        "table_keys",
+        f"The sink replaces rows: when {found.witness['transaction']} became visible, rows of earlier batches"
+        " were gone, and expected() is compared with rows that are only added. If that is how the sink works,"
+        " set table_keys and versions, and return io.table(rows, keys, store) from streaming_query().",
+        TABLE,
+        title=ROWS_REPLACED,
+    )
 
 
 def _calmly(scenario: Scenario) -> str:

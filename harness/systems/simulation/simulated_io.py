@@ -68,13 +68,23 @@ class SimulatedLog(Source):
 class SimulatedIO(SinksByKind):
     """Gives a family's job its source and sinks, at a parallelism of its keyed operators."""
 
-    __slots__ = ("_log", "_system", "parallelism", "parameters", "sink_parallelism", "source_parallelism")
+    __slots__ = (
+        "_log",
+        "_system",
+        "parallelism",
+        "parameters",
+        "sink_parallelism",
+        "source_parallelism",
+        "table_keys",
+    )
 
     def __init__(
         self, scenario: Scenario, keyed: int, log: SimulatedLog, system: TransactionalSystem
     ) -> None:
         self.source_parallelism, self.parallelism, self.sink_parallelism = scenario.parallelisms(keyed)
         self.parameters = scenario.parameters
+        self.table_keys = 0
+        """The key columns by which the job that was built writes; 0 if it replaces no rows."""
         self._log = log
         self._system = system
 
@@ -88,4 +98,5 @@ class SimulatedIO(SinksByKind):
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the external system."""
+        self.table_keys = self.table_keys or keys
         return make_sink(kind, self._system, self.parameters, keys)

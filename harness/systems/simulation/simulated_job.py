@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.graph import JobGraph
-from onceproof.harness.model.family import Family
+from onceproof.harness.model.family import Family, check_table_keys
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.systems.simulation.engine_settings import simulated_settings
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
@@ -34,11 +34,16 @@ class SimulatedJob:
         self._settings = simulated_settings(replace(self._scenario, state_backend=backend))
 
     def build_graph(self) -> JobGraph:
-        """Return the graph of the next attempt."""
+        """Return the graph of the next attempt.
+
+        :raises FamilyError: the job replaces rows by key, and the family expects rows that are only added
+        """
         scenario, parallelism = self._scenario, self.keyed_parallelism
         environment = StreamExecutionEnvironment.get_execution_environment()
         environment.set_parallelism(parallelism)
         environment.set_max_parallelism(scenario.max_parallelism)
         environment.get_config().set_auto_watermark_interval(scenario.watermark_interval)
-        self._family.job(environment, SimulatedIO(scenario, parallelism, self._log, self._external))
+        io = SimulatedIO(scenario, parallelism, self._log, self._external)
+        self._family.job(environment, io)
+        check_table_keys(self._family, io.table_keys, f"io.upsert_sink(..., {io.table_keys})")
         return environment.get_job_graph(self._family.name, self._settings)

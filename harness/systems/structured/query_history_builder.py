@@ -88,6 +88,9 @@ class QueryHistoryBuilder(HistoryBuilder):
                 self._show(event["batch"], _rows(event["new"]), _rows(event["gone"]), event["at"])
             case "table_written":
                 self._write(_rows(event["rows"]), event["at"])
+                if event.get("gone"):
+                    # A key that no row has any more: the sink has lost what it should have replaced.
+                    self.history.transaction_hidden(self._step, _name(event["batch"]))
             case "looked":
                 self._take_look(event)
             case "query_stopped":
@@ -141,7 +144,9 @@ class QueryHistoryBuilder(HistoryBuilder):
         """Record that rows of a batch became visible or hidden; an empty batch becomes visible once, too."""
         name = _name(batch)
         if gone:
-            self.history.transaction_hidden(self._step, name)
+            # A batch that is shown for the first time and takes away rows replaces those of earlier batches.
+            is_replaced = bool(new) and batch not in self._batches
+            self.history.transaction_hidden(self._step, name, is_replaced)
         if new or batch not in self._batches:
             self._batches.add(batch)
             attempt = self._planned_in.get(batch, self._attempt)
@@ -186,6 +191,9 @@ class QueryHistoryBuilder(HistoryBuilder):
         new = Counter({row: count for row, count in rows.items() if row not in self._shown})
         if new:
             self._write(new, None)
+        keys = self._table_keys
+        if {row[:keys] for row in self._shown} - {row[:keys] for row in rows}:
+            self.history.transaction_hidden(self._step, _name(max(self._ends, default=0)))
         self._end_batches(max(over, default=-1) + 1)
 
     # The end of the run.

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceproof.harness.model.family import Family, FamilyError, options_of
+from onceproof.harness.model.family import Family, FamilyError, check_table_keys, options_of
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
@@ -40,6 +40,8 @@ class SinkChoice:
     store: Store | None = None
     """The function for foreachBatch; None: Spark's file sink."""
     mode: Mode = "append"
+    keys: int = 0
+    """The key columns by which the sink replaces rows; 0: it only adds rows."""
 
 
 class StreamIO:
@@ -64,9 +66,16 @@ class StreamIO:
         """Have ``store(batch, batch_id)`` write the rows of each batch into ``output``."""
         return SinkChoice(rows, store, mode)
 
-    def table(self, rows: DataFrame, keys: int) -> SinkChoice:
-        """Upsert rows by their first ``keys`` columns, for a family with the option ``table_keys``."""
-        return SinkChoice(rows, partial(_into_table, self.output, keys), "update")
+    def table(
+        self, rows: DataFrame, keys: int, store: Store | None = None, mode: Mode = "update"
+    ) -> SinkChoice:
+        """Replace rows by their first ``keys`` columns, for a family with the option ``table_keys``.
+
+        :param store: ``store(batch, batch_id)`` merges the rows of each batch into files below ``output``;
+            None: the harness does
+        :param mode: the output mode of the query; "complete" gives each batch the rows of all keys
+        """
+        return SinkChoice(rows, store or partial(_into_table, self.output, keys), mode, keys)
 
 
 def _into_table(output: Path, keys: int, rows: DataFrame, batch: int) -> None:
@@ -102,10 +111,16 @@ def start(family: Family, spec: Spec, path: str, session: SparkSession, board: F
     )
     query = streaming_query(records, StreamIO(spec))
     choice = SinkChoice(query, None) if isinstance(query, DataFrame) else query
+    check_table_keys(family, choice.keys, f"io.table(rows, {choice.keys})")
+    if options_of(family).table_keys and not choice.keys:
+        raise FamilyError(
+            f"family {family.name!r} has table_keys, and its query only adds rows: return"
+            " io.table(rows, keys) or io.table(rows, keys, store) from streaming_query()"
+        )
     writer = choice.rows.writeStream.outputMode(choice.mode).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", spec.checkpoints)
     if isinstance(query, DataFrame):
         return writer.format(ROWS).options(**options).start()
     if choice.store is None:
         return writer.format("json").option("ignoreNullFields", "false").start(spec.output)
-    return writer.foreachBatch(storing(spec, board, choice.store)).start()
+    return writer.foreachBatch(storing(spec, board, choice.store, choice.keys)).start()

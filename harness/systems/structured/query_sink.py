@@ -86,10 +86,11 @@ class RowWriter(DataSourceStreamWriter):
         """Do nothing: no row is visible before the commit."""
 
 
-def commit(spec: Spec, board: FaultBoard, batch: int, act: Callable[[], object]) -> None:
+def commit(spec: Spec, board: FaultBoard, batch: int, act: Callable[[], object], keys: int = 0) -> None:
     """Make a batch visible with ``act``, inject its planned faults, and log which visible rows changed.
 
-    Raises InjectedError where a fault refuses the commit, or lets it time out after it is done.
+    :param keys: the number of columns by which ``act`` replaces rows; 0: it only adds rows
+    :raises InjectedError: a fault refuses the commit, or lets it time out after it is done
     """
     output = Path(spec.output)
     checkpoint = batch + 1
@@ -100,8 +101,10 @@ def commit(spec: Spec, board: FaultBoard, batch: int, act: Callable[[], object])
     before = visible_rows(output)
     act()
     after = visible_rows(output)
-    if (output / TABLE).exists():
-        board.log.write(WRITTEN, batch=batch, rows=list((after - before).elements()))
+    if keys:
+        shown = {row[:keys] for row in after}
+        gone = [row for row in before if row[:keys] not in shown]
+        board.log.write(WRITTEN, batch=batch, rows=list((after - before).elements()), gone=gone)
     else:
         new, gone = list((after - before).elements()), list((before - after).elements())
         board.log.write(SHOWN, batch=batch, new=new, gone=gone)
@@ -109,11 +112,11 @@ def commit(spec: Spec, board: FaultBoard, batch: int, act: Callable[[], object])
     board("committed", TASK, checkpoint)
 
 
-def storing(spec: Spec, board: FaultBoard, store: Store) -> Store:
+def storing(spec: Spec, board: FaultBoard, store: Store, keys: int) -> Store:
     """Return the function that foreachBatch calls: the user's sink, with logs and faults."""
 
     def stored(rows: DataFrame, batch: int) -> None:
-        commit(spec, board, batch, lambda: store(rows, batch))
+        commit(spec, board, batch, lambda: store(rows, batch), keys)
 
     return stored
 

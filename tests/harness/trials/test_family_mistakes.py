@@ -10,7 +10,7 @@ import pytest
 
 from onceproof.harness.checkers.consistent_cut import WRONG_CUT, ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
-from onceproof.harness.model.family import Family, family_names, load_family
+from onceproof.harness.model.family import Family, FamilyError, family_names, load_family
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.family_mistakes import (
     DECLARES,
@@ -174,6 +174,14 @@ def test_bug_that_only_a_kill_shows_is_not_excused(made: Made) -> None:
             break
     assert (ConsistentCut.property, WRONG_CUT) in explained
     assert any(broken == ExactlyOnce.property for broken, _ in explained)
+
+
+def test_sink_by_key_without_table_keys_is_said_so(made: Made, sales: Path) -> None:
+    text = sales.read_text(encoding="utf-8").replace('io.sink("ledger")', 'io.upsert_sink("ledger", 1)')
+    with pytest.raises(
+        FamilyError, match=r"io.upsert_sink\(..., 1\) replaces rows by key, .*: set options ="
+    ):
+        list(mistakes_of(made(text)))
 
 
 @pytest.mark.parametrize("name", family_names())

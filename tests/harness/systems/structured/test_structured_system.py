@@ -20,6 +20,7 @@ from onceproof.harness.model.family import FamilyError, load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, ROWS_WRITTEN, TRANSACTION_VISIBLE
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.structured.structured_system import StructuredStreamingSystem
+from onceproof.harness.trials.examination import examine
 from onceproof.harness.trials.real_shrinking import RealRuns, shrink
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
@@ -143,7 +144,8 @@ def test_aggregation_may_write_the_same_table_rows_again(system):
     history = survived(system, "word_table", 6, Fault("kill_task", "committed", checkpoint=1))
     # The commit log does not list the first batch, so the query starts afresh. Equal rows change nothing.
     assert restored(history) == [None, None]
-    assert len(payloads(history, ROWS_WRITTEN)) == 3
+    first, again, *_ = payloads(history, ROWS_WRITTEN)
+    assert (bool(first["rows"]), again["rows"]) == (True, [])
 
 
 def test_family_without_a_query_is_refused_in_one_line(system):
@@ -182,6 +184,53 @@ def test_documented_query_survives_kills_that_its_mistaken_variant_does_not(
     [recovery] = map(recovery_text, history.statistics.recoveries)
     assert "started again from checkpoint 1" in recovery
     assert "new rows became visible after" in recovery
+
+
+REPLACED = Path(__file__).with_name("replaced_rows.py")
+
+
+def changed(tmp_path, name, *changes):
+    """Return the file of the family that replaces rows, with some parts of it changed."""
+    text = REPLACED.read_text(encoding="utf-8")
+    for part, other in changes:
+        assert part in text
+        text = text.replace(part, other)
+    path = tmp_path / f"{name}.py"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_function_that_replaces_rows_by_key_survives_a_kill(system):
+    kill = Fault("kill_task", "committed", checkpoint=2)
+    history = survived(system, str(REPLACED), 6, kill)
+    assert len(restored(history)) == 2
+    assert len(payloads(history, ROWS_WRITTEN)) >= 3
+
+
+def test_function_that_loses_the_keys_of_other_batches_is_caught(system, tmp_path):
+    losing = changed(tmp_path, "losing", ("if path.exists() else []", "if False else []"))
+    family = load_family(losing)
+    # A split that ends before the other has no row in the last batches.
+    drawn = with_faults(family, 6)
+    records = {"ann": drawn.records["ann"][:1], "bob": (*drawn.records["bob"], *drawn.records["bob"])}
+    trial = try_scenario(family, msgspec.structs.replace(drawn, records=records), system=system)
+    assert ("fencing", "hidden") in [each.signature() for each in trial.verdict.violations]
+
+
+def test_replaced_rows_where_added_ones_are_expected_are_said_so(system, tmp_path):
+    added = changed(
+        tmp_path,
+        "added",
+        ("io.table(totals, 1, merged(io.output))", "io.for_each_batch(totals, merged(io.output), 'update')"),
+        ("table_keys=1, versions=versions, ", ""),
+        ("versions", "running_totals"),
+    )
+    family = load_family(added)
+    examined = examine(system, family, with_faults(family, 6), None, 60.0)
+    mistake = examined.mistake
+    assert mistake is not None
+    assert (mistake.member, mistake.title) == ("table_keys", "rows are replaced, not added")
+    assert "return io.table(rows, keys, store) from streaming_query()" in mistake.sentence
 
 
 def test_query_survives_repeated_deaths_of_all_workers(system, payments):
