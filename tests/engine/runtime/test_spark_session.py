@@ -148,7 +148,7 @@ with spark_session(name="mine", configuration={"spark.sql.shuffle.partitions": "
     assert list(short_folder.iterdir()) == []
 
 
-def test_killed_java_is_cleared_away_and_a_new_one_starts(short_folder: Path) -> None:
+def test_killed_java_is_cleared_away_and_a_new_one_without_sql_starts(short_folder: Path) -> None:
     program = """
 from onceproof.engine.runtime import spark_session as module
 module.start_spark()
@@ -156,8 +156,10 @@ process = module._session.running.gateway.proc
 process.kill()
 process.wait()
 module.stop_spark()
-with module.spark_session() as spark:
-    assert spark.range(5).count() == 5
+with module.spark_context(name="mine") as context:
+    assert module.running_context() is context
+    assert context.parallelize([1, 2], 2).map(lambda number: number + 1).sum() == 5
+assert module.running_context() is None
 """
     done = run_program(program, short_folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -231,16 +233,3 @@ def test_worker_error_shows_the_raised_exception(spark: SparkSession) -> None:
     error = caught.value
     assert isinstance(error, Exception)
     assert one_line(error) == "KeyError: 'what the worker raised'"
-
-
-def test_without_sql_jobs_run_and_nothing_stays_behind(short_folder: Path) -> None:
-    program = """
-from onceproof.engine.runtime.spark_session import running_context, spark_context
-with spark_context(name="mine") as context:
-    assert running_context() is context
-    assert context.parallelize([1, 2], 2).map(lambda number: number + 1).sum() == 5
-assert running_context() is None
-"""
-    done = run_program(program, short_folder)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert list(short_folder.iterdir()) == []

@@ -78,10 +78,10 @@ def test_plans_differ():
 
 
 @pytest.mark.local_kill
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_part_of_the_year_comes_out_right_under_all_kills(files, tmp_path, seed):
+def test_a_part_of_the_year_comes_out_right_under_all_kills(files, tmp_path):
+    # The test of a night flies the plan of another seed.
     seen = []
-    trial = run_plan(SHORT, files, tmp_path, seed, progress=lambda history: seen.append(len(history.events)))
+    trial = run_plan(SHORT, files, tmp_path, 0, progress=lambda history: seen.append(len(history.events)))
     assert trial.verdict.violations == ()
     assert (trial.kills, trial.records) == (KILLS, 9000)
     assert trial.rescales == 2

@@ -16,7 +16,7 @@ import pytest
 
 UNSET = ("CI", "ONCEPROOF_PROFILE", "ONCEPROOF_SEED", "PYTEST_ADDOPTS", "HYPOTHESIS_PROFILE")
 
-QUICKLY = ("--onceproof-shrink-time", "0.5")
+QUICKLY = ("--onceproof-shrink-time", "0.2")
 """A short time to shrink, because these tests produce dozens of failures."""
 
 

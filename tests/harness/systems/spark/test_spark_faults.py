@@ -1,4 +1,7 @@
-"""The engine on Spark under each real fault: in one JVM, with separate executors, and on two hosts."""
+"""The engine on Spark under each real fault: with separate executors, and on two hosts.
+
+The trials in one JVM are run by test_spark_system, on its driver.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,8 @@ TRIALS = {
     ),
 }
 """By system, the scenarios that share one driver. None kills it, because a start takes longest."""
+CLUSTERS = ("spark-cluster", "spark-standalone")
+"""The systems with drivers of their own; test_spark_system has one in a single JVM already."""
 
 
 def scenario_of(name, faults):
@@ -71,20 +76,23 @@ def is_fit(scenario):
     return 15 <= scenario.record_count() <= 40 and scenario.parallelism == 2
 
 
-@pytest.mark.parametrize("name", TRIALS)
+def check_survival(system, trials):
+    """Check that the job survives each fault of the trials, one after another on the same drivers."""
+    for family_name, *faults in trials:
+        family, scenario = load_family(family_name), scenario_of(family_name, tuple(faults))
+        history = system.run(family, scenario)
+        assert judge(scenario, history, PythonOracle(family, scenario)).violations == ()
+        assert history.events[-1][1] == JOB_FINISHED
+        # Each fault has struck once, and the history records its means.
+        struck = history.statistics
+        assert struck.coverage == Counter((fault.kind, fault.point) for fault in faults)
+        assert struck.means == Counter((fault.kind, fault.means) for fault in faults if fault.means)
+        recorded = {payload.get("means", "") for _, kind, _, payload in history.events if kind == FAULT_FIRED}
+        assert recorded == {fault.means for fault in faults}
+        assert all(recovery.commit_seconds is not None for recovery in struck.recoveries)
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
 def test_job_survives_each_real_fault_of_its_processes_and_files(name):
     with closing(find_system(name)) as system:
-        for family_name, *faults in TRIALS[name]:
-            family, scenario = load_family(family_name), scenario_of(family_name, tuple(faults))
-            history = system.run(family, scenario)
-            assert judge(scenario, history, PythonOracle(family, scenario)).violations == ()
-            assert history.events[-1][1] == JOB_FINISHED
-            # Each fault has struck once, and the history records its means.
-            struck = history.statistics
-            assert struck.coverage == Counter((fault.kind, fault.point) for fault in faults)
-            assert struck.means == Counter((fault.kind, fault.means) for fault in faults if fault.means)
-            recorded = {
-                payload.get("means", "") for _, kind, _, payload in history.events if kind == FAULT_FIRED
-            }
-            assert recorded == {fault.means for fault in faults}
-            assert all(recovery.commit_seconds is not None for recovery in struck.recoveries)
+        check_survival(system, TRIALS[name])

@@ -35,6 +35,7 @@ from onceproof.harness.systems.spark.spark_system import (
     SparkRun,
     SparkSystem,
 )
+from tests.harness.systems.spark.test_spark_faults import TRIALS, check_survival
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
 
@@ -122,6 +123,16 @@ def buggy_system():
         yield system
 
 
+@pytest.fixture(scope="module")
+def library_system(tmp_path_factory):
+    """Drivers that find a library of the user's, for the tests that need them and those that end them."""
+    library = tmp_path_factory.mktemp("library")
+    (library / "counting.py").write_text("def following(number):\n    return number + 1\n")
+    with pytest.MonkeyPatch.context() as patch, closing(SparkSystem()) as system:
+        patch.setenv("PYTHONPATH", str(library))
+        yield system
+
+
 def tried(system, scenario, family=None):
     """Run a scenario; return its history and verdict."""
     family = family or load_family(scenario.family)
@@ -161,7 +172,7 @@ def test_scenario_under_real_kills_loses_and_repeats_no_rows(system, number):
 @pytest.mark.parametrize(
     ("family", "faults"),
     [
-        ("word_batches", [Fault("kill_process", "committing", occurrence=2)]),
+        ("word_batches", [fault("kill_all", "pre_committed"), fault("fail_commit", "committing")]),
         ("word_commits", [fault("kill_task", "pre_committed"), fault("fail_commit", "committing")]),
         (
             "word_table",
@@ -172,6 +183,10 @@ def test_scenario_under_real_kills_loses_and_repeats_no_rows(system, number):
 def test_each_kind_of_sink_loses_and_repeats_no_rows(system, family, faults):
     scenario = msgspec.structs.replace(scenario_of(3), family=family, faults=tuple(faults))
     assert_survived(system, scenario)
+
+
+def test_job_survives_each_real_fault_of_its_processes_and_files(system):
+    check_survival(system, TRIALS["spark"])
 
 
 def test_zombie_that_could_write_old_table_rows_is_not_applicable(system):
@@ -282,9 +297,7 @@ def test_user_family_is_run_from_its_file(system, tmp_path):
     assert len(list((tmp_path / "runs").glob("*/events-1.jsonl*"))) >= 3
 
 
-def test_workers_import_modules_from_the_pythonpath_of_the_driver(tmp_path, monkeypatch):
-    (tmp_path / "library").mkdir()
-    (tmp_path / "library" / "counting.py").write_text("def following(number):\n    return number + 1\n")
+def test_workers_import_modules_from_the_pythonpath_of_the_driver(library_system, tmp_path):
     text = Path(str(load_family("word_count").__file__)).read_text(encoding="utf-8")
     path = tmp_path / "mine.py"
     path.write_text(
@@ -294,10 +307,8 @@ def test_workers_import_modules_from_the_pythonpath_of_the_driver(tmp_path, monk
         ),
         encoding="utf-8",
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "library"))
     scenario = msgspec.structs.replace(scenario_of(3), family="mine", faults=())
-    with closing(SparkSystem()) as system:
-        history, verdict = tried(system, scenario, load_family(str(path)))
+    history, verdict = tried(library_system, scenario, load_family(str(path)))
     assert verdict.violations == ()
     assert history.events[-1][1] == JOB_FINISHED
 
@@ -315,18 +326,12 @@ def test_error_of_the_family_ends_the_run_and_is_named(system, tmp_path):
     assert verdict.signature[0] == "TypeError"
 
 
-def test_job_beyond_its_time_limit_is_stuck_and_its_driver_is_gone(system):
-    hurried = SparkSystem(process_seconds=0.05, drivers=system.drivers)
-    _, verdict = tried(hurried, msgspec.structs.replace(scenario_of(3), faults=()))
-    assert verdict.signature == ("liveness", "stuck")
-    assert system.drivers.idle == 0
-
-
-def test_no_process_outlives_a_driver_killed_from_outside(system, tmp_path):
+def test_no_process_outlives_a_driver_killed_from_outside(library_system, tmp_path):
     family, scenario = load_family("word_count"), msgspec.structs.replace(scenario_of(3), faults=())
-    driver = system.drivers.take()
+    drivers = library_system.drivers
+    driver = drivers.take()
     driver.wait_until_ready()
-    system.drivers.give_back(driver)
+    drivers.give_back(driver)
     # The session has the Python process and the JVM that it has started.
     assert len(session_members(driver.process_id)) >= 2
 
@@ -338,13 +343,20 @@ def test_no_process_outlives_a_driver_killed_from_outside(system, tmp_path):
 
     threading.Thread(target=kill_after_first_commit, daemon=True).start()
     lengths = {split: len(records) for split, records in scenario.records.items()}
-    run = SparkRun(spec_of(family, scenario, tmp_path), lengths, tmp_path, drivers=system.drivers)
+    run = SparkRun(spec_of(family, scenario, tmp_path), lengths, tmp_path, drivers=drivers)
     history = run.run()
     assert session_members(driver.process_id) == []
     assert not driver.folder.exists()
     assert judge(scenario, history, PythonOracle(family, scenario)).violations == ()
     assert history.statistics.coverage == {("kill_process", OUTSIDE): 1}
     assert history.statistics.attempts == 2
+
+
+def test_job_beyond_its_time_limit_is_stuck_and_its_driver_is_gone(library_system):
+    hurried = SparkSystem(process_seconds=0.05, drivers=library_system.drivers)
+    _, verdict = tried(hurried, msgspec.structs.replace(scenario_of(3), faults=()))
+    assert verdict.signature == ("liveness", "stuck")
+    assert library_system.drivers.idle == 0
 
 
 def test_driver_that_cannot_start_gives_the_cause_in_one_line(monkeypatch):
