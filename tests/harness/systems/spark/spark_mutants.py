@@ -93,7 +93,7 @@ def second_commit_copies_the_file(reached: Reached) -> Iterator[None]:
     commit = FileSinkFunction.commit
 
     def again(self: FileSinkFunction, transaction: Transaction) -> None:
-        name, length = transaction
+        name, length = transaction[:2]
         target = os.path.join(self._base_path, name)
         if length and os.path.exists(target):
             reached()
