@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
@@ -224,6 +226,20 @@ def _storage_fails(chance: Chance, stage: JobOutline) -> list[Fault]:
     return faults
 
 
+def _power_is_cut(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """The power is cut where a kill would hit, in some cases after a deletion that the cut undoes."""
+    pattern: Pattern = chance.weighted(
+        (
+            (_kill_around_a_checkpoint, 4),
+            (_kill_twice, 3),
+            (_kill_while_metadata_is_written, 1),
+            (_kill_between_checkpoints, 1),
+            (_kill_at_the_end, 1),
+        )
+    )
+    return [replace(fault, kind="power_cut") for fault in pattern(chance, stage)]
+
+
 def _storage_cannot_be_read(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A file cannot be read as the job comes back after a kill, in some cases twice."""
     kill = _kill_around_a_checkpoint(chance, stage)
@@ -417,7 +433,8 @@ def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
     ]
 
 
-_KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill)
+_KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill and row.kind != "power_cut")
+"""Power cuts have a pattern of their own: a storage on a disk costs more steps of the machine."""
 _MESSAGE_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "message")
 _CLOCK_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "clock")
 
@@ -439,6 +456,7 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_acknowledgement_comes_too_late, 1),
     (_kill_between_checkpoints, 1),
     (_clock_is_set, 1),
+    (_power_is_cut, 3),
     (_storage_cannot_be_read, 2),
     (_files_cannot_be_deleted, 1),
     (_clock_is_set_while_the_job_is_down, 2),

@@ -22,6 +22,8 @@ class Capability(StrEnum):
     FAILED_COMMITS = "failed_commits"
     CLOCK_JUMPS = "clock_jumps"
     """The wall clock of the job can be set forward or back, and that of the machine stays."""
+    POWER_CUTS = "power_cuts"
+    """The machine can lose its power: the process dies, and what was not synced may be lost."""
     RESCALE = "rescale"
     SCHEDULES = "schedules"
     """The system follows the scenario's schedule; without it the system schedules itself."""

@@ -26,6 +26,7 @@ FaultKind: TypeAlias = Literal[
     "kill_all",
     "kill_process",
     "kill_master",
+    "power_cut",
     "lose_message",
     "delay_message",
     "duplicate_message",
@@ -179,6 +180,14 @@ _ROWS: Final = (
         Capability.KILL_MASTER,
         "kill the job master",
         "the job master was killed",
+    ),
+    FaultRow(
+        "power_cut",
+        "process",
+        POINTS,
+        Capability.POWER_CUTS,
+        "cut the power",
+        "the power was cut",
     ),
     FaultRow(
         "lose_message",

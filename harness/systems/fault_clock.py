@@ -28,6 +28,10 @@ class ProcessKilled(BaseException):
     """The simulated process dies here: the job master and all tasks."""
 
 
+class PowerLost(ProcessKilled):
+    """The simulated machine loses its power: the process dies, and what was not synced may be lost."""
+
+
 class MasterKilled(BaseException):
     """The simulated job master dies here; its tasks run on without it."""
 

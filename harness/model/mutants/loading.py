@@ -26,6 +26,7 @@ THEMES: Final = (
     "waiting",
     "clocks",
     "storage",
+    "durability",
     "redistribution",
     "in_flight",
     "connected",

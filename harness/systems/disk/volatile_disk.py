@@ -75,8 +75,12 @@ class PowerCut:
 
     def __init__(self, random: Random, names: float | None = None, data: float | None = None) -> None:
         self._random = random
-        self._names = random.choice(_SHARES) if names is None else names
-        self._data = random.choice(_SHARES) if data is None else data
+        self._names = _SHARES[self._below(len(_SHARES))] if names is None else names
+        self._data = _SHARES[self._below(len(_SHARES))] if data is None else data
+
+    def _below(self, limit: int) -> int:
+        """Draw a whole number by the one method of a random source that Python keeps stable."""
+        return int(self._random.random() * limit)
 
     def names_of(self, folder: _Folder) -> dict[str, _File | _Folder]:
         """Return the names in a folder after the cut."""
@@ -94,12 +98,12 @@ class PowerCut:
         if not file.pending or self._random.random() < self._data:
             return bytes(file.content)
         content = bytearray(file.durable)
-        whole = self._random.randrange(len(file.pending))
+        whole = self._below(len(file.pending))
         for offset, data in file.pending[:whole]:
             _apply(content, offset, data)
         offset, data = file.pending[whole]
         if data is not None and self._random.random() < 0.5:
-            cut = data[: self._random.randint(0, len(data))]
+            cut = data[: self._below(len(data) + 1)]
             _apply(content, offset, bytes(len(cut)) if self._random.random() < 0.5 else cut)
         return bytes(content)
 

@@ -67,6 +67,7 @@ ANSWERS: Final = answers(
         **COMMIT_METHODS,
     },
     {
+        Capability.POWER_CUTS: "The machine stays on. Tests rebuild disks from recorded calls.",
         Capability.KILL_MASTER: "The job master runs in the process of its tasks and cannot die alone.",
         Capability.MESSAGE_FAULTS: "Messages of the job master and its tasks are calls within one process.",
         Capability.WRITE_FAULTS: "The process writes its checkpoints to a plain folder.",

@@ -21,7 +21,7 @@ from onceproof.engine.task.task import Task
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, Target
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import jump_ms
-from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, ProcessKilled
+from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, PowerLost, ProcessKilled
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -193,7 +193,7 @@ class FaultInjector:
             case "process":
                 if self._living.has_master:
                     self._fire(fault, name)
-                    raise ProcessKilled
+                    raise PowerLost if fault.kind == "power_cut" else ProcessKilled
             case "clock":
                 self._fire(fault, name)
                 self._set_wall_clock(fault)

@@ -91,6 +91,9 @@ class SimulatedStorage:
         if self.fails(what, path):
             raise StorageUnavailable(f"the storage does not answer: {what} of {path!r}")
 
+    def lose_power(self) -> None:
+        """Keep everything: what is written here is durable at once (`storage_on_disk.py` has a disk)."""
+
     def exists(self, path: str) -> bool:
         return path in self.files
 

@@ -28,7 +28,7 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.clock_jumps import first_ahead_ms
-from onceproof.harness.systems.fault_clock import MasterKilled, ProcessKilled
+from onceproof.harness.systems.fault_clock import MasterKilled, PowerLost, ProcessKilled
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -45,10 +45,10 @@ from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import (
     STORAGE_FAILED,
-    SimulatedStorage,
     StorageUnavailable,
     never_fails,
 )
+from onceproof.harness.systems.simulation.storage_on_disk import storage_for
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 
@@ -92,7 +92,7 @@ class World:
         self.clock = clock = Clock()
         clock.ahead_ms = first_ahead_ms(scenario.faults)
         self.agenda = agenda = Agenda(clock)
-        self.storage = SimulatedStorage()
+        self.storage = storage_for(scenario)
         self.external = TransactionalSystem(self.history, clock)
         log = SimulatedLog(scenario.records)
         self.recorder = recorder = RunRecorder(
@@ -202,8 +202,8 @@ class World:
                     perform(action.argument)
                 if tracing:
                     tracer.after(step)
-            except ProcessKilled:
-                self._process_died()
+            except ProcessKilled as death:
+                self._process_died(death)
             except MasterKilled:
                 self._master_died()
             except Exception as error:
@@ -240,8 +240,8 @@ class World:
         """Let a fault strike that was held back for some milliseconds."""
         try:
             fault.perform(fault.argument)
-        except ProcessKilled:
-            self._process_died()
+        except ProcessKilled as death:
+            self._process_died(death)
         except MasterKilled:
             self._master_died()
 
@@ -273,8 +273,8 @@ class World:
                 self.recorder.checkpoint_found(metadata)
             self.processes.current = SimulatedProcess(self._ports, self.job.build_graph(), recovered)
             self._orphans.hand_over()
-        except ProcessKilled:
-            self._process_died()
+        except ProcessKilled as death:
+            self._process_died(death)
         except MasterKilled:
             self._master_died()
         except StorageUnavailable:
@@ -283,8 +283,11 @@ class World:
         except Exception as error:
             self.machine_failed("recovery", error)
 
-    def _process_died(self) -> None:
-        """Everything in memory is gone. Messages stay on the network; writes under way land or do not."""
+    def _process_died(self, death: ProcessKilled) -> None:
+        """Everything in memory is gone. Messages stay on the network; writes under way land or do not.
+
+        If the power was cut, the disk keeps what was synced, and any part of the rest.
+        """
         process = self.processes.current
         assert process is not None
         if self.faults.observer is not None:
@@ -292,6 +295,8 @@ class World:
         for each in (*process.tasks.values(), *[task for _, task in self.processes.orphaned_tasks()]):
             self.recorder.task_failed(each, "its process was killed", injected=True)
         self._end_process()
+        if isinstance(death, PowerLost):
+            self.storage.lose_power()
 
     def _master_died(self) -> None:
         """The tasks of the job master live on, and its metadata may yet reach the storage."""
