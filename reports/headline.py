@@ -62,7 +62,7 @@ def asked_text(report: Report) -> str:
     if always:
         names = counted(len(always), "property", "properties") if len(always) > 1 else words(always[0])
         parts.append(f"{names} in each of {counted(total, 'scenario')}")
-    rest = [f"{words(name)} in {number:,}" for name, number in asked.items() if number != total]
+    rest = [f"{words(name)} in {number:,}" for name, number in asked.items() if 0 < number != total]
     if rest:
         parts.append(joined(rest))
     return f"Asked: {'; '.join(parts)}." if parts else ""
@@ -73,14 +73,24 @@ def thin_texts(report: Report) -> tuple[str, ...]:
     families = report.families
     few = tuple(each.family for each in families if each.scenarios < LEAST_SCENARIOS)
     texts = []
-    if few:
-        of = "" if len(families) == 1 else f"{len(few):,} of {len(families):,} families with "
-        texts.append(f"{of}under {LEAST_SCENARIOS} scenarios: {first_names(few)}")
+    if few and len(few) == len(families):
+        of = "" if len(families) == 1 else f" in each of {len(families):,} families"
+        texts.append(f"under {LEAST_SCENARIOS} scenarios{of}")
+    elif few:
+        of = f"{len(few):,} of {len(families):,} families"
+        texts.append(f"under {LEAST_SCENARIOS} scenarios in {of}: {first_names(few)}")
+    never, seldom = [], []
     for name in asked_counts(report):
         results = [each for family in families for each in family.properties if each.property == name]
         asked = sum(bool(each.passed or each.failed) for each in results)
-        if 2 * asked < len(results):
-            texts.append(f"{words(name)} asked in {asked:,} of {counted(len(results), 'family', 'families')}")
+        if not asked:
+            never.append(words(name))
+        elif 2 * asked < len(results):
+            seldom.append(words(name))
+    if never:
+        texts.append(f"{joined(tuple(never))} not asked")
+    if seldom:
+        texts.append(f"{joined(tuple(seldom))} asked in under half of the families")
     return tuple(texts)
 
 

@@ -159,7 +159,7 @@ def test_headline_states_what_was_asked_how_often():
 def test_family_with_few_scenarios_makes_a_sample():
     families = (family_asked("sales", 49, liveness=49), family_asked("visits", 50, liveness=50))
     headline = conclude(Report(facts=Facts(scenarios=99), families=families))
-    assert headline.thin == ("1 of 2 families with under 50 scenarios: sales",)
+    assert headline.thin == ("under 50 scenarios in 1 of 2 families: sales",)
     assert (headline.status, headline.word) == ("passed", "Passed, in a sample")
 
 
@@ -170,8 +170,15 @@ def test_property_asked_in_under_half_the_families_makes_a_sample(asked, is_thin
         for place, number in enumerate(asked)
     )
     headline = conclude(Report(facts=Facts(scenarios=150), families=families))
-    assert headline.thin == (("determinism asked in 1 of 3 families",) if is_thin else ())
+    assert headline.thin == (("determinism asked in under half of the families",) if is_thin else ())
     assert headline.word == ("Passed, in a sample" if is_thin else "Every record exactly once")
+
+
+def test_property_that_was_never_asked_is_said_so():
+    family = family_asked("sales", 40, liveness=40, restore_anywhere=0, determinism=0)
+    headline = conclude(Report(facts=Facts(scenarios=40), families=(family,)))
+    assert headline.asked == "Asked: liveness in each of 40 scenarios."
+    assert headline.thin == ("under 50 scenarios", "restore anywhere and determinism not asked")
 
 
 def test_property_that_few_families_have_is_not_thin():
