@@ -123,7 +123,7 @@ def _block(failure: Failure) -> Iterator[str]:
     if not failure.known and failure.first_seen:
         listed = f"seen since {failure.first_seen}"
     yield f"{_name(failure)}, in {counted(failure.scenarios, 'scenario')} ({listed})"
-    yield from filter(None, (failure.sentence, failure.mend, failure.cause))
+    yield from filter(None, (failure.sentence, *failure.mend, failure.cause))
     yield f"replay: {failure.replay}"
     if failure.shrink:
         yield f"shrink: {failure.shrink}"
@@ -142,7 +142,7 @@ def _block(failure: Failure) -> Iterator[str]:
 
 
 def _name(failure: Failure) -> str:
-    return f"{failure.property}, {failure.anomaly}"
+    return failure.title or f"{failure.property}, {failure.anomaly}"
 
 
 def _known_text(failure: Failure) -> str:

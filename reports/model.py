@@ -168,7 +168,7 @@ class Failure(ReportStruct, frozen=True, kw_only=True):
     """Number of the ``nights_before`` with this signature."""
     nights_before: int = 0
     sentence: str = ""
-    mend: str = ""
+    mend: tuple[str, ...] = ()
     """Lines of Python that mend the family, where a mistake of it explains the failure."""
     title: str = ""
     """What stands in place of the signature, where that would accuse a job which may be correct."""

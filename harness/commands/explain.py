@@ -84,8 +84,9 @@ def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
         yield from (f"  {line}".rstrip() for line in case.mistake.example.splitlines())
     if real:
         yield shrunk_text(case, real)
+    accuses = case.mistake is None or not case.mistake.title
     for title, text in (("cause", explanation.cause), ("first divergence", explanation.first_divergence)):
-        if text:
+        if text and accuses:
             yield f"{title}: {text}"
     if takes is not None:
         lines = list(decision_lines(takes))

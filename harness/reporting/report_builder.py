@@ -254,7 +254,7 @@ def costs_of(tally: Tally) -> tuple[Distribution, ...]:
 
 def failure_of(case: FailureCase) -> Failure:
     """Return a failure as the report's model holds it."""
-    scenario, shrunk, explanation = case.scenario, case.shrunk, case.explanation
+    scenario, shrunk, explanation, mistake = case.scenario, case.shrunk, case.explanation, case.mistake
     records = tuple(
         InputRecord(split, offset, value if isinstance(value, tuple) else (value,), timestamp)
         for split, split_records in scenario.records.items()
@@ -274,10 +274,11 @@ def failure_of(case: FailureCase) -> Failure:
         known=case.known is not None,
         known_since=case.known.since if case.known else "",
         known_why=case.known.why if case.known else "",
-        sentence=explanation.sentence if case.mistake is None else case.mistake.sentence,
-        mend="" if case.mistake is None else case.mistake.example,
-        title="" if case.mistake is None else case.mistake.title,
-        cause=explanation.cause,
+        sentence=explanation.sentence if mistake is None else mistake.sentence,
+        mend=() if mistake is None else tuple(mistake.example.splitlines()),
+        title="" if mistake is None else mistake.title,
+        # Where the family is to be mended, no step of the job is the cause.
+        cause="" if mistake is not None and mistake.title else explanation.cause,
         shrinking=Shrinking(
             before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),
             after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),
@@ -293,7 +294,7 @@ def failure_of(case: FailureCase) -> Failure:
         decisions=() if case.takes is None else _decisions(case.takes),
         columns=columns_of(case.family.row_schema),
         rows=row_differences(case.expected_rows, case.actual_rows) if case.repeated else (),
-        first_divergence=explanation.first_divergence,
+        first_divergence="" if mistake is not None and mistake.title else explanation.first_divergence,
         story=tuple(explanation.story),
         recoveries=tuple(map(recovery_text, recoveries)),
         notes=case.notes,

@@ -47,7 +47,7 @@ def test_run_says_what_is_not_determined_instead_of_accusing(onceproof: Command,
     assert "    options = FamilyOptions(declares=True)" in ended.out.splitlines()
     page = Path("out", "index.html").read_text(encoding="utf-8")
     assert "of them: not determined by the input, so mend ledger" in page
-    assert "options = FamilyOptions(declares=True)" in page
+    assert "\noptions = FamilyOptions(declares=True)\n" in page
     [failure] = json.loads(Path("out", "report.json").read_bytes())["failures"]
     assert (failure["property"], failure["anomaly"]) == ("consistent_cut", "wrong cut")
     explained = onceproof(
