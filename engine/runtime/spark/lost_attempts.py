@@ -14,8 +14,8 @@ from onceproof.engine.state.stored import SHARED
 
 
 def has_lost_attempts(reports: Sequence[Report]) -> bool:
-    """Return whether Spark has started more task attempts than the job has tasks: their ids have gaps."""
-    numbers = [report.spark_attempt for report in reports]
+    """Return whether Spark has started more task attempts than the epoch has tasks: their ids have gaps."""
+    numbers = {report.spark_attempt for report in reports}
     return max(numbers) - min(numbers) >= len(numbers)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from onceproof.engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.protocol_points import (
     ACKNOWLEDGED,
     ALIGNED,
@@ -35,6 +36,7 @@ from onceproof.engine.protocol_points import (
 )
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
+from onceproof.engine.runtime.spark.stages import partitions_of, stages_of
 from onceproof.engine.runtime.spark.target import execute_on_spark
 from onceproof.harness.model.family import NOTHING_DECLARED, load_family
 from tests.engine.runtime.spark.killing import Kill, KillOnce, TearingRun
@@ -116,6 +118,23 @@ def test_a_worker_is_killed_at_every_point_of_its_life(job, spark, tmp_path):
     result = execute_on_spark(graph, spark, probe=probe)
     assert len(probe.struck()) == len(kills)
     assert (result.attempts, result.checkpoints) == (1, 12), "Spark has mended all of it"
+    assert job.rows() == job.counts
+    assert job.left_behind() == (["finished", "incarnation-1"], [])
+
+
+def test_worker_that_runs_many_subtasks_is_killed_and_all_of_them_run_again(job, spark, tmp_path):
+    """Twelve subtasks of a stage on two cores: a worker runs six of them, one after another."""
+    graph = job.graph(12)
+    assert partitions_of(stages_of(graph, layout_of(graph)), spark.sparkContext.defaultParallelism) == [2, 2]
+    kills = [
+        Kill(SNAPSHOTTED, "words-5", 2),
+        Kill(PRE_COMMITTED, "count -> sink-11", 3),
+        Kill(UPLOADED, "count", 4),
+    ]
+    probe = KillOnce(tmp_path / "kills", *kills)
+    result = execute_on_spark(graph, spark, probe=probe)
+    assert len(probe.struck()) == len(kills)
+    assert (result.attempts, result.records_read) == (1, 600)
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-1"], [])
 

@@ -12,7 +12,7 @@ from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.messages import TaskId
 from onceproof.engine.protocol_points import ELEMENT, SNAPSHOTTED
 from onceproof.engine.runtime.local import execute
-from onceproof.engine.runtime.spark.stages import Place, stages_of
+from onceproof.engine.runtime.spark.stages import Place, partitions_of, stages_of
 
 NUMBERS = {f"split-{place}": [(number, None) for number in range(place, 300, 5)] for place in range(5)}
 
@@ -88,6 +88,24 @@ def test_a_level_of_the_graph_is_a_stage(tmp_path):
         ["files-0", "files-1", "files-2"],
     ]
     assert stages.places[TaskId(4, 1)] == Place(3, 1)
+
+
+@pytest.mark.parametrize(("cores", "partitions"), [(1, [2, 4, 2, 2, 3]), (2, [2, 4, 2, 2, 3])])
+def test_few_subtasks_have_a_partition_each(tmp_path, cores, partitions):
+    graph = graph_of(edge_over_a_stage, tmp_path)
+    assert partitions_of(stages_of(graph, layout_of(graph)), cores) == partitions
+
+
+def test_many_subtasks_share_one_partition_for_each_core(tmp_path):
+    env = environment(tmp_path)
+    into_files(summed(numbers(env).set_parallelism(5).rebalance()).set_parallelism(9), tmp_path)
+    graph = env.get_job_graph("shapes")
+    stages = stages_of(graph, layout_of(graph))
+    counts = [len(tasks) for tasks in stages.tasks]
+    assert counts == [5, 2, 9, 2]
+    assert partitions_of(stages, 1) == [1, 2, 1, 2]
+    assert partitions_of(stages, 2) == [5, 2, 2, 2]
+    assert partitions_of(stages, 3) == counts
 
 
 @pytest.mark.parametrize("job", JOBS)
