@@ -12,6 +12,7 @@ The rules this module lives by:
   time is measured, for the work is done in other processes. The best round counts, since other work on the
   machine only adds; the median stands beside it.
 - A peer that goes to Java for each key of each batch takes minutes over many keys: there it has one round.
+- The same count by 64 subtasks on the two cores, over the fewest keys, shows what a subtask costs by itself.
 - What was written is read back before the figures are given.
 """
 
@@ -50,6 +51,8 @@ STATES: Final = (FEW_KEYS, MANY_KEYS)
 """Keys of the state beside which an epoch is timed."""
 ROUNDS: Final = 3
 EPOCHS: Final = BATCHES
+MANY_SUBTASKS: Final = 64
+"""So many subtasks count on the two cores, beside the two of all other figures."""
 MOST_KEYS_IN_ROUNDS: Final = 10_000
 """Beyond, peers have one round."""
 SMALL_EPOCHS: Final = 20
@@ -124,6 +127,10 @@ def measure(
             ratios[f"{peer}_{number}_keys"] = round(took.best(peer) / took.best(OURS), 3)
         for peer in [peer for peer, how in PEERS.items() if not how.gives_all]:
             ratios[f"bundled_{peer}_{number}_keys"] = round(took.best(peer) / took.best(BUNDLED), 3)
+    source, few = PoolSource(counted, min(keys)), f"records_per_second_{min(keys)}_keys"
+    many = counted / min([_engine_seconds(session, source, subtasks=MANY_SUBTASKS) for _ in range(rounds)])
+    figures[f"{few}_{MANY_SUBTASKS}_subtasks"] = round(many)
+    ratios[f"{few}_{MANY_SUBTASKS}_subtasks_against_{PARALLELISM}"] = round(many / figures[few], 3)
     took = Rounds()
     for _ in range(rounds):
         took.add(OURS, _epoch_seconds(session, small_epochs))
@@ -168,9 +175,12 @@ def _rounds(session: SparkSession, source: PoolSource, keys: int, rounds: int, w
 # The engine
 
 
-def _engine_seconds(session: SparkSession, source: PoolSource, *, in_bundles: bool = False) -> float:
+def _engine_seconds(
+    session: SparkSession, source: PoolSource, *, in_bundles: bool = False, subtasks: int = PARALLELISM
+) -> float:
+    options = {"parallelism.default": subtasks}
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
-        graph = counting_graph(source, folder, -(-source.records // EPOCHS), in_bundles=in_bundles)
+        graph = counting_graph(source, folder, -(-source.records // EPOCHS), options, in_bundles=in_bundles)
         begun = time.perf_counter()
         result = execute_on_spark(graph, session)
         seconds = time.perf_counter() - begun

@@ -57,6 +57,7 @@ def test_engine_floor_and_peer_are_measured_side_by_side(session: SparkSession) 
         "records_per_second_8_keys",
         "epoch_ms",
         "epoch_ms_few_keys_against_many",
+        "records_per_second_8_keys_64_subtasks_against_2",
         "bundled_group_by_count_8_keys",
         *peers,
     }
