@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from onceproof.engine.connectors import committables
+from onceproof.engine.connectors import committables, write_ahead
 from onceproof.engine.connectors.committables import CommitState, PendingCommit
 from onceproof.engine.connectors.committing import WriterSinkFunction
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
@@ -173,6 +174,23 @@ def batches_are_renamed(reached: Reached) -> Iterator[None]:
         return send(self, anew)
 
     with replaced(GenericWriteAheadSink, "send_unless_committed", renamed):
+        yield
+
+
+@mutant(
+    id="batches-without-a-writer",
+    breaks="exactly_once",
+    summary="a write-ahead sink names its batches by subtask and checkpoint, as another job's sink does",
+    families=("word_batches",),
+)
+def batches_without_a_writer(reached: Reached) -> Iterator[None]:
+    """A batch that another job has sent is taken for one of this job, which is dropped."""
+
+    def nameless(*parts: Any) -> PendingBatch:
+        reached()
+        return PendingBatch(*parts[:5])
+
+    with replaced(write_ahead, "PendingBatch", nameless):
         yield
 
 

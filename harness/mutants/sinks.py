@@ -223,3 +223,23 @@ def sweep_leaves_orphans(reached: Reached) -> Iterator[None]:
 
     with replaced(Recovery, "may_abort", too_little):
         yield
+
+
+@mutant(
+    id="sweep-takes-all-for-its-own",
+    breaks="no_leaks",
+    summary="a sink, cleaning up, aborts transactions of other jobs whose names are like its own",
+)
+def sweep_takes_all_for_its_own(reached: Reached) -> Iterator[None]:
+    """It recognises transactions by what names have in common, and not by their owner."""
+    may_abort = Recovery.may_abort
+
+    def any_owner(self: Recovery, subtask: int, epoch: int, attempt: str, owner: str) -> bool:
+        if not may_abort(self, subtask, epoch, attempt, self.owner):
+            return False
+        if owner != self.owner:
+            reached()
+        return True
+
+    with replaced(Recovery, "may_abort", any_owner):
+        yield

@@ -12,6 +12,7 @@ from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, TransactionError
+from onceproof.harness.systems.simulation.neighbour import NEIGHBOUR, move_in
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink
 from onceproof.harness.systems.simulation.simulated_storage import FileMissing, SimulatedStorage
@@ -134,3 +135,18 @@ def test_storage_keeps_confirmed_writes_and_may_tear_others() -> None:
     storage.delete("chk-1/a")
     with pytest.raises(FileMissing, match="chk-1/a is not there"):
         storage.read("chk-1/a")
+
+
+def test_neighbour_has_what_the_job_on_trial_would_have_under_the_same_names(
+    system: TransactionalSystem, history: History
+) -> None:
+    move_in(system)
+    states = list(system.neighbours.values())
+    assert states.count("prepared") == states.count("committed") == 16
+    assert states.count("open") == 2
+    assert {each.name.partition("/")[0] for each in system.transactions.values()} == {NEIGHBOUR}
+    assert {(each.subtask, each.epoch) for each in system.transactions.values() if each.waits} == {
+        (subtask, checkpoint) for subtask in range(2) for checkpoint in range(1, 9)
+    }
+    assert history.events == []
+    assert not system.remembers_batch("of another sink", 0, 1)

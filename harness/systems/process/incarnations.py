@@ -24,6 +24,7 @@ import msgspec
 
 from onceproof.harness.model.history import History
 from onceproof.harness.systems.process.job_specification import Spec, write_spec
+from onceproof.harness.systems.process.neighbour_files import move_in
 from onceproof.harness.systems.process.visible_outputs import ReadRows, read_json_rows
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
@@ -73,8 +74,10 @@ class JobRun(ABC):
         begun = time.perf_counter()
         spec = self.spec
         checkpoints = Path(spec.checkpoints)
-        Path(spec.output).mkdir(parents=True, exist_ok=True)
+        output = Path(spec.output)
+        output.mkdir(parents=True, exist_ok=True)
         checkpoints.mkdir(parents=True, exist_ok=True)
+        neighbour = move_in(output, spec.suffix)
         builder = self.history_builder()
         while not builder.is_over:
             ending = self._incarnation(builder)
@@ -85,7 +88,7 @@ class JobRun(ABC):
                 builder.cannot_begin(ending.last_words)
             if self.progress is not None:
                 self.progress(builder.history)
-        builder.at_rest(checkpoints)
+        builder.at_rest(checkpoints, neighbour)
         builder.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
         return builder.history
 

@@ -29,6 +29,7 @@ from onceproof.harness.systems.recording import event_log
 
 _SHARED: Final = "shared"
 """The folder of files that several checkpoints have in common."""
+NO_FILES: Final[Mapping[str, bytes]] = {}
 OUTSIDE: Final = "outside"
 """The point of a kill that no fault of the scenario sent: it can strike anywhere."""
 
@@ -318,11 +319,19 @@ class HistoryBuilder:
         self.history.error(self._step, "process", "ProcessEnded", "main", what)
         self.is_over = True
 
-    def at_rest(self, checkpoints: Path) -> None:
-        """Add what was left behind: transactions that were not ended, and files of checkpoints."""
+    def at_rest(self, checkpoints: Path, neighbour: Mapping[str, bytes] = NO_FILES) -> None:
+        """Add what was left behind: transactions that were not ended, and files of checkpoints.
+
+        ``neighbour`` are the hidden files of another job in the output folder: add those that are gone.
+        """
         for output in self._outputs:
             for name in output.unfinished():
-                self.history.leak(self._step, "open transaction", name)
+                if name not in neighbour:
+                    self.history.leak(self._step, "open transaction", name)
+        for name, content in neighbour.items():
+            path = self._output / name
+            if not path.is_file() or path.read_bytes() != content:
+                self.history.leak(self._step, "lost transaction of another job", name)
         for path in sorted(checkpoints.rglob("*")):
             parts = path.relative_to(checkpoints).parts
             if _SHARED in parts[:-1] or any(part.startswith("chk-") for part in parts):

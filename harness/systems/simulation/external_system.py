@@ -52,8 +52,11 @@ class Transaction(Struct, eq=False):
 class TransactionalSystem:
     """Holds transactions by name, and reports to the history what becomes visible."""
 
-    def __init__(self, history: History, clock: Clock) -> None:
+    def __init__(self, history: History, clock: Clock, prefix: str = "") -> None:
         self.transactions: dict[str, Transaction] = {}
+        self.neighbours: dict[str, str] = {}
+        """The state of each transaction of another job, by name: it must stay as it is (`neighbour.py`)."""
+        self._prefix = prefix
         self._history = history
         self._clock = clock
         self.commit_fault: Callable[[], Fault | None] = _none
@@ -66,7 +69,7 @@ class TransactionalSystem:
 
     def begin(self, subtask: int, epoch: int, attempt: str, owner: str = "", part: int = 0) -> str:
         """Begin a transaction. Return its name. Raises TransactionError if the name exists already."""
-        name = f"{subtask}/{epoch}/{attempt}"
+        name = f"{self._prefix}{subtask}/{epoch}/{attempt}"
         if part:
             name = f"{name}/{part}"
         if name in self.transactions:
@@ -150,6 +153,7 @@ class TransactionalSystem:
         name = batch_name(subtask, checkpoint_id, attempt)
         refuse(fault, f"batch {name} was refused", lambda: self._commit_failed(name))
         if self._batch(sink, subtask, checkpoint_id) is None:
+            name = f"{self._prefix}{name}"
             batch = Transaction(name, subtask, checkpoint_id, attempt, sink, rows=list(rows), waits=True)
             self.transactions[name] = batch
             self._show(batch)

@@ -21,7 +21,11 @@ def report_leaks(
 ) -> None:
     """Enter what was left behind into the history, and files of savepoints that are gone."""
     for transaction in external.unsettled():
-        recorder.leak(f"{transaction.state} transaction", transaction.name)
+        if transaction.name not in external.neighbours:
+            recorder.leak(f"{transaction.state} transaction", transaction.name)
+    for name, state in external.neighbours.items():
+        if external.transactions[name].state != state:
+            recorder.leak("lost transaction of another job", name)
     for path in storage.paths("chk-"):
         recorder.leak("metadata" if path.endswith(METADATA) else "orphan file", path)
     requests.report_lost_files()

@@ -37,6 +37,7 @@ from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.job_process import ProcessPorts, SimulatedProcess
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
 from onceproof.harness.systems.simulation.leak_search import report_leaks
+from onceproof.harness.systems.simulation.neighbour import move_in
 from onceproof.harness.systems.simulation.orphaned_tasks import OrphanedTasks
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
@@ -94,6 +95,7 @@ class World:
         self.agenda = agenda = Agenda(clock)
         self.storage = storage_for(scenario)
         self.external = TransactionalSystem(self.history, clock)
+        move_in(self.external)
         log = SimulatedLog(scenario.records)
         self.recorder = recorder = RunRecorder(
             self.history, clock, log, tracer, RetentionWatch(self.storage, scenario.retained)

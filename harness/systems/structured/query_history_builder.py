@@ -25,7 +25,7 @@ from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
+from onceproof.harness.systems.recording.history_builder import NO_FILES, HistoryBuilder
 from onceproof.harness.systems.structured.query_fault_points import WORKER_POINTS
 from onceproof.harness.systems.structured.query_output import (
     TABLE,
@@ -198,7 +198,7 @@ class QueryHistoryBuilder(HistoryBuilder):
 
     # The end of the run.
 
-    def at_rest(self, checkpoints: Path) -> None:
+    def at_rest(self, checkpoints: Path, neighbour: Mapping[str, bytes] = NO_FILES) -> None:
         """Report unpublished files of the harness's sinks as leaks; other hidden files belong to Spark."""
         for path in sorted(self._output.glob(".*.jsonl")):
             if path.name.startswith((".batch-", f".{TABLE}")):

@@ -113,6 +113,12 @@ def test_a_planted_bug_is_caught(mutant):
     assert {"exactly_once", "consistent_cut"} & set(verdict.failed_properties())
 
 
+def test_files_of_another_job_that_are_deleted_are_noticed():
+    _, verdict = tried(scenario_with(), mutant="sweep-takes-all-for-its-own")
+    assert verdict.failed_properties() == ("no_leaks",)
+    assert {violation.anomaly for violation in verdict.violations} == {"lost transaction of another job"}
+
+
 def test_unknown_mutant_is_refused_with_the_nearest_name():
     with pytest.raises(MutantError, match="did you mean offsets-missing"):
         LocalSystem(mutant="offset-missing")

@@ -1,0 +1,78 @@
+"""Another job that writes into the same external system: what it has there must survive the job on trial.
+
+The rules this module lives by:
+
+- The neighbour's sinks are the engine's, so a planted bug changes them, too: what the engine writes into
+  names is what the neighbour's names carry.
+- The neighbour has the operators, subtasks and checkpoint ids of the job on trial, but is another job. It has
+  sent batches that the job on trial must not take for its own, and has transactions, prepared and open, that
+  the job must not abort.
+- It does all that before the run begins, and nothing of it enters the history. Its rows are empty afterwards:
+  no comparison of outputs meets them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from onceproof.engine.functions import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+)
+from onceproof.engine.state.operator import OperatorStateStore
+from onceproof.harness.model.history import History
+from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.external_system import TransactionalSystem
+from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink, SimulatedWriteAheadSink
+
+NEIGHBOUR: Final = "neighbour"
+SUBTASKS: Final = 2
+CHECKPOINTS: Final = 8
+_ROW: Final = (NEIGHBOUR,)
+
+
+def move_in(external: TransactionalSystem) -> None:
+    """Let the neighbour write into the external system, as far as it ever gets."""
+    system = TransactionalSystem(History(), Clock(), f"{NEIGHBOUR}/")
+    system.transactions = external.transactions
+    for subtask in range(SUBTASKS):
+        # The system names batches and transactions alike: each has an attempt of its own.
+        _run(SimulatedSink(system), subtask, "7.1", commits=False)
+        _run(SimulatedWriteAheadSink(system), subtask, "7.2", commits=True)
+    for transaction in system.transactions.values():
+        transaction.rows = []
+        external.neighbours[transaction.name] = transaction.state
+
+
+def _run(sink: Any, subtask: int, attempt: str, *, commits: bool) -> None:
+    """Take checkpoints of a sink, with a row before each; the last transaction stays open."""
+    store = OperatorStateStore()
+    sink.set_runtime_context(
+        RuntimeContext(
+            task_name=NEIGHBOUR,
+            subtask=subtask,
+            parallelism=SUBTASKS,
+            max_parallelism=SUBTASKS,
+            attempt=attempt,
+            clock=_midnight,
+            pass_point=_no_point,
+            job_id=NEIGHBOUR,
+            operator_id=NEIGHBOUR,
+        )
+    )
+    sink.initialize_state(FunctionInitializationContext(None, store))
+    sink.open(sink.get_runtime_context())
+    for checkpoint_id in range(1, CHECKPOINTS + 1):
+        sink.invoke(_ROW, None)
+        sink.snapshot_state(FunctionSnapshotContext(checkpoint_id, 0))
+        if commits:
+            sink.notify_checkpoint_complete(checkpoint_id)
+
+
+def _midnight() -> int:
+    return 0
+
+
+def _no_point(point: str, checkpoint_id: int) -> None:
+    return None
