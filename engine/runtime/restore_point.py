@@ -3,7 +3,9 @@
 The rules this module lives by:
 
 - A savepoint is self-contained: its metadata name files relative to its folder, so it can be moved or copied.
-  A retained checkpoint names files relative to its job's folder.
+- A retained checkpoint names files relative to its job's folder: its own below ``chk-<n>/``, and those that
+  checkpoints share below ``shared/``. Its folder may have another name or place now: its own files are looked
+  for where its metadata are, the shared ones beside that folder.
 - The restoring job reads the files under the mount RESTORED_FROM, and no checkpoint of the job refers to
   them. So the user may delete an unclaimed savepoint as soon as the job has a checkpoint of its own.
 - A claimed checkpoint is deleted with the files that lie directly in its own folder, its metadata first.
@@ -121,14 +123,28 @@ def read_restore_point(path: str) -> RestorePoint:
     except OSError as error:
         raise NoRestorePoint(str(error)) from error
     metadata = decode(data, storage.place_of(METADATA))
-    return RestorePoint(folder, parent_of(folder) if metadata.kind == CHECKPOINT else folder, metadata)
+    base = parent_of(folder) if metadata.kind == CHECKPOINT else folder
+    return RestorePoint(folder, base, as_found(metadata, folder))
+
+
+def as_found(metadata: CheckpointMetadata, folder: str) -> CheckpointMetadata:
+    """Return the metadata of a checkpoint with its own files in the folder where it was found."""
+    written = checkpoint_folder(metadata.checkpoint_id, CHECKPOINT) + "/"
+    found = name_of(folder) + "/"
+    if metadata.kind != CHECKPOINT or written == found:
+        return metadata
+    return moved(
+        metadata, lambda path: found + path.removeprefix(written) if path.startswith(written) else path
+    )
 
 
 def own_checkpoint(point: RestorePoint, root: str) -> int:
     """Return the id of a checkpoint in the job's own folder; 0 for any other restore point."""
     match = OWN.fullmatch(name_of(point.folder))
     is_own = point.metadata.kind == CHECKPOINT and is_same(point.base, root)
-    return int(match[1]) if is_own and match is not None else 0
+    # Under another name it is a copy, which the job does not count among its checkpoints.
+    is_in_place = match is not None and int(match[1]) == point.metadata.checkpoint_id
+    return point.metadata.checkpoint_id if is_own and is_in_place else 0
 
 
 def as_users(metadata: CheckpointMetadata) -> CheckpointMetadata:

@@ -33,7 +33,7 @@ from onceproof.engine.runtime.locations import location, name_of, parent_of, sch
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.request_folder import kept_from_running
-from onceproof.engine.runtime.restore_point import place_of
+from onceproof.engine.runtime.restore_point import as_found, place_of
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.file_names import leads_out
@@ -153,7 +153,8 @@ def _found(path: str) -> Iterator[FoundCheckpoint]:
     for name in sorted(names, key=lambda name: [_order(part) for part in name.split("/")]):
         file = storage.place_of(name)
         try:
-            yield FoundCheckpoint(parent_of(file), decode_metadata(storage.read(name), file))
+            folder = parent_of(file)
+            yield FoundCheckpoint(folder, as_found(decode_metadata(storage.read(name), file), folder))
         except DamagedFile as damage:
             yield FoundCheckpoint(parent_of(file), None, f"{damage.what}: {damage.mend}")
         except StorageError as error:
