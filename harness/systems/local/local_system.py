@@ -110,7 +110,9 @@ class LocalSystem:
                 mutant_file=self._mutant_file,
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
-            history = LocalRun(spec, lengths, folder, process_seconds=self._process_seconds).run()
+            history = LocalRun(
+                spec, lengths, folder, process_seconds=self._process_seconds, moves_output=True
+            ).run()
         history.statistics.not_applicable = left
         return history
 
@@ -120,11 +122,17 @@ class LocalRun(JobRun):
     """The run of one job on the local runtime.
 
     ``process_seconds`` is the time limit of each process. ``started`` is called with each process, so that
-    the caller can kill it.
+    the caller can kill it. With ``moves_output`` every second process writes its part files into another
+    folder, and must commit the pending ones of the process before it where they are.
     """
 
+    moves_output: bool = False
     process_seconds: float = LONGEST_PROCESS_SECONDS
     started: Callable[[subprocess.Popen[bytes]], None] | None = None
+
+    def part_folder(self, number: int) -> str:
+        """Return another folder for every second process, if the output moves."""
+        return f"{self.spec.output}-moved" if self.moves_output and number % 2 == 0 else ""
 
     def live(self, number: int, path: Path) -> Ending:
         """Start a process, wait for its end, and return how it ended; kill it after ``process_seconds``."""

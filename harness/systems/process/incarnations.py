@@ -102,13 +102,19 @@ class JobRun(ABC):
             parallelism=builder.next_parallelism,
             waiting=builder.waiting,
             events=str(self.events_path(number)),
+            part_folder=self.part_folder(number),
         )
+        builder.writes_into(spec.part_folder or spec.output)
         write_spec(spec, path)
         ending = self.live(number, path)
         builder.add_process_log(ending.events)
         if not ending.in_time and not builder.is_over:
             builder.out_of_time()
         return ending
+
+    def part_folder(self, number: int) -> str:
+        """Return where the file sink of incarnation ``number`` writes; "" for the output folder."""
+        return ""
 
     def events_path(self, number: int) -> Path:
         """Return the event log of incarnation ``number``."""

@@ -42,6 +42,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     checkpoints: str
     """The folder that holds the checkpoint directories."""
     output: str
+    part_folder: str = ""
+    """Where the file sink writes; "": into ``output``."""
     """The folder of the part files."""
     events: str
     """The event log of this process."""

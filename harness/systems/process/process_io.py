@@ -52,7 +52,8 @@ class ProcessIO(SinksByKind):
         """Return an exactly-once sink into part files."""
         spec = self._spec
         encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
-        return LoggingFileSink(spec.output, encoder, OutputFileConfig(PREFIX, spec.suffix), self._commits)
+        folder = spec.part_folder or spec.output
+        return LoggingFileSink(folder, encoder, OutputFileConfig(PREFIX, spec.suffix), self._commits)
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the database that all processes of the job share."""

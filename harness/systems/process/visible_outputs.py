@@ -54,27 +54,37 @@ class Output(Protocol):
 
 
 class PartFiles:
-    """The part files of the engine's file sink; a transaction is a file."""
+    """The part files of the engine's file sink; a transaction is a file.
+
+    Processes of a job may write into different folders: a file is in the one where it was prepared.
+    """
 
     def __init__(self, folder: Path, suffix: str, read_rows: ReadRows) -> None:
-        self._folder = folder
+        self._folders = [folder]
         self._name = re.compile(rf"part-[0-9a-f]+-([0-9]+)-([0-9]+)-([0-9]+\.[0-9]+){re.escape(suffix)}")
         self._read_rows = read_rows
 
+    def writes_into(self, folder: Path) -> None:
+        """Make a folder the current one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folders = [folder, *[each for each in self._folders if each != folder]]
+
     def names(self) -> list[str]:
         """Return the names of all files that are not hidden, sorted."""
-        return sorted(name for name in os.listdir(self._folder) if not name.startswith(HIDDEN))
+        return sorted(
+            name for folder in self._folders for name in os.listdir(folder) if not name.startswith(HIDDEN)
+        )
 
     def identity(self, name: str) -> Hashable | None:
         """Return the file's inode and length; None if there is no such file."""
         try:
-            status = (self._folder / name).stat()
+            status = self._path(name).stat()
         except FileNotFoundError:
             return None
         return (status.st_ino, status.st_size) if stat.S_ISREG(status.st_mode) else None
 
     def rows(self, name: str) -> list[Row]:
-        return self._read_rows(self._folder / name)
+        return self._read_rows(self._path(name))
 
     def writer(self, name: str) -> tuple[int, int, str]:
         """Return the writer in a file's name; (0, 0, "unknown") if the engine gives no such names."""
@@ -86,8 +96,15 @@ class PartFiles:
         return False
 
     def unfinished(self) -> list[str]:
-        """Return the names of the hidden files, sorted."""
-        return sorted(name for name in os.listdir(self._folder) if name.startswith(HIDDEN))
+        """Return the names of the hidden files in the current folder, sorted.
+
+        What a dead attempt has left open in another one, no later attempt deletes (engine/docs/jobs.md).
+        """
+        return sorted(name for name in os.listdir(self._folders[0]) if name.startswith(HIDDEN))
+
+    def _path(self, name: str) -> Path:
+        paths = [folder / name for folder in self._folders]
+        return next((path for path in paths if path.exists()), paths[0])
 
 
 class DatabaseOutput:

@@ -75,6 +75,10 @@ class HistoryBuilder:
         self._waiting: list[tuple[Recovery, int, dict[str, int]]] = []
         self._points: dict[str, int] = {}
 
+    def writes_into(self, folder: str) -> None:
+        """Note where the file sink of the next process writes; what others have written stays where it is."""
+        self._part_files.writes_into(Path(folder))
+
     # The events of a process.
 
     def add_process_log(self, events: list[dict[str, Any]]) -> None:

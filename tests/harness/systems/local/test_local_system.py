@@ -119,6 +119,15 @@ def test_files_of_another_job_that_are_deleted_are_noticed():
     assert {violation.anomaly for violation in verdict.violations} == {"lost transaction of another job"}
 
 
+def test_pending_files_that_are_sought_in_another_folder_are_missed():
+    # Every second process writes into another folder than the one before it.
+    faults = (Fault("kill_process", "completed", checkpoint=2),)
+    assert tried(scenario_with(*faults))[1].passed
+    mutants = str(Path(__file__).with_name("local_mutants.py"))
+    _, verdict = tried(scenario_with(*faults), mutant="pending-sought-in-the-new-folder", mutant_file=mutants)
+    assert "no_error" in verdict.failed_properties()
+
+
 def test_unknown_mutant_is_refused_with_the_nearest_name():
     with pytest.raises(MutantError, match="did you mean offsets-missing"):
         LocalSystem(mutant="offset-missing")
