@@ -27,7 +27,7 @@ HOLDERS = {
 @pytest.fixture
 def forked_holder(tmp_path):
     """Start a process that locks something and forks; kill the parent, and return the living child's id."""
-    children = []
+    children, parents = [], []
 
     def start(what):
         hold = dedent(HOLDERS[what])
@@ -44,6 +44,7 @@ def forked_holder(tmp_path):
         parent = subprocess.Popen(
             [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )
+        parents.append(parent)
         child = int(parent.stdout.readline().split()[1])
         children.append(child)
         return parent, child
@@ -51,6 +52,9 @@ def forked_holder(tmp_path):
     yield start
     for child in children:
         os.kill(child, signal.SIGKILL)
+    # One lives on where a test has failed before it could kill it.
+    for parent in parents:
+        kill(parent)
 
 
 def kill(process):

@@ -139,9 +139,10 @@ def test_dead_attempts_are_freed_although_their_timers_are_not_due(job):
 def test_final_checkpoint_that_fails_is_repeated_with_growing_pauses(job, monkeypatch):
     writes = []
 
+    # The pauses of 10, 20, 40, 80 and 160 ms leave room for six checkpoints in the time in which they fail.
     def write(storage, path, data, sound=job.storage_class.write):
         writes.append(time.monotonic())
-        if len(writes) < 6:
+        if writes[-1] - writes[0] < 0.3:
             raise StorageError("no space left")
         sound(storage, path, data)
 
@@ -152,9 +153,6 @@ def test_final_checkpoint_that_fails_is_repeated_with_growing_pauses(job, monkey
         "execution__checkpointing__interval_records": None,
     }
     run = Run(job.graph(1, **options), lambda point, task, checkpoint_id: None)
-    began = time.monotonic()
     run.run()
     assert job.rows() == job.counts
-    assert len(run.aborts) >= 2
-    pauses = (0.01, 0.02, 0.04)[: len(run.aborts)]
-    assert time.monotonic() - began > sum(pauses[:-1])
+    assert 2 <= len(run.aborts) <= 6

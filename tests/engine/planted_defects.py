@@ -1,0 +1,143 @@
+"""Plants defects that attacks on the engine have found, each around the test that must catch it.
+
+The rules this module lives by:
+
+- Every defect here was in the engine, and shows only outside of the simulation: in real threads, processes,
+  folders and files, or in the log. Those that the simulation can show are mutants in ``harness/mutants``.
+- It is a plugin of pytest, for a process of its own: ``pytest -p tests.engine.planted_defects TEST...``. A
+  test that ``PLANTED`` names runs with its defect, any other one without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from onceproof.engine.checkpoint import metadata
+from onceproof.engine.connectors.two_phase import Recovery
+from onceproof.engine.runtime import job_log, storage
+from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
+from onceproof.engine.runtime.growing_pause import GrowingPause
+from onceproof.engine.runtime.local import LocalExecution
+from onceproof.engine.state import snapshot
+from onceproof.engine.state.rocksdb import database
+
+Plant = Callable[[pytest.MonkeyPatch, pytest.Function], None]
+
+
+def names_in_checkpoints_are_trusted(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    for module in (metadata, snapshot, database):
+        patch.setattr(module, "is_database_file", lambda name: True)
+    for module in (metadata, storage):
+        patch.setattr(module, "leads_out", lambda path: False)
+
+
+def links_are_followed(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(storage, "_refuse_link", lambda path: None)
+
+
+def files_of_other_owners_are_swept(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    may_abort = Recovery.may_abort
+
+    def of_any_owner(self: Recovery, subtask: int, epoch: int, attempt: str, owner: str) -> bool:
+        return may_abort(self, subtask, epoch, attempt, self.owner)
+
+    patch.setattr(Recovery, "may_abort", of_any_owner)
+
+
+def shared_cache_is_gone_through(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def trim(self: snapshot.KeyGroupCache, tables: list[snapshot.TableSnapshot]) -> None:
+        known = self.known.items()
+        self.known = {key: group for key, group in known if any(key in [*each.entries] for each in tables)}
+
+    patch.setattr(snapshot.KeyGroupCache, "trim", trim)
+
+
+def forks_keep_locks(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    """Plant it in the program that the test starts."""
+    forgetting = (
+        "from onceproof.engine import file_locks\n"
+        "class Forgetting(set):\n"
+        "    def add(self, descriptor): pass\n"
+        "file_locks._held = Forgetting()\n"
+    )
+    programs = test.module.HOLDERS
+    for name, program in programs.items():
+        patch.setitem(programs, name, forgetting + test.module.dedent(program))
+
+
+def dead_attempts_keep_their_timers(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    cancel = LocalExecution.cancel_tasks
+
+    def keeping(self: LocalExecution, effect: Any) -> None:
+        timers = self._timers
+        cancel(self, effect)
+        self._timers = timers
+
+    patch.setattr(LocalExecution, "cancel_tasks", keeping)
+
+
+def uploads_of_aborted_checkpoints_wait_on(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(CheckpointWriter, "withdraw", lambda self, is_void: [])
+
+
+def the_end_is_tried_without_a_pause(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(GrowingPause, "failed", lambda self, now: None)
+
+
+def failures_are_not_logged(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(job_log._logger, "warning", lambda *arguments: None)
+
+
+PLANTED: Final[dict[str, Plant]] = {
+    "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
+        names_in_checkpoints_are_trusted
+    ),
+    "state/test_file_names.py::test_a_database_is_never_written_outside_of_its_folder": (
+        names_in_checkpoints_are_trusted
+    ),
+    "state/test_file_names.py::test_a_forged_path_in_metadata_is_a_damaged_file": (
+        names_in_checkpoints_are_trusted
+    ),
+    "runtime/test_storage.py::test_a_path_that_leaves_the_root_is_refused": names_in_checkpoints_are_trusted,
+    "runtime/test_storage.py::test_nothing_is_written_through_a_link": links_are_followed,
+    "runtime/test_storage.py::test_a_file_that_is_a_link_is_not_read_or_adopted": links_are_followed,
+    "connectors/test_file_sink_sharing.py::test_two_jobs_in_one_folder_lose_nothing": (
+        files_of_other_owners_are_swept
+    ),
+    "connectors/test_file_sink_sharing.py::test_job_beside_its_earlier_run_loses_nothing": (
+        files_of_other_owners_are_swept
+    ),
+    "state/test_snapshot_threads.py::test_cache_of_key_groups_is_trimmed_while_another_thread_adds_to_it": (
+        shared_cache_is_gone_through
+    ),
+    "test_file_locks.py::test_folder_is_free_once_its_process_is_killed_although_a_fork_lives": (
+        forks_keep_locks
+    ),
+    "runtime/test_checkpoint_writer.py::test_dead_attempts_are_freed_although_their_timers_are_not_due": (
+        dead_attempts_keep_their_timers
+    ),
+    "runtime/test_checkpoint_writer.py::test_uploads_of_expired_checkpoints_do_not_queue_up": (
+        uploads_of_aborted_checkpoints_wait_on
+    ),
+    "runtime/test_checkpoint_writer.py::test_final_checkpoint_that_fails_is_repeated_with_growing_pauses": (
+        the_end_is_tried_without_a_pause
+    ),
+    "runtime/test_job_log.py::test_job_on_a_full_disk_says_so_in_its_log_and_its_result": (
+        failures_are_not_logged
+    ),
+}
+"""By test below tests/engine, the defect that it must catch."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Plant the defect of a test while it runs."""
+    plant = PLANTED.get(item.nodeid.partition("[")[0].removeprefix("tests/engine/"))
+    if plant is None or not isinstance(item, pytest.Function):
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch, item)
+        return (yield)
