@@ -127,21 +127,24 @@ def undisturbed_checkpoint(family: Family, scenario: Scenario, cut: Cut) -> Reco
     return recorded[0] if recorded and recorded[0].cut == cut else None
 
 
-def undisturbed_rows(family: Family, scenario: Scenario, cut: Cut) -> Rows | None:
+def undisturbed_rows(
+    family: Family, scenario: Scenario, cut: Cut, has_watermarks: bool = True
+) -> Rows | None:
     """Run without faults up to a cut; return the rows that a checkpoint there makes visible.
 
     Everything that was sent has arrived before the checkpoint begins, so no race has part in the result.
 
+    :param has_watermarks: whether periodic watermarks come before the checkpoint; both are sound runs
     :return: the rows; None where no checkpoint covers the cut
     """
     # The first checkpoint has been committed when the second one, of the same cut, is complete.
-    recorded, history = _run_to_cut(family, scenario, cut, checkpoints=2)
+    recorded, history = _run_to_cut(family, scenario, cut, checkpoints=2, has_watermarks=has_watermarks)
     is_covered = len(recorded) == 2 and all(each.cut == cut for each in recorded)
     return rows_at_end(history) if is_covered else None
 
 
 def _run_to_cut(
-    family: Family, scenario: Scenario, cut: Cut, checkpoints: int
+    family: Family, scenario: Scenario, cut: Cut, checkpoints: int, has_watermarks: bool = True
 ) -> tuple[list[RecordedCheckpoint], History]:
     budget = ample_step_budget(replace(scenario, faults=(), schedule=Schedule()))
     calm = replace(
@@ -155,8 +158,8 @@ def _run_to_cut(
         checkpoint_timeout_ms=10 * budget,
         step_budget=2 * budget,
         # Shorter, timers would always be under way, before which nothing is read. Once all is read the clock
-        # jumps from one to the next, so event time has come as far as it can.
-        watermark_interval_ms=UNSET,
+        # jumps from one to the next, so event time has come as far as it can. Longer, none comes in time.
+        watermark_interval_ms=UNSET if has_watermarks else 100 * budget,
     )
     world = World(family, calm, chooser=_UpToCut(cut))
     recorder = _recorder_of(world)

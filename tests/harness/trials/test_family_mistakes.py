@@ -72,6 +72,18 @@ def test_rows_asked_for_before_the_end_name_is_whole(made: Made) -> None:
     assert mistake.member == "is_whole"
 
 
+def test_rows_asked_for_as_if_watermarks_came_at_once_name_is_whole(made: Made) -> None:
+    # The oracle knows from the records which days are over; the job learns it with the next watermark.
+    over = """
+    latest = max((time for split in records.values() for time, _ in split), default=0)
+    return [row for row in rows if row[1] + DAY_MS - 1 <= latest - 1]
+"""
+    held_back = MENDED[MENDED.index("    # At a cut, timers") :]
+    family = made(MENDED, ('("ann", "bob", "cid")[: chance.integer(1, 3)]', '("ann",)'), (held_back, over))
+    mistake = only_mistake(family)
+    assert (mistake.member, mistake.title) == ("is_whole", "not determined by the input")
+
+
 def test_records_that_differ_at_a_second_call_are_named(made: Made, sales: Path) -> None:
     text = sales.read_text(encoding="utf-8")
     mistake = only_mistake(
