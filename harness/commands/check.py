@@ -21,6 +21,7 @@ from onceproof.harness.model.family import Family, FamilyError, split_address
 from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake, mistakes_of
+from onceproof.harness.trials.other_process import mistake_in_another_process
 from onceproof.harness.trials.runner import load_families
 from onceproof.harness.trials.sound_families import is_known_sound, note_sound
 from onceproof.reports.text import counted
@@ -39,6 +40,8 @@ def check_command(names: Sequence[str], scenarios: int, seed: int, sql: bool | N
         for asked, family in zip(names, families, strict=True):
             bar.describe(f"checking {asked}")
             mistakes = list(mistakes_of(family, seed, scenarios, PARALLELISMS))
+            if not mistakes and (elsewhere := mistake_in_another_process(family, asked, seed, scenarios)):
+                mistakes.append(elsewhere)
             if not mistakes:
                 note_sound(family)
             found.append(mistakes)

@@ -27,6 +27,25 @@ def test_sound_family_has_one_line(onceproof: Command, sales: Path) -> None:
     assert ended.out == "sales.py: sound in 5 scenarios with nothing going wrong\n"
 
 
+@pytest.mark.parametrize(
+    ("member", "part", "other"),
+    [
+        ("generate", "chance.integer(1, 99)", "list({'a', 'b', 'c', 'd', 'e'}).index('a') + 1"),
+        ("job", "lambda row: row[0]", "lambda row: str(hash(row[0]))"),
+    ],
+)
+def test_order_of_a_set_is_found_in_another_process(
+    onceproof: Command, sales: Path, member: str, part: str, other: str
+) -> None:
+    text = sales.read_text(encoding="utf-8")
+    assert part in text
+    sales.write_text(text.replace(part, other), encoding="utf-8")
+    ended = onceproof("check", "sales.py", "--scenarios", "12", "--no-sql")
+    assert ended.code == 1
+    assert ended.out.startswith(f"sales.py: {member}: seed ")
+    assert "in another process: it follows the order of a set, or hash()" in ended.out
+
+
 def test_undeclared_timers_get_a_sentence_and_an_example(onceproof: Command, ledger: Path) -> None:
     ended = onceproof("check", "ledger.py", "--scenarios", "10", "--no-sql")
     assert ended.code == 1
