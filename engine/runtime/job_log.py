@@ -69,7 +69,11 @@ class JobLog:
 
     def job_failed(self, cause: str) -> None:
         """The job has failed for good."""
-        _logger.error("job %r has failed: %s", self._job_name, cause)
+        self.write(logging.ERROR, f"job {self._job_name!r} has failed: {cause}")
+
+    def write(self, level: int, message: str) -> None:
+        """Write a record; a driver whose run is recorded in another way overrides this."""
+        _logger.log(level, "%s", message)
 
     def _warn(self, event: str, message: str, now: int) -> None:
         repeated = self._repeated.get(event)
@@ -87,19 +91,4 @@ class JobLog:
         repeated.count += 1
         if repeated.count <= LOGGED_IN_A_PERIOD:
             again = f" ({left_out} more like it were left out)" if left_out else ""
-            _logger.warning("job %r: %s%s", self._job_name, message, again)
-
-
-class NoJobLog(JobLog):
-    """The log of a driver whose run is recorded in another way."""
-
-    def checkpoint_aborted(self, checkpoint_id: int, reason: str, now: int) -> None:
-        """Do nothing."""
-
-    def restart_planned(
-        self, attempt: str, cause: str, delay_ms: int, latest_id: int | None, now: int
-    ) -> None:
-        """Do nothing."""
-
-    def job_failed(self, cause: str) -> None:
-        """Do nothing."""
+            self.write(logging.WARNING, f"job {self._job_name!r}: {message}{again}")

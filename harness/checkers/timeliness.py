@@ -9,8 +9,13 @@ Anomalies:
 - late restart: after a failure the job waits longer than the delay of its restart strategy.
 - late checkpoint: the next periodic checkpoint is due later than interval and pause allow.
 - late expiry: a checkpoint may stay under way for longer than its time-out.
+- no checkpoint: after the last fault none completes within PATIENCE times interval, pause and time-out.
+  Time counts from the first wait after the last fault, start of an attempt or checkpoint, and only once the
+  schedule is fair: before that it may hold a checkpoint up for as long as it likes.
 - silent failure: the storage refuses a write of a checkpoint under way, and neither does the task decline the
   checkpoint nor the coordinator abort it in that step. It would last until its time-out.
+- unlogged failure: a checkpoint fails, or the job restarts, and its log says nothing of it in that step. Of
+  events that repeat within a second it may leave some out once it has logged a few.
 """
 
 from __future__ import annotations
@@ -21,12 +26,16 @@ from typing import Any, Final
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import Oracle
 from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,
     CHECKPOINT_COMPLETED,
     CHECKPOINT_DECLINED,
     CHECKPOINT_TRIGGERED,
     EXPIRY_WAIT,
+    FAULT_FIRED,
     INTERVAL_WAIT,
+    JOB_STOPPED,
+    LOGGED,
     RESTART_WAIT,
     SAVEPOINT_COMPLETED,
     WAIT_BEGUN,
@@ -38,13 +47,27 @@ from onceproof.harness.model.scenario import COORDINATOR, Scenario
 LATE_RESTART: Final = "late restart"
 LATE_CHECKPOINT: Final = "late checkpoint"
 LATE_EXPIRY: Final = "late expiry"
+NO_CHECKPOINT: Final = "no checkpoint"
 SILENT_FAILURE: Final = "silent failure"
+UNLOGGED: Final = "unlogged failure"
+
+EXPIRED: Final = "CHECKPOINT_EXPIRED"
+
+PATIENCE: Final = 4
+"""A checkpoint that is under way may have to expire, and the next one as well; sound runs stay below two."""
 
 _LATE: Final = {
     RESTART_WAIT: LATE_RESTART,
     INTERVAL_WAIT: LATE_CHECKPOINT,
     EXPIRY_WAIT: LATE_EXPIRY,
 }
+
+_REFUSED: Final = "refused"
+_PERIOD_STEPS: Final = 1000
+_LOGGED_IN_A_PERIOD: Final = 5
+_BEGINS_ANEW: Final = frozenset(
+    {ATTEMPT_STARTED, FAULT_FIRED, CHECKPOINT_COMPLETED, SAVEPOINT_COMPLETED, JOB_STOPPED}
+)
 
 
 class Timeliness:
@@ -60,7 +83,7 @@ class Timeliness:
             INTERVAL_WAIT: max(scenario.checkpoint_interval_ms, pause_ms),
             EXPIRY_WAIT: scenario.checkpoint_timeout_ms,
         }
-        violations: list[Violation] = []
+        violations = [*self._without_checkpoint(scenario, history), *self._unlogged(history)]
         under_way: set[int] = set()
         refused: list[tuple[int, int, str]] = []
         for step, kind, subject, payload in history.events:
@@ -85,6 +108,52 @@ class Timeliness:
             elif kind == CHECKPOINT_DECLINED:
                 refused = [each for each in refused if each[1:] != (payload["checkpoint"], subject)]
         return violations + self._silent(refused)
+
+    def _without_checkpoint(self, scenario: Scenario, history: History) -> list[Violation]:
+        """Return a violation for the first stretch of time in which a checkpoint should have completed."""
+        one_ms = scenario.checkpoint_interval_ms + scenario.checkpoint_mode.min_pause_ms
+        allowed_ms = PATIENCE * (one_ms + scenario.checkpoint_timeout_ms)
+        since_ms: int | None = None
+        for step, kind, _, payload in history.events:
+            if kind in _BEGINS_ANEW or step < scenario.schedule.horizon:
+                since_ms = None
+            elif kind == WAIT_BEGUN:
+                now_ms = payload["now_ms"]
+                if since_ms is None:
+                    since_ms = now_ms
+                elif now_ms - since_ms > allowed_ms:
+                    witness = {"step": step, "waited_ms": now_ms - since_ms, "allowed_ms": allowed_ms}
+                    return [Violation(self.property, NO_CHECKPOINT, f"step {step}", witness)]
+        return []
+
+    def _unlogged(self, history: History) -> list[Violation]:
+        """Return a violation for the first failure that the log leaves out.
+
+        Only the simulation records waits and logs: a step there is at least a millisecond.
+        """
+        logged: list[int] = []
+        refused: set[int] = set()
+        failed: list[tuple[int, str]] = []
+        is_recorded = False
+        for step, kind, subject, payload in history.events:
+            if kind == LOGGED:
+                logged.append(step)
+            elif kind == WRITE_REFUSED:
+                refused.add(payload["checkpoint"])
+            elif kind == WAIT_BEGUN:
+                is_recorded = True
+                if subject == RESTART_WAIT:
+                    failed.append((step, "the restart of the job"))
+            elif kind == CHECKPOINT_ABORTED:
+                reason = payload["reason"]
+                # A failover or a later checkpoint may have ended it first; that is a code of Flink's.
+                if reason == EXPIRED or (subject in refused and _REFUSED in reason):
+                    failed.append((step, f"the failure of checkpoint {subject}"))
+        for step, what in failed if is_recorded else ():
+            recent = [each for each in logged if step - _PERIOD_STEPS <= each <= step]
+            if step not in recent and len(recent) < _LOGGED_IN_A_PERIOD:
+                return [Violation(self.property, UNLOGGED, f"step {step}", {"step": step, "what": what})]
+        return []
 
     def _silent(self, refused: list[tuple[int, int, str]]) -> list[Violation]:
         """Return a violation for each refused write that nothing has followed, and clear the list."""

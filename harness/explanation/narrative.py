@@ -142,6 +142,8 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
         case kinds.WAIT_BEGUN:
             yield step, JOB, "waits", f"{payload['ms']} ms at most: {subject}"
+        case kinds.LOGGED:
+            yield step, JOB, "logs", subject
         case kinds.WRITE_REFUSED:
             yield step, subject, "learns", f"that its write for checkpoint {payload['checkpoint']} has failed"
         case kinds.CHECKPOINT_DECLINED:

@@ -212,6 +212,13 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
         f"A checkpoint that began at step {w['step']} may be under way for {w['waits_ms']} ms; its time-out"
         f" is {w['allowed_ms']} ms."
     ),
+    (Timeliness.property, timeliness.NO_CHECKPOINT): lambda w: (
+        f"At step {w['step']} no checkpoint has completed for {w['waited_ms']} ms without a fault; interval,"
+        f" pause and time-out allow {w['allowed_ms']} ms."
+    ),
+    (Timeliness.property, timeliness.UNLOGGED): lambda w: (
+        f"At step {w['step']} the log of the job says nothing of {w['what']}."
+    ),
     (Timeliness.property, timeliness.SILENT_FAILURE): lambda w: (
         f"The storage refused a write of {w['task']} for checkpoint {w['checkpoint']} at step {w['step']},"
         " and the checkpoint was neither declined nor aborted."

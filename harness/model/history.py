@@ -42,6 +42,7 @@ LEAK: Final = "leak"
 WAIT_BEGUN: Final = "wait_begun"
 WRITE_REFUSED: Final = "write_refused"
 CHECKPOINT_DECLINED: Final = "checkpoint_declined"
+LOGGED: Final = "logged"
 
 RESTART_WAIT: Final = "restart"
 INTERVAL_WAIT: Final = "interval"
@@ -70,6 +71,7 @@ EVENT_KINDS: Final = (
     WAIT_BEGUN,
     WRITE_REFUSED,
     CHECKPOINT_DECLINED,
+    LOGGED,
 )
 
 
@@ -249,9 +251,16 @@ class History:
         """Record that the run was cut off at the scenario's step budget."""
         self.events.append((step, BUDGET_EXHAUSTED, "job", {}))
 
-    def wait_begun(self, step: int, what: str, ms: int) -> None:
-        """Record for how long the job master begins to wait, and for what (RESTART_WAIT and its like)."""
-        self.events.append((step, WAIT_BEGUN, what, {"ms": ms}))
+    def wait_begun(self, step: int, what: str, ms: int, now_ms: int) -> None:
+        """Record for how long the job master begins to wait, and for what (RESTART_WAIT and its like).
+
+        ``now_ms`` is the time by its clock: steps say nothing of time in which nothing happens.
+        """
+        self.events.append((step, WAIT_BEGUN, what, {"ms": ms, "now_ms": now_ms}))
+
+    def logged(self, step: int, message: str) -> None:
+        """Record a warning or error that the job has logged, for its operator."""
+        self.events.append((step, LOGGED, message, {}))
 
     def write_refused(self, step: int, task: str, checkpoint: int) -> None:
         """Record that a living task, or the coordinator, learns that its write of a checkpoint has failed."""

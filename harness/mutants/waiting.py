@@ -1,4 +1,4 @@
-"""Mutants of waiting: the job does what it should, long after it should."""
+"""Mutants of waiting and silence: the job does what it should long after it should, or says nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from onceproof.engine.checkpoint.events import (
 )
 from onceproof.engine.checkpoint.triggering import CheckpointTriggering
 from onceproof.engine.job.restart_strategies import FixedDelayRestart
+from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.task.events import SnapshotFailed, TaskEffect
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 
 LATER = 20
+REQUESTS = 300
 PAUSES = 10
 SLOWER = 50
 
@@ -101,4 +103,62 @@ def failed_write_is_silent(reached: Reached) -> Iterator[None]:
         return ()
 
     with replaced(Task, "_store_failed", silent):
+        yield
+
+
+@mutant(
+    id="requests-dropped-after-failover",
+    breaks="timeliness",
+    summary=f"after a failover the first {REQUESTS} periodic requests are dropped, one at each interval",
+)
+def requests_are_dropped(reached: Reached) -> Iterator[None]:
+    """Each interval is as long as it should be, and no checkpoint begins."""
+    elapsed = CheckpointTriggering._interval_elapsed
+    dropped: dict[tuple[int, str], int] = {}
+
+    def forgetful(self: CheckpointCoordinator, event: IntervalElapsed) -> Sequence[CoordinatorEffect]:
+        plan, interval_ms = self._plan, self._settings.interval_ms
+        if plan is None or interval_ms is None or event.attempt != plan.attempt:
+            return elapsed(self, event)
+        if len(self._attempts) > 1 and self._is_scheduling and self._now >= self._periodic_due_ms:
+            key = (id(self), event.attempt)
+            dropped[key] = dropped.get(key, 0) + 1
+            if dropped[key] <= REQUESTS:
+                reached()
+                return [self._start_interval(plan, self._periodic_due_ms + interval_ms)]
+        return elapsed(self, event)
+
+    with replaced(CheckpointTriggering, "_interval_elapsed", forgetful):
+        yield
+
+
+@mutant(
+    id="failed-checkpoint-is-not-logged",
+    breaks="timeliness",
+    summary="a checkpoint fails, and neither the log nor the result of the job says so",
+)
+def failed_checkpoint_is_not_logged(reached: Reached) -> Iterator[None]:
+    """The operator learns of the full disk when the job has to restart from an old checkpoint."""
+
+    def silent(self: JobLog, checkpoint_id: int, reason: str, now: int) -> None:
+        reached()
+
+    with replaced(JobLog, "checkpoint_aborted", silent):
+        yield
+
+
+@mutant(
+    id="restart-is-not-logged",
+    breaks="timeliness",
+    summary="the job restarts, and its log does not say why",
+)
+def restart_is_not_logged(reached: Reached) -> Iterator[None]:
+    """It restarts for ever, and looks as if it ran."""
+
+    def silent(
+        self: JobLog, attempt: str, cause: str, delay_ms: int, latest_id: int | None, now: int
+    ) -> None:
+        reached()
+
+    with replaced(JobLog, "restart_planned", silent):
         yield

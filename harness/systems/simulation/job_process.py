@@ -48,7 +48,6 @@ from onceproof.engine.protocol_points import (
 )
 from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
-from onceproof.engine.runtime.job_log import JobLog, NoJobLog
 from onceproof.engine.runtime.recovery import Recovered, Superseded, files_of, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
@@ -79,6 +78,7 @@ from onceproof.harness.systems.simulation.io_faults import (
     Write,
     is_stored,
 )
+from onceproof.harness.systems.simulation.recorded_job_log import RecordedJobLog
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
@@ -137,6 +137,7 @@ class SimulatedProcess(Execution):
     """The job master and the tasks of one simulated process."""
 
     checks_machines = True
+    job_log: RecordedJobLog
 
     def __init__(self, ports: ProcessPorts, graph: JobGraph, recovered: Recovered) -> None:
         faults = ports.faults
@@ -151,6 +152,7 @@ class SimulatedProcess(Execution):
         # Only what most steps use has an attribute of its own. With more than 30 attributes Python stops
         # sharing the keys of instances, and the simulation is 5 % slower.
         self.wall_clock.ahead_ms = ports.clock.ahead_ms
+        self.job_log.recorder = ports.recorder
         self._ports = ports
         self._clock = ports.clock
         self._agenda = ports.agenda
@@ -173,9 +175,9 @@ class SimulatedProcess(Execution):
         """Return the time of the simulated clock in milliseconds."""
         return self._clock.now
 
-    def make_log(self) -> JobLog:
-        """Log nothing: the recorder has all of it."""
-        return NoJobLog(self.graph.name, 0)
+    def make_log(self) -> RecordedJobLog:
+        """Return a log whose records go into the history."""
+        return RecordedJobLog(self.graph.name, self.graph.settings.timeout_ms)
 
     # Tasks.
 

@@ -247,7 +247,11 @@ class RunRecorder:
 
     def wait_begun(self, what: str, ms: int) -> None:
         """Record for how long the job master begins to wait, and for what."""
-        self._history.wait_begun(self._clock.step, what, ms)
+        self._history.wait_begun(self._clock.step, what, ms, self._clock.now)
+
+    def logged(self, message: str) -> None:
+        """Record what the job has logged."""
+        self._history.logged(self._clock.step, message)
 
     def write_refused(self, task: str, checkpoint_id: int) -> None:
         """Record that a task, or the coordinator, learns that its write has failed."""

@@ -1,16 +1,20 @@
 """Waits that are too long, and failed writes that nothing follows."""
 
 import pytest
+from msgspec.structs import replace
 
 from onceproof.harness.checkers.timeliness import (
     LATE_CHECKPOINT,
     LATE_EXPIRY,
     LATE_RESTART,
+    NO_CHECKPOINT,
+    PATIENCE,
     SILENT_FAILURE,
+    UNLOGGED,
     Timeliness,
 )
 from onceproof.harness.model.history import EXPIRY_WAIT, INTERVAL_WAIT, RESTART_WAIT, History
-from onceproof.harness.model.scenario import COORDINATOR, CheckpointMode
+from onceproof.harness.model.scenario import COORDINATOR, CheckpointMode, Schedule
 
 
 @pytest.fixture
@@ -33,12 +37,90 @@ def anomalies(scenario, history):
 )
 def test_wait_may_be_as_long_as_the_settings_say(scenario, what, allowed, anomaly):
     history = History()
-    history.wait_begun(3, what, allowed)
+    history.logged(3, "the attempt has failed")
+    history.wait_begun(3, what, allowed, 3)
     assert anomalies(scenario, history) == []
-    history.wait_begun(4, what, allowed + 1)
+    history.logged(4, "the attempt has failed")
+    history.wait_begun(4, what, allowed + 1, 4)
     [violation] = Timeliness().check(scenario, history, None)
     assert (violation.anomaly, violation.where) == (anomaly, "step 4")
     assert violation.witness == {"step": 4, "waits_ms": allowed + 1, "allowed_ms": allowed}
+
+
+LONG_MS = PATIENCE * (50 + 80 + 400)
+
+
+def test_checkpoint_completes_within_four_rounds_after_the_last_fault(scenario):
+    history = History()
+    history.wait_begun(1, INTERVAL_WAIT, 80, 0)
+    history.fault_fired(2, "kill_all", "element", "*")
+    history.wait_begun(3, INTERVAL_WAIT, 80, 500)
+    history.wait_begun(4, INTERVAL_WAIT, 80, 500 + LONG_MS)
+    assert anomalies(scenario, history) == []
+    history.wait_begun(5, INTERVAL_WAIT, 80, 501 + LONG_MS)
+    [violation] = Timeliness().check(scenario, history, None)
+    assert (violation.anomaly, violation.where) == (NO_CHECKPOINT, "step 5")
+    assert violation.witness == {"step": 5, "waited_ms": LONG_MS + 1, "allowed_ms": LONG_MS}
+
+
+def test_each_attempt_checkpoint_and_unfair_step_begins_the_time_anew(scenario):
+    def anew(change):
+        history = History()
+        history.wait_begun(1, INTERVAL_WAIT, 80, 0)
+        change(history)
+        history.wait_begun(9, INTERVAL_WAIT, 80, LONG_MS + 1)
+        return anomalies(scenario, history)
+
+    assert anew(lambda history: None) == [NO_CHECKPOINT]
+    assert anew(lambda history: history.attempt_started(2, "1.2", 2, None)) == []
+    assert anew(lambda history: history.savepoint_completed(2, 3, "1.1")) == []
+    assert anew(lambda history: history.job_stopped(2)) == []
+    unfair = replace(scenario, schedule=Schedule("uniform", 1, horizon=8))
+    history = History()
+    history.wait_begun(7, INTERVAL_WAIT, 80, 0)
+    history.wait_begun(8, INTERVAL_WAIT, 80, LONG_MS + 1)
+    assert anomalies(unfair, history) == []
+
+
+@pytest.mark.parametrize("reason", ["CHECKPOINT_EXPIRED", "the storage refused the write"])
+def test_checkpoint_that_fails_must_be_logged_in_that_step(scenario, reason):
+    def failing(message_at):
+        history = History()
+        history.wait_begun(1, INTERVAL_WAIT, 80, 1)
+        history.checkpoint_triggered(1, 7)
+        history.logged(message_at, "checkpoint 7 failed")
+        if reason != "CHECKPOINT_EXPIRED":
+            history.write_refused(5, COORDINATOR, 7)
+        history.checkpoint_aborted(5, 7, reason)
+        return anomalies(scenario, history)
+
+    assert failing(5) == []
+    assert failing(4) == [UNLOGGED]
+
+
+def test_checkpoint_that_a_failover_ends_need_not_be_logged(scenario):
+    history = History()
+    history.wait_begun(1, INTERVAL_WAIT, 80, 1)
+    history.checkpoint_triggered(1, 7)
+    history.checkpoint_aborted(5, 7, "JOB_FAILOVER_REGION")
+    assert anomalies(scenario, history) == []
+
+
+def test_event_that_repeats_within_a_second_is_logged_a_few_times(scenario):
+    history = History()
+    for step in range(10, 20):
+        if step < 15:
+            history.logged(step, "the attempt has failed")
+        history.wait_begun(step, RESTART_WAIT, 1, step)
+    assert anomalies(scenario, history) == []
+    history.wait_begun(1100, RESTART_WAIT, 1, 1100)
+    assert anomalies(scenario, history) == [UNLOGGED]
+
+
+def test_restart_must_be_logged(scenario):
+    history = History()
+    history.wait_begun(5, RESTART_WAIT, 1, 5)
+    assert anomalies(scenario, history) == [UNLOGGED]
 
 
 def refused(task="count-0"):
