@@ -451,7 +451,7 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_commit_answers_with_an_error, 2),
     (_kill_while_metadata_is_written, 2),
     (_master_dies_over_metadata, 2),
-    (_final_notification_lost, 2),
+    (_final_notification_lost, 4),
     (_acknowledgement_comes_twice, 1),
     (_acknowledgement_comes_too_late, 1),
     (_kill_between_checkpoints, 1),
