@@ -401,9 +401,12 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
 def _reason(failure: Exception, log: str) -> str:
     """Return pyspark's message and Java's last lines in one line, without stack traces."""
     if isinstance(failure, Py4JJavaError):
-        return str(failure.java_exception.toString())
+        # A Java that was killed cannot say it any more.
+        with suppress(Py4JError, OSError):
+            return str(failure.java_exception.toString())
     said = [line for line in log.strip().splitlines() if not line.startswith(("\t", " "))]
-    return f"{str(failure).splitlines()[0]} Java said: {' / '.join(said[-3:])}"
+    first = (str(failure).splitlines() or [type(failure).__name__])[0]
+    return f"{first} Java said: {' / '.join(said[-3:])}"
 
 
 def _end(gateway: JavaGateway | None, seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:

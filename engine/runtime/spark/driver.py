@@ -87,7 +87,7 @@ from onceproof.engine.runtime.spark.epoch_requests import LOOK_SECONDS, EpochReq
 from onceproof.engine.runtime.spark.epoch_size import EpochSize
 from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
 from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, has_lost_attempts, mixed_attempts
-from onceproof.engine.runtime.spark.stages import Stages, partitions_of, stages_of
+from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS
 from onceproof.engine.state.file_envelope import DamagedFile
@@ -335,8 +335,7 @@ class SparkExecution(JobDriver):
     def start_job(self, epoch: Epoch) -> EpochJob:
         """Start the Spark job of an epoch."""
         assert self._shipment is not None
-        partitions = partitions_of(self._stages, self._context.defaultParallelism)
-        return EpochJob(self._context, self.graph.name, partitions, self._shipment, epoch)
+        return EpochJob(self._context, self.graph.name, self._stages, self._shipment, epoch)
 
     # The methods of a driver.
 

@@ -25,6 +25,7 @@ from pyspark import Broadcast, InheritableThread, SparkContext
 
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch, Report
 from onceproof.engine.runtime.spark.stage_run import StageRun
+from onceproof.engine.runtime.spark.stages import Stages, partitions_of
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
 
 SECONDS_TO_CALL_OFF: Final = 0.5
@@ -52,13 +53,13 @@ class EpochJob:
         self,
         context: SparkContext,
         name: str,
-        partitions: Sequence[int],
+        stages: Stages,
         shipment: Broadcast[Deployment],
         epoch: Epoch,
     ) -> None:
         self._context = context
         self._name = name
-        self._partitions = partitions
+        self._stages = stages
         self._shipment = shipment
         self._epoch = epoch
         self._group = f"onceproof epoch {next(_groups)}"
@@ -109,14 +110,14 @@ class EpochJob:
         try:
             context = self._context
             context.setJobGroup(self._group, f"{self._name}, checkpoint {self._epoch.checkpoint_id}", True)
-            first, *others = self._partitions
+            # A Java that is dead shows here, where it ends the job in a line.
+            partitions = partitions_of(self._stages, context.defaultParallelism)
+            first, *others = partitions
             stream = context.parallelize(range(first), first).mapPartitionsWithIndex(_numbered)
-            parcels = stream.mapPartitionsWithIndex(
-                StageRun(0, self._partitions, self._shipment, self._epoch)
-            )
-            for stage, partitions in enumerate(others, 1):
-                shuffled = parcels.partitionBy(partitions, _itself)
-                run = StageRun(stage, self._partitions, self._shipment, self._epoch)
+            parcels = stream.mapPartitionsWithIndex(StageRun(0, partitions, self._shipment, self._epoch))
+            for stage, number in enumerate(others, 1):
+                shuffled = parcels.partitionBy(number, _itself)
+                run = StageRun(stage, partitions, self._shipment, self._epoch)
                 parcels = shuffled.mapPartitionsWithIndex(run)
             self._reports = [parcel[-1] for _, parcel in parcels.collect()]
         except BaseException as failure:
