@@ -69,10 +69,10 @@ def _print_of(node: OperatorNode, is_source: bool) -> OperatorPrint:
             source = operator.source
             try:
                 reads, extent = map(encodable, source.identity())
-            except (TypeError, ValueError, AttributeError) as error:
+            except Exception as error:
                 raise InvalidJob(
                     f"source {node.name!r}: identity() of {type(source).__name__} must return a"
-                    f" SourceIdentity of two texts ({error})"
+                    f" SourceIdentity of two texts ({' '.join(str(error).split())})"
                 ) from error
     return OperatorPrint(
         node.operator_id, encodable(node.name), encodable(node.uid or ""), function, reads, extent

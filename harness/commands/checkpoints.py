@@ -29,6 +29,7 @@ from onceproof.engine.checkpoint.metadata import (
 from onceproof.engine.checkpoint.verification import damages_of, handles_of
 from onceproof.engine.connectors import committing, two_phase, write_ahead
 from onceproof.engine.messages import CHECKPOINT
+from onceproof.engine.runtime.job_fingerprint import printable
 from onceproof.engine.runtime.locations import location, name_of, parent_of, scheme_of
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA
@@ -273,9 +274,10 @@ def _checkpoint_text(found: FoundCheckpoint) -> str:
     if found.metadata is None:
         return f"unreadable metadata: {found.damage}"
     summary = _summary(found)
+    job, attempt, job_id = (printable(summary[key]) for key in ("job", "attempt", "job_id"))
     return (
-        f"{summary['kind']} {summary['checkpoint']} of {summary['job']}, attempt {summary['attempt']},"
-        f" {_sizes_text(summary)}, job id {summary['job_id']}"
+        f"{summary['kind']} {summary['checkpoint']} of {job}, attempt {attempt}, {_sizes_text(summary)},"
+        f" job id {job_id}"
     )
 
 

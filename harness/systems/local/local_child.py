@@ -5,6 +5,8 @@ The rules this module lives by:
 - One process is one incarnation of the job. It depends only on its specification and the job's folders, and
   may be killed at any instruction.
 - The module imports little more than a production job would, because recovery time includes the imports.
+- Each process keeps the job's record in the registry, and checks that another program under the job's name
+  would be refused (second_program.py).
 - Unless it is killed, the process logs why it ends. Exit codes: 0 finished, 1 the job or the engine failed, 2
   the process could not begin.
 """
@@ -15,11 +17,14 @@ import sys
 from contextlib import ExitStack
 
 from onceproof.engine.protocol_points import COMMITTING
+from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import recover
+from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
+from onceproof.harness.systems.local.second_program import check_guard, other_program
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
@@ -39,15 +44,20 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     files = UnreliableStorage(f"{spec.checkpoints}/{graph.job_id}")
     storage = MountedStorage(files)
     locked.enter_context(storage.exclusive())
+    other = other_program(graph)
+    # No fault strikes the questions of the harness.
+    reliable = LocalCheckpointStorage(storage.root)
+    check_guard(reliable, graph, other)
     recovered = recover(storage, spec.retained)
     if not log_process_start(log, recovered):
         return 0
     execution = ObservedLocalExecution(spec, assembly.graph, storage, recovered, log)
     files.fault_clock = execution.fault_clock
     try:
-        execution.run()
+        registered(graph, execution, recovered.incarnation).run()
     except (JobExecutionFailed, RunOver):
         return 1
+    check_guard(reliable, graph, other)
     return 0
 
 

@@ -152,6 +152,16 @@ def test_another_program_under_the_name_is_refused_with_the_ways_to_go_on(progra
     assert f"('north', {sum(value for _, value in ORDERS)})" in programs.rows()
 
 
+def test_another_program_at_an_address_is_refused_and_its_jobs_are_listed(programs):
+    programs.directory = f"memory://{programs.folder.name}"
+    programs.failed()
+    with pytest.raises(OtherProgram, match=r"restore that state on purpose \(--from memory://"):
+        programs.run(ORDERS)
+    assert programs.run(SALES).records_read < len(SALES)
+    [job] = JobRegistry(programs.directory).jobs()
+    assert (job.state, job.last_checkpoint, job.record.identity) == ("finished", "", "orders")
+
+
 def test_the_checkpoint_that_the_refusal_names_restores_on_purpose(programs):
     programs.failed()
     with pytest.raises(OtherProgram) as refused:

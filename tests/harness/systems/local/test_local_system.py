@@ -25,6 +25,7 @@ from tests.harness.systems.words import scenario_with
 pytestmark = pytest.mark.local_kill
 
 WORD_COUNT = load_family("word_count")
+IDENTITY_MUTANTS = Path(__file__).parent / "identity_mutants.py"
 RESTORES = ("restoring", "restored")
 
 
@@ -126,6 +127,17 @@ def test_pending_files_that_are_sought_in_another_folder_are_missed():
     mutants = str(Path(__file__).with_name("local_mutants.py"))
     _, verdict = tried(scenario_with(*faults), mutant="pending-sought-in-the-new-folder", mutant_file=mutants)
     assert "no_error" in verdict.failed_properties()
+
+
+@pytest.mark.parametrize("mutant", ["any-program-under-a-name", "registry-forgets", "record-without-sources"])
+@pytest.mark.parametrize("faults", [(), kill("completed")], ids=["finished", "killed"])
+def test_a_second_program_that_would_go_on_under_the_name_is_caught(mutant, faults):
+    history, verdict = tried(scenario_with(*faults), mutant=mutant, mutant_file=str(IDENTITY_MUTANTS))
+    assert "no_error" in verdict.failed_properties()
+    [error] = [payload for _, kind, _, payload in history.events if kind == ERROR]
+    assert error["type"] == "SecondProgramGoesOn"
+    # Before the second process recovers; without a kill at the end of the first.
+    assert (JOB_FINISHED in [kind for _, kind, _, _ in history.events]) is not bool(faults)
 
 
 def test_unknown_mutant_is_refused_with_the_nearest_name():
