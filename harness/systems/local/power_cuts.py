@@ -8,7 +8,7 @@ The rules this module lives by:
   with the seed of the input they replay it.
 - After a cut the job is started again on the rebuilt disk, and runs to its end. Then the rows are those of
   the family's oracle, each part file that a reader could have seen before the cut is there and unchanged, and
-  the latest checkpoint that was reported complete was on the disk.
+  the latest checkpoint that was reported complete was on the disk, with the record of the job.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.disk.recorded_calls import MARK, Call, Replay, read_log
 from onceproof.harness.systems.disk.volatile_disk import Image, PowerCut
-from onceproof.harness.systems.local.recorded_child import FINISHED, OUTPUT, RecordedJob, run
+from onceproof.harness.systems.local.recorded_child import CHECKPOINTS, FINISHED, OUTPUT, RecordedJob, run
 
 CHILD: Final = "onceproof.harness.systems.local.recorded_child"
 PROCESS_SECONDS: Final = 60.0
 _METADATA: Final = "/_metadata"
+_RECORDS: Final = f"{CHECKPOINTS}/jobs/"
+"""The registry: without it another program under the job's name would not be refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +182,18 @@ def _part_files(image: Image) -> dict[str, bytes]:
 
 def _broken_report(marks: Sequence[str], disk: Image) -> str | None:
     """Return what is not on the disk although the job had reported it."""
-    names = {path.rpartition("/")[2] for path in disk}
-    if not marks or "finished" in names:
+    if not marks:
         return None
-    if marks[-1] == FINISHED:
-        return "the job had reported its end, which is not on the disk"
-    complete = [
-        int(path.removesuffix(_METADATA).rpartition("chk-")[2]) for path in disk if path.endswith(_METADATA)
-    ]
-    if max(complete, default=0) < int(marks[-1]):
-        return f"checkpoint {marks[-1]} was reported complete, and is not on the disk"
+    if "finished" not in {path.rpartition("/")[2] for path in disk}:
+        if marks[-1] == FINISHED:
+            return "the job had reported its end, which is not on the disk"
+        complete = [
+            int(path.removesuffix(_METADATA).rpartition("chk-")[2])
+            for path in disk
+            if path.endswith(_METADATA)
+        ]
+        if max(complete, default=0) < int(marks[-1]):
+            return f"checkpoint {marks[-1]} was reported complete, and is not on the disk"
+    if not any(path.startswith(_RECORDS) and path.endswith(".json") for path in disk):
+        return "a checkpoint was reported complete, and the record of its job is not on the disk"
     return None

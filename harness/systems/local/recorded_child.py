@@ -24,9 +24,9 @@ from onceproof.harness.systems.disk.recorded_calls import CallLog, recorded
 from onceproof.harness.systems.local.part_file_io import PartFileIO
 
 FINISHED = "finished"
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS = "state/checkpoints"
 OUTPUT = "results/rows"
-"""Below the root; the sink makes both folders."""
+"""Below the root. Storage and sink each make two folders; the syncs of the one do nothing for the other."""
 
 
 class RecordedJob(msgspec.Struct, frozen=True, kw_only=True):
