@@ -28,7 +28,7 @@ _ENDS = ("/_metadata", "finished")
 
 
 class SecondProgramGoesOn(AssertionError):
-    """Another program may go on from the checkpoints of the job, or be told that it has finished."""
+    """Another program may go on from the checkpoints of the job."""
 
 
 class OtherInput(Source):
