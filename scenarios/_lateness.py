@@ -35,17 +35,25 @@ LATE = "late"
 WATERMARKS = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
 
 
-def draw_timestamps(chance: Chance, count: int, pace_ms: int, late_share: float) -> list[int]:
+def draw_timestamps(
+    chance: Chance, count: int, pace_ms: int, late_share: float, size_ms: int = SECOND_MS
+) -> list[int]:
     """Draw the timestamps of a split: about ``pace_ms`` apart, most of them somewhat out of order.
 
-    A share of them, ``late_share``, is so old that the records may come late.
+    A share of them, ``late_share``, is so old that the records may come late. Many are where windows of
+    ``size_ms`` end, or so that the watermark behind them is there.
     """
     now = BOUND_MS
-    timestamps = []
+    timestamps: list[int] = []
     for _ in range(count):
-        now += chance.integer(0, 2 * pace_ms)
-        is_late = chance.chance(late_share)
-        behind = chance.integer(BOUND_MS, 6 * BOUND_MS) if is_late else chance.integer(0, BOUND_MS)
+        ahead = chance.choice((0, BOUND_MS))
+        # Where the watermark is exactly at the end of a window, a record for that window is late by nothing.
+        is_end = late_share > 0 and timestamps[-1:] == [now] and (now - BOUND_MS) % size_ms == 0
+        now = chance.at_boundary(now + chance.integer(0, 2 * pace_ms) - ahead, size_ms) + ahead
+        if chance.chance(0.5 if is_end else late_share):
+            behind = chance.at_boundary(chance.integer(BOUND_MS, 6 * BOUND_MS), SECOND_MS)
+        else:
+            behind = chance.weighted([(0, 3), (BOUND_MS, 1), (chance.integer(0, BOUND_MS), 4)])
         timestamps.append(max(0, now - behind))
     return timestamps
 

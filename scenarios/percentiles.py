@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "percentiles"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"requests": "source", "hours": "keyed", "table": "sink"}
 record_schema = "service STRING, millis BIGINT"
@@ -52,10 +52,9 @@ def generate(random: Random) -> Workload:
         now = 0
         requests = []
         for _ in range(chance.integer(0, longest)):
-            now += chance.weighted([(0, 2), (1, 1), (chance.integer(0, HOUR_MS // 4), 6), (HOUR_MS, 1)])
-            if chance.chance(0.1):
-                # Go to the first or the last millisecond of the next hour.
-                now += HOUR_MS - now % HOUR_MS + chance.choice((0, HOUR_MS - 1))
+            step = chance.weighted([(0, 4), (1, 1), (chance.integer(0, HOUR_MS // 4), 6), (HOUR_MS, 1)])
+            # Requests of equal time follow one at the end of an hour, whose watermark they meet.
+            now = chance.at_boundary(now + step, HOUR_MS) if step else now
             requests.append((now, (chance.choice(services), chance.choice((3, 5, 8, 200, 4_000)))))
         records[f"log-{log}"] = tuple(requests)
     return Workload(records, {"logs": logs, "services": len(services)})

@@ -65,7 +65,9 @@ def generate(random: Random) -> Workload:
     late_share = lateness.draw_late_share(chance)
     records = {}
     for split in range(splits):
-        timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, late_share)
+        timestamps = lateness.draw_timestamps(
+            chance, chance.integer(0, longest), pace_ms, late_share, SLIDE_MS
+        )
         records[f"words-{split}"] = tuple([(timestamp, chance.choice(words)) for timestamp in timestamps])
     parameters = {"words": len(words), "pace_ms": pace_ms, "late": late_share}
     return Workload(records, parameters)

@@ -58,7 +58,9 @@ def generate(random: Random) -> Workload:
     late_share = lateness.draw_late_share(chance)
     records = {}
     for split in range(splits):
-        timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, late_share)
+        timestamps = lateness.draw_timestamps(
+            chance, chance.integer(0, longest), pace_ms, late_share, SIZE_MS
+        )
         records[f"numbers-{split}"] = tuple(
             [(timestamp, 1 << chance.integer(0, 40)) for timestamp in timestamps]
         )

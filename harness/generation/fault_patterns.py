@@ -26,6 +26,8 @@ from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAUL
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6
+RESTARTS: Final = 0.04
+"""The share of scenarios whose jobs restart until attempts and checkpoints have ids of more digits."""
 HIGHEST_PARALLELISM: Final = 4
 AN_HOUR_MS: Final = 3_600_000
 
@@ -84,7 +86,7 @@ def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
 
 
 def draw_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
-    """Draw patterns and return their faults of the allowed kinds, MOST_FAULTS at the most."""
+    """Draw patterns and return their faults of the allowed kinds: MOST_FAULTS, or many restarts before."""
     count = chance.weighted(_PATTERN_COUNTS)
     faults: list[Fault] = []
     for _ in range(count):
@@ -93,7 +95,23 @@ def draw_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     if count and not faults:
         # No fault of the patterns is allowed: a kill tests more than an undisturbed run.
         faults += [fault for fault in _kill_around_a_checkpoint(chance, stage) if fault.kind in stage.kinds]
-    return tuple(faults[:MOST_FAULTS])
+    return (*_restarts(chance, stage), *faults[:MOST_FAULTS])
+
+
+def _restarts(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """Draw, rarely, a job that restarts until the ids of attempts and checkpoints get one more digit.
+
+    Each trigger kills the attempt, and the next one takes a checkpoint with a higher id. Either the attempts
+    get as far, or a process is killed when checkpoints on both sides of the change are complete.
+    """
+    digits, is_drawn = chance.weighted(((10, 24), (100, 1))), chance.chance(RESTARTS)
+    complete = chance.choice((0, 2, 2, 3))
+    if not is_drawn or "kill_all" not in stage.kinds:
+        return []
+    kill = Fault("kill_all", "triggered")
+    if not complete:
+        return [kill] * digits
+    return [kill] * (digits - complete) + [Fault("kill_process", "completed", ANY_TASK, digits)]
 
 
 def _kill(
@@ -326,12 +344,26 @@ def _soon(chance: Chance, stage: JobOutline, point: Point) -> int:
     return 1 if point == "triggered" else chance.integer(1, 2 * len(stage.tasks))
 
 
+def _trigger_comes_twice(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A duplicated trigger, whose copy reaches a source during the checkpoint, behind it or in the next."""
+    return _message_comes_twice(chance, stage, "triggered")
+
+
+def _notification_comes_twice(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A duplicated notification, whose copy may come when the task has heard of a later checkpoint."""
+    return _message_comes_twice(chance, stage, "notified")
+
+
 def _acknowledgement_comes_twice(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A duplicated acknowledgement, whose copy arrives before or after the checkpoint completes."""
+    return _message_comes_twice(chance, stage, "acknowledged")
+
+
+def _message_comes_twice(chance: Chance, stage: JobOutline, point: Point) -> list[Fault]:
     checkpoint = _checkpoint(chance, stage)
-    nth = _occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
+    nth = _occurrence(chance, stage, point, ANY_TASK, checkpoint)
     delay = chance.integer(0, 2 * stage.checkpoint_steps)
-    twice = Fault("duplicate_message", "acknowledged", ANY_TASK, checkpoint, nth, 0, delay)
+    twice = Fault("duplicate_message", point, ANY_TASK, checkpoint, nth, 0, delay)
     return [twice, _kill(chance, stage, "completed", checkpoint, soon=chance.integer(0, delay))]
 
 
@@ -452,7 +484,9 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_kill_while_metadata_is_written, 2),
     (_master_dies_over_metadata, 2),
     (_final_notification_lost, 4),
+    (_trigger_comes_twice, 1),
     (_acknowledgement_comes_twice, 1),
+    (_notification_comes_twice, 1),
     (_acknowledgement_comes_too_late, 1),
     (_kill_between_checkpoints, 1),
     (_clock_is_set, 1),

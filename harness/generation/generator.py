@@ -115,7 +115,7 @@ def generate(family: Family, seed: int) -> Scenario:
     )
     faults = draw_faults(chance, stage)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
-    delays = restart_delay * len(faults) + sum(map(held_up_ms, faults))
+    delays = (restart_delay + interval) * len(faults) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural)
     # Longer than anything but a lost message can delay a checkpoint.
     ample = schedule.horizon + 10 * natural + delays

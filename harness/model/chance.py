@@ -20,6 +20,9 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
+BOUNDARIES = 0.3
+"""The share of values that are drawn at a boundary on purpose."""
+
 SEED_LIMIT = 10**13
 """Derived seeds stay below this: thirteen digits are short enough to type."""
 
@@ -54,6 +57,18 @@ class Chance:
             if point < 0:
                 return item
         return items[-1][0]
+
+    def at_boundary(self, value: int, size: int) -> int:
+        """Return the value, or in three of ten draws one at a multiple of ``size`` that is not less.
+
+        That one is the next multiple, or 1 before or after it: where a window ends, a timer is due, a limit
+        is reached. Values that are drawn in ascending order stay in order.
+        """
+        draw = self.unit()
+        if draw >= BOUNDARIES:
+            return value
+        multiple = -(-value // size) * size
+        return max(value, multiple + int(draw / BOUNDARIES * 3) - 1)
 
     def sample(self, items: Sequence[Item], count: int) -> list[Item]:
         """Return count different items, in the order of the given ones."""

@@ -65,7 +65,8 @@ def _natural_steps(scenario: Scenario) -> int:
 
 def _delays(scenario: Scenario) -> int:
     """Return for how many milliseconds the faults of a scenario may hold its job up."""
-    return sum(held_up_ms(fault) + scenario.restart_delay_ms for fault in scenario.faults)
+    each = scenario.restart_delay_ms + scenario.checkpoint_interval_ms
+    return sum(held_up_ms(fault) + each for fault in scenario.faults)
 
 
 def held_up_ms(fault: Fault) -> int:

@@ -36,6 +36,7 @@ THEMES: Final = (
     "retention",
     "savepoints",
     "timers",
+    "boundaries",
     "sinks",
     "other_sinks",
     "rich_functions",
