@@ -65,9 +65,9 @@ def test_sound_family_passes(onceproof: Command, sales: Path) -> None:
 
 @pytest.mark.local_kill
 def test_run_on_the_local_runtime_kills_processes_and_passes(onceproof: Command) -> None:
-    ended = onceproof(
-        "run", "word_count", "--system", "local", "--scenarios", "2", "--seed", "3", "-n", "1", "--out", "out"
-    )
+    seed = str(seed_of_run(load_family("word_count"), kills_the_process_after_a_checkpoint))
+    options = ["--scenarios", "2", "--seed", seed, "-n", "1", "--out", "out"]
+    ended = onceproof("run", "word_count", "--system", "local", *options)
     assert ended.code == 0, ended.error
     report = json.loads(Path("out", "report.json").read_bytes())
     assert report["facts"]["system"] == "local"
@@ -104,7 +104,8 @@ def test_run_on_spark_kills_workers_and_passes(onceproof: Command) -> None:
 
 @pytest.mark.local_kill
 def test_failure_on_the_local_runtime_is_shrunk_and_drawn(onceproof: Command, forgetful: Path) -> None:
-    options = ["--scenarios", "2", "-n", "1", "--out", "out", "--shrink-time", "1"]
+    seed = str(seed_of_run(load_family(str(forgetful)), kills_the_process_after_a_checkpoint))
+    options = ["--scenarios", "2", "--seed", seed, "-n", "1", "--out", "out", "--shrink-time", "1"]
     ended = onceproof("run", "forgetful.py", "--system", "local", *options)
     assert ended.code == 1
     replays = [line for line in ended.out.splitlines() if line.startswith("  onceproof replay")]
