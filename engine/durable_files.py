@@ -5,6 +5,8 @@ The rules this module lives by:
 - A file is durable when its content is synced and its name is: the sync of a file says nothing of its name.
 - A name is durable when its folder is synced, and so are the names of all folders above.
 - Functions that make folders sync them. Those that write or link a file leave its name to the caller.
+- What a process that died has made is seen, and may still be lost. So a storage or sink syncs the folders
+  above its own when it begins, whichever process has made them.
 """
 
 from __future__ import annotations
@@ -17,9 +19,27 @@ from onceproof.engine.file_calls import FileCalls
 
 _NO_LINK: Final = frozenset((errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS))
 """The errors with which a hard link fails although a copy is possible."""
+_NO_SYNC: Final = frozenset((errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS))
+"""The errors with which a folder cannot be synced that no job has made: unreadable, or on no disk."""
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 """A link in place of the file is an error: it may lead out of the folder."""
 COPIED_AT_ONCE: Final = 1 << 20
+
+
+def open_folder(calls: FileCalls, folder: str) -> None:
+    """Create a folder and its missing parents; make durable its name and those of all folders above it.
+
+    Also of those that were there: a process that died may have made them, and not synced them. Raises as
+    ``make_folder`` does.
+    """
+    _make(calls, folder)
+    while (parent := os.path.dirname(folder)) != folder:
+        try:
+            sync_folder(calls, parent)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
+        folder = parent
 
 
 def make_folder(calls: FileCalls, folder: str) -> None:
@@ -28,11 +48,17 @@ def make_folder(calls: FileCalls, folder: str) -> None:
     Raises NotADirectoryError where a file stands in place of a parent, FileExistsError where one stands in
     place of the folder.
     """
+    for made in _make(calls, folder):
+        sync_folder(calls, os.path.dirname(made))
+
+
+def _make(calls: FileCalls, folder: str) -> list[str]:
+    """Create a folder and its missing parents; return which of them were made."""
     if calls.is_folder(folder):
-        return
+        return []
     parent = os.path.dirname(folder)
     try:
-        make_folder(calls, parent)
+        made = _make(calls, parent)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), parent) from None
     try:
@@ -42,8 +68,8 @@ def make_folder(calls: FileCalls, folder: str) -> None:
         # opens a file in it.
         if calls.exists(folder) and not calls.is_folder(folder):
             raise
-        return
-    sync_folder(calls, parent)
+        return made
+    return [*made, folder]
 
 
 def open_in_folder(calls: FileCalls, path: str, flags: int) -> int:
@@ -128,6 +154,12 @@ def sync_file(calls: FileCalls, path: str) -> None:
 def sync_folder(calls: FileCalls, folder: str) -> None:
     """Make the names in a folder durable."""
     _sync(calls, folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_parent(calls: FileCalls, folder: str, root: str) -> None:
+    """Make the name of a folder below ``root`` durable: its maker may have died before it did."""
+    if folder != root:
+        sync_folder(calls, os.path.dirname(folder))
 
 
 def _sync(calls: FileCalls, path: str, flags: int) -> None:

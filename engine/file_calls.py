@@ -12,6 +12,13 @@ import os
 import stat
 from typing import Final, Protocol
 
+_SPARSE_BYTES: Final = 1 << 26
+"""From this size on a file must take space of the disk for its size..."""
+_MOST_PACKED: Final = 1000
+"""...or a thousandth of it, where the file system compresses. So a forged file that takes no space on disk
+does not fill the memory."""
+_BLOCK_BYTES: Final = 512
+
 
 class FileCalls(Protocol):
     """The calls with which files are read and changed. Each raises OSError as the operating system does."""
@@ -96,8 +103,17 @@ class SystemFileCalls:
         # A pipe in place of the file must not hold the job up.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
-            if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is a pipe, not a file")
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                kind = "a pipe" if stat.S_ISFIFO(found.st_mode) else "a device"
+                raise OSError(errno.EINVAL, f"it is {kind}, not a file")
+            if (
+                found.st_size > _SPARSE_BYTES
+                and found.st_blocks * _BLOCK_BYTES * _MOST_PACKED < found.st_size
+            ):
+                raise OSError(
+                    errno.EINVAL, f"it is sparse: hardly anything of its {found.st_size} bytes is stored"
+                )
             return file.read()
 
     def size_of(self, path: str) -> int | None:

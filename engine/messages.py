@@ -18,6 +18,13 @@ from msgspec import Struct
 AttemptId = NewType("AttemptId", str)
 """``incarnation.number``: unique over all restarts of a job and of its process."""
 
+
+def is_of_later_process(attempt: str, other: str) -> bool:
+    """Return whether an attempt is of a later process than another one, or names no attempt of a job."""
+    incarnation = attempt.partition(".")[0]
+    return not incarnation.isdecimal() or int(incarnation) > int(other.partition(".")[0])
+
+
 CHECKPOINT: Final = "checkpoint"
 SAVEPOINT: Final = "savepoint"
 SYNC_SAVEPOINT: Final = "sync_savepoint"

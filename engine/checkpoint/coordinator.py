@@ -486,7 +486,7 @@ class CheckpointCoordinator(CheckpointTriggering):
             return
         latest = self.store.latest
         for checkpoint_id, pending in self.pending.items():
-            assert checkpoint_id < self._next_id, f"checkpoint {checkpoint_id} is pending before its time"
+            assert checkpoint_id < self.next_id, f"checkpoint {checkpoint_id} is pending before its time"
             assert latest is None or checkpoint_id > latest.checkpoint_id or pending.kind != CHECKPOINT, (
                 f"checkpoint {checkpoint_id} is pending although {latest.checkpoint_id} completed"
             )

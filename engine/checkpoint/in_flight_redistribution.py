@@ -253,5 +253,7 @@ def read_in_flight(
             raise DamagedFile(path, f"{kind}: {len(data)} bytes where the checkpoint lists {handle.length}")
         assert handle.channels is not None
         found = decoded[path] = decode_channels(data, handle.channels, path, allow_pickle=allow_pickle)
+    if share.channel not in found:
+        raise DamagedFile(path, "it lacks a channel that the checkpoint's metadata list")
     records = found[share.channel]
     return records if share.filter is None else share.filter.keep(records)

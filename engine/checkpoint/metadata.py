@@ -182,6 +182,13 @@ def decode_metadata(data: bytes, path: str) -> CheckpointMetadata:
             replace(operator, subtasks=stored.chains[place])
             for operator, place in zip(stored.checkpoint.operators, stored.places, strict=True)
         ]
+        for operator in operators:
+            if len(operator.subtasks) != operator.parallelism:
+                raise DamagedFile(
+                    path,
+                    f"forged or damaged: operator {operator.name!r} has {len(operator.subtasks)} subtasks of"
+                    f" {operator.parallelism}",
+                )
         return replace(stored.checkpoint, operators=tuple(operators))
     except (msgspec.DecodeError, RecursionError, IndexError, ValueError) as error:
         raise DamagedFile(path, f"its content cannot be read ({error})") from error

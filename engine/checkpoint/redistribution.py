@@ -26,6 +26,7 @@ from onceproof.engine.state.stored import (
     UNION,
     DecodedSnapshot,
     EncodedList,
+    EncodedOperator,
     EncodedTable,
     NativePart,
 )
@@ -40,11 +41,14 @@ class Vertex(NamedTuple):
     max_parallelism_is_explicit: bool
 
 
-Source: TypeAlias = tuple[StateHandle, tuple[int, ...]]
+Source: TypeAlias = tuple[StateHandle, range]
 """A file, and which elements of a state in it."""
 
-Slice: TypeAlias = tuple[int, tuple[int, ...]]
-"""The place of a holder in the order given to ``deal_out``, and which of its elements."""
+Slice: TypeAlias = tuple[int, range]
+"""The place of a holder in the order given to ``deal_out``, and which of its elements.
+
+A range takes no memory, however many elements forged metadata list; the file itself decides how many it has.
+"""
 
 
 class RestoreAssignment(msgspec.Struct, frozen=True):
@@ -257,7 +261,7 @@ def deal_out(
     in_place = old_parallelism == new_parallelism
     start = 0
     for name, mode, counts in states:
-        whole = [(place, tuple(range(count))) for place, count in counts]
+        whole = [(place, range(count)) for place, count in counts]
         if mode == UNION:
             for share in dealt:
                 share[name] = (mode, whole)
@@ -285,20 +289,21 @@ def _split(
 ) -> int:
     """Cut the elements of one state into contiguous runs; give the subtask where the next state begins."""
     parallelism = len(dealt)
-    elements = [(place, element) for place, count in counts for element in range(count)]
-    base, odd = divmod(len(elements), parallelism)
-    position = 0
+    base, odd = divmod(sum(count for _, count in counts), parallelism)
+    left = iter(counts)
+    place, begin, end = 0, 0, 0
     for visit in range(parallelism):
         length = base + (visit < odd)
-        if length:
-            slices: dict[int, list[int]] = {}
-            for place, element in elements[position : position + length]:
-                slices.setdefault(place, []).append(element)
-            dealt[(start + visit) % parallelism][name] = (
-                SPLIT_DISTRIBUTE,
-                [(place, tuple(taken)) for place, taken in slices.items()],
-            )
-            position += length
+        slices: list[Slice] = []
+        while length:
+            while begin == end:
+                (place, end), begin = next(left), 0
+            taken = min(length, end - begin)
+            slices.append((place, range(begin, begin + taken)))
+            begin += taken
+            length -= taken
+        if slices:
+            dealt[(start + visit) % parallelism][name] = (SPLIT_DISTRIBUTE, slices)
     return (start + odd) % parallelism
 
 
@@ -316,7 +321,7 @@ def read_assignment(
     keyed: dict[str, EncodedTable] = {}
     natives: list[NativePart] = []
     for handle, (low, high) in assignment.keyed:
-        stored = _load(handle, read, files)[assignment.operator_id]
+        stored = _stored(handle, read, files, assignment.operator_id)
         if stored.native is not None:
             tables = {file.name: file for file in handle.files if file.operator_id == assignment.operator_id}
             natives.append(NativePart(low, high, handle.path, stored.native, tables, read))
@@ -329,16 +334,33 @@ def read_assignment(
         elements: list[bytes] = []
         description = None
         for handle, indexes in sources:
-            item = _load(handle, read, files)[assignment.operator_id].operator[name]
+            item = _stored(handle, read, files, assignment.operator_id).operator.get(name)
+            if item is None or len(item.elements) < indexes.stop:
+                raise DamagedFile(
+                    handle.path,
+                    f"operator state {name!r} has fewer elements than the checkpoint's metadata list",
+                )
             if description is None:
                 description = item.type
             elif description != item.type:
                 raise DamagedFile(
                     handle.path, f"operator state {name!r} has another type than in other files"
                 )
-            elements.extend([item.elements[index] for index in indexes])
+            elements.extend(item.elements[indexes.start : indexes.stop])
         lists[name] = EncodedList(mode, description, elements)
     return RestoredState(keyed, lists, tuple(natives))
+
+
+def _stored(
+    handle: StateHandle,
+    read: Callable[[str], bytes],
+    files: MutableMapping[str, DecodedSnapshot],
+    operator_id: str,
+) -> EncodedOperator:
+    stored = _load(handle, read, files).get(operator_id)
+    if stored is None:
+        raise DamagedFile(handle.path, "it lacks an operator that the checkpoint's metadata list")
+    return stored
 
 
 def _load(

@@ -40,7 +40,6 @@ class CheckpointTriggering:
         "_is_scheduling",
         "_is_shut_down",
         "_last_completion_ms",
-        "_next_id",
         "_now",
         "_periodic_due_ms",
         "_plan",
@@ -49,6 +48,7 @@ class CheckpointTriggering:
         "_settings",
         "_undisturbed",
         "_wall_clock",
+        "next_id",
         "pending",
     )
 
@@ -60,7 +60,7 @@ class CheckpointTriggering:
         """The tasks of a checkpoint of this attempt as long as none has finished."""
         self._running: set[TaskId] = set()
         self._finished: dict[TaskId, None] = {}
-        self._next_id = next_id
+        self.next_id = next_id
         self._requests = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
         self._last_completion_ms: int | None = None
         self._is_scheduling = False
@@ -145,8 +145,8 @@ class CheckpointTriggering:
         if plan is None or tasks is None:
             self._refuse(request, TASKS_NOT_RUNNING, effects)
             return
-        checkpoint_id = self._next_id
-        self._next_id += 1
+        checkpoint_id = self.next_id
+        self.next_id += 1
         now, ahead_ms = self._now, self._wall_clock.ahead_ms
         kind = request.kind
         self.pending[checkpoint_id] = PendingCheckpoint(

@@ -37,7 +37,7 @@ from onceproof.engine.connectors.part_files import (
 )
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
-from onceproof.engine.durable_files import make_folder, sync_folder
+from onceproof.engine.durable_files import open_folder, sync_folder
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
 
@@ -235,7 +235,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
     def abort_unknown(self, recovery: Recovery) -> None:
         """Delete the hidden files of this sink that no checkpoint lists."""
         try:
-            make_folder(self.calls, os.path.abspath(self._base_path))
+            open_folder(self.calls, os.path.abspath(self._base_path))
             names = sorted(name for name, _ in self.calls.entries(self._base_path))
         except OSError as error:
             raise FileSinkBroken(

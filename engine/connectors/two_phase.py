@@ -42,6 +42,7 @@ from onceproof.engine.functions import (
     FunctionSnapshotContext,
     SinkFunction,
 )
+from onceproof.engine.messages import is_of_later_process
 from onceproof.engine.protocol_points import ABORTED, COMMITTED, COMMITTING, PRE_COMMITTED
 from onceproof.engine.state.descriptors import ListStateDescriptor
 from onceproof.engine.types import Types
@@ -73,6 +74,8 @@ class Recovery(NamedTuple):
     def may_abort(self, subtask: int, epoch: int, attempt: str, owner: str) -> bool:
         """Return whether this subtask may abort the transaction with this name.
 
+        Never that of a later process: then this one has lost the job and does not know yet.
+
         Args:
             subtask: the subtask in the transaction's name.
             epoch: the epoch in the transaction's name.
@@ -83,6 +86,7 @@ class Recovery(NamedTuple):
             owner == self.owner
             and epoch >= (self.restored_checkpoint_id or 0)
             and attempt != self.attempt
+            and not is_of_later_process(attempt, self.attempt)
             and subtask % self.parallelism == self.subtask
         )
 

@@ -60,6 +60,7 @@ from onceproof.engine.job.master import JobMaster, JobState
 from onceproof.engine.job.restart_strategies import Chance, restart_strategy
 from onceproof.engine.messages import AttemptId, Send
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
+from onceproof.engine.runtime.checkpoint_history import JobHistory, OutcomeUnknown
 from onceproof.engine.runtime.deletion import NEXT_START, delete_if_possible, deletion_may_fail
 from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.runtime.job_requests import JobRequest, OpenRequests, Respond, publish_metadata
@@ -74,11 +75,13 @@ from onceproof.engine.runtime.recovery import (
     retire,
     sweep,
 )
-from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint
+from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.runtime.storage import MissingFile
 from onceproof.engine.task.events import DiscardSnapshot
 from onceproof.engine.wall_clock import WallClock
 
+CLAIM_LOOKS: Final = 3
+"""How often a process looks whether it still has the job before it gives up."""
 TAKEN_OVER: Final = "another process has taken job {!r} over"
 
 
@@ -108,7 +111,7 @@ class JobDriver(ABC):
                 graph.name,
                 settings,
                 store,
-                max([recovered.starting_point.last_id, *recovered.former]) + 1,
+                max([recovered.record.first_id - 1, recovered.starting_point.last_id, *recovered.former]) + 1,
                 self.wall_clock,
             ),
             restart_strategy(settings.restarts, self.chance),
@@ -119,6 +122,7 @@ class JobDriver(ABC):
         self.attempts = 0
         self.checkpoints = 0
         self.open_requests = OpenRequests(graph.job_id, settings.savepoint_directory)
+        self.history = JobHistory(storage, recovered.incarnation, recovered.record, recovered.records)
         self._recovered = recovered
         self._former = recovered.former
 
@@ -253,42 +257,66 @@ class JobDriver(ABC):
         return self.open_requests.starting_point(metadata)
 
     def publish(self, metadata: CheckpointMetadata) -> None:
-        """Make a checkpoint complete; raises OSError, and then it is certainly not there."""
+        """Make a checkpoint complete.
+
+        Raises OSError, and then it certainly does not count; raises Superseded if another process has the
+        job, which may go on from it nevertheless. Raises OutcomeUnknown.
+        """
         self.check_claim()
-        begins_from = self.next_starting_point(metadata)
-        publish_metadata(self.storage, metadata, begins_from, self._recovered.starting_point)
+        try:
+            publish_metadata(self.storage, self.history, metadata, self.next_starting_point(metadata))
+        except OSError:
+            # If another process is the reason, say so.
+            self.check_claim()
+            raise
+        if self.storage.writes_may_be_late:
+            self._confirm_claim(metadata.checkpoint_id)
+
+    def _confirm_claim(self, checkpoint_id: int) -> None:
+        """Check the claim again: a successor may have looked for checkpoints before this one was there."""
+        for left in reversed(range(CLAIM_LOOKS)):
+            try:
+                self.check_claim()
+            except Superseded:
+                raise
+            except OSError as error:
+                if left:
+                    continue
+                raise OutcomeUnknown(
+                    f"checkpoint {checkpoint_id} is written, but whether this process still has the job is"
+                    f" unknown ({error}): start the job again, it goes on from the latest complete checkpoint"
+                ) from error
+            return
 
     def metadata_published(self, checkpoint_id: int) -> None:
         """Report to the job master that the metadata of a checkpoint is durable."""
         self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
         self.master_event(MetadataStored(checkpoint_id))
 
-    def publish_file(self, path: str, data: bytes) -> None:
-        """Publish a file, as ``publish`` does; raises OSError, and then it is certainly not there."""
-        self.check_claim()
-        try:
-            self.storage.publish(path, data)
-        except OSError:
-            self.storage.delete(path)
-            raise
-
     def forget_checkpoints(self, outcome: JobOutcome) -> None:
         """Delete the checkpoints that are not retained, unless another process has claimed the job."""
         if self.is_superseded:
             return
+        with suppress(Superseded):
+            self._forget_checkpoints(outcome)
+
+    def _forget_checkpoints(self, outcome: JobOutcome) -> None:
+        spared = self._recovered.starting_point.spared
         if outcome is JobOutcome.FINISHED:
-            spared = self._recovered.starting_point.spared
             if self.master.coordinator.stopped_with is None:
-                retire(self.storage, spared)
+                self.history.finish()
+                retire(self.storage, spared, self.check_claim)
+                with deletion_may_fail(NEXT_START):
+                    self.history.forget()
             else:
                 with deletion_may_fail(NEXT_START):
-                    sweep(self.storage, (), spared)
+                    sweep(self.storage, (), spared, self.check_claim)
         elif is_retained(self.graph.settings.retention, outcome):
             return
         else:
             if not self.open_requests.stopped_with:
-                self.storage.delete(STARTING_POINT)
-            sweep(self.storage, (), self._recovered.starting_point.spared)
+                self.history.close(self.master.coordinator.next_id)
+            sweep(self.storage, (), spared, self.check_claim)
         with deletion_may_fail("its owner"):
             for path in self._recovered.claimed:
                 self.storage.delete(path)
@@ -356,7 +384,7 @@ class JobDriver(ABC):
             for checkpoint_id in self._former:
                 if checkpoint_id not in kept:
                     with deletion_may_fail():
-                        discard_former(self.storage, checkpoint_id, retained)
+                        discard_former(self.storage, checkpoint_id, retained, self.check_claim)
             self._former = ()
 
     def _checkpoint_aborted(self, effect: CheckpointAborted) -> None:
@@ -374,17 +402,18 @@ class JobDriver(ABC):
 
     def _discard_checkpoint(self, effect: DiscardCheckpoint) -> None:
         with deletion_may_fail():
-            self._discard_unless_superseded(effect)
+            self._delete_unless_superseded(effect)
 
-    def _discard_unless_superseded(self, effect: DiscardCheckpoint) -> None:
+    def _delete_unless_superseded(self, effect: DiscardCheckpoint) -> None:
         if self.is_superseded:
-            # The other process may use the same checkpoint id.
+            # The other process may go on from this checkpoint.
             return
         claimed = self._recovered.claimed
         if claimed and effect.checkpoint_id == self._recovered.checkpoints[0].checkpoint_id:
             delete_if_possible(self.storage, claimed)
             return
-        discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind)
+        with suppress(Superseded):
+            discard_checkpoint(self.storage, effect.checkpoint_id, effect.kind, self.check_claim)
 
     def _request_resolved(self, effect: RequestResolved) -> None:
         self.open_requests.resolved(effect)
@@ -393,10 +422,16 @@ class JobDriver(ABC):
     def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
         handle = effect.handle
         assert isinstance(handle, StateHandle)
-        delete_if_possible(self.storage, handle.paths)
+        self._delete_files(handle.paths)
 
     def _discard_shared_files(self, effect: DiscardSharedFiles) -> None:
-        delete_if_possible(self.storage, effect.paths)
+        self._delete_files(effect.paths)
+
+    def _delete_files(self, paths: Iterable[str]) -> None:
+        with deletion_may_fail():
+            # A process that has taken the job over may have gone on from a checkpoint that lists them.
+            if not self.is_superseded:
+                delete_if_possible(self.storage, paths)
 
     def _job_failed(self, effect: JobFailed) -> None:
         """Notify the driver, then delete the checkpoints that are not retained, if the storage allows it."""

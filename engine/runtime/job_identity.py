@@ -27,6 +27,7 @@ from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.messages import checkpoint_folder
+from onceproof.engine.runtime.checkpoint_history import find_record
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS
 from onceproof.engine.runtime.job_clients import Runnable
 from onceproof.engine.runtime.job_fingerprint import (
@@ -52,9 +53,8 @@ from onceproof.engine.runtime.job_registry import (
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.locations import join_location, location
-from onceproof.engine.runtime.recovery import FINISHED, METADATA, RecoverableStorage
+from onceproof.engine.runtime.recovery import METADATA, RecoverableStorage, is_finished, starting_point_of
 from onceproof.engine.runtime.restore_point import OWN, NoRestorePoint, place_of, read_restore_point
-from onceproof.engine.runtime.starting_point import FROM_NOTHING, STARTING_POINT, read_starting_point
 from onceproof.engine.state.file_envelope import DamagedFile
 
 MOST_SHOWN: Final = 3
@@ -137,10 +137,11 @@ class _Found:
 
     def __init__(self, storage: RecoverableStorage, folder: str) -> None:
         paths = storage.list("")
-        self.has_finished = FINISHED in paths
         matches = [OWN.fullmatch(path.removesuffix(f"/{METADATA}")) for path in paths]
         last_id = max([int(match[1]) for match in matches if match is not None], default=0)
-        point = read_starting_point(storage) if STARTING_POINT in paths else FROM_NOTHING
+        record = find_record(storage, paths)
+        point = starting_point_of(storage, paths, record)
+        self.has_finished = is_finished(paths, point, record)
         self.last = ""
         if self.has_finished:
             return

@@ -22,15 +22,12 @@ from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResol
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.job.events import CancelRequested, StopRequested
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
+from onceproof.engine.runtime.checkpoint_history import HistoryStorage, JobHistory, OutcomeUnknown
 from onceproof.engine.runtime.locations import join_location, location, scheme_of
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.restore_point import published_form
-from onceproof.engine.runtime.starting_point import (
-    PointStorage,
-    StartingPoint,
-    put_back,
-    write_starting_point,
-)
+from onceproof.engine.runtime.starting_point import StartingPoint
+from onceproof.engine.runtime.storage import StorageError
 
 RequestKind: TypeAlias = Literal["savepoint", "stop", "cancel", "cancel_with_savepoint"]
 
@@ -159,22 +156,53 @@ class OpenRequests:
 
 
 def publish_metadata(
-    storage: PointStorage,
+    storage: HistoryStorage,
+    history: JobHistory,
     metadata: CheckpointMetadata,
     begins_from: StartingPoint | None,
-    before: StartingPoint,
 ) -> None:
     """Publish the metadata of a checkpoint and, if given, the new starting point ``begins_from``.
 
-    Raises OSError; then the checkpoint certainly does not exist, and the starting point is ``before`` again.
+    Raises OSError; then the checkpoint certainly does not count, and the starting point is the old one.
+    Raises OutcomeUnknown if neither can be said.
     """
     path = metadata_path(metadata.checkpoint_id, metadata.kind)
+    data = published_form(metadata)
     try:
-        storage.publish(path, published_form(metadata))
-        if begins_from is not None:
-            write_starting_point(storage, begins_from)
-    except OSError:
-        if begins_from is not None:
-            put_back(storage, before)
-        storage.delete(path)
+        # A client may have repeated the request after it had been performed.
+        is_ours = storage.create_exclusive(path, data) or storage.read(path) == data
+    except OSError as error:
+        _withdraw(storage, history, metadata, error)
         raise
+    if not is_ours:
+        refused = StorageError(
+            f"checkpoint file {path} is there already, from a process that had lost the job"
+        )
+        if metadata.kind == CHECKPOINT and storage.writes_may_be_late:
+            history.declare_void(metadata, refused)
+        raise refused
+    if begins_from is not None:
+        try:
+            history.begin_from(begins_from)
+        except OSError:
+            storage.delete(path)
+            raise
+
+
+def _withdraw(
+    storage: HistoryStorage, history: JobHistory, metadata: CheckpointMetadata, error: OSError
+) -> None:
+    """Make sure that metadata whose write has failed do not count."""
+    if metadata.kind == CHECKPOINT and storage.writes_may_be_late:
+        history.declare_void(metadata, error)
+        return
+    # No other process writes here; a savepoint that appears late is in a folder that no answer names.
+    path = metadata_path(metadata.checkpoint_id, metadata.kind)
+    try:
+        storage.delete(path)
+    except OSError as second:
+        if storage.exists(path):
+            raise OutcomeUnknown(
+                f"whether checkpoint {metadata.checkpoint_id} is complete is unknown ({error}; {second}):"
+                " start the job again, it goes on from the latest one that is"
+            ) from second

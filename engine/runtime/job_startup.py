@@ -24,6 +24,7 @@ from onceproof.engine.configuration import CLAIM
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores
+from onceproof.engine.runtime.checkpoint_history import recorded_starting_point
 from onceproof.engine.runtime.job_identity import check_identity
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.locations import join_location, location
@@ -45,7 +46,7 @@ from onceproof.engine.runtime.restore_point import (
     place_of,
     read_restore_point,
 )
-from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint, read_starting_point
+from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.file_names import LARGEST_NUMBER
@@ -107,7 +108,8 @@ def _new_starting_point(graph: JobGraph, storage: MountedStorage) -> StartingPoi
     if recovery.path is None:
         return None
     folder = place_of(recovery.path)
-    if STARTING_POINT in storage.list(STARTING_POINT) and read_starting_point(storage).path == folder:
+    recorded = recorded_starting_point(storage)
+    if recorded is not None and recorded.path == folder:
         return None
     point = read_restore_point(recovery.path)
     metadata = as_users(point.metadata)

@@ -60,7 +60,7 @@ class MountedStorage:
         storage.adopt(there, source, earlier)
 
     def publish(self, path: str, data: bytes) -> None:
-        """Write a file durably and atomically."""
+        """Write a file durably and atomically, over an old one."""
         storage, there = self._find(path)
         storage.publish(there, data)
 
@@ -87,10 +87,20 @@ class MountedStorage:
         storage, there = self._find(path)
         return storage.exists(there)
 
-    def create_exclusive(self, path: str) -> bool:
-        """Create an empty file durably; return False if it exists already."""
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
+        """Create a file durably; return False if it exists already."""
         storage, there = self._find(path)
-        return storage.create_exclusive(there)
+        return storage.create_exclusive(there, data)
+
+    def make_durable(self, path: str) -> None:
+        """Make durable that a file is there, or is gone."""
+        storage, there = self._find(path)
+        storage.make_durable(there)
+
+    @property
+    def writes_may_be_late(self) -> bool:
+        """Whether a write to the job's own storage may be late."""
+        return self._own.writes_may_be_late
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the job's own folder exclusively."""

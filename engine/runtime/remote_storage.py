@@ -3,10 +3,11 @@
 The rules this module lives by:
 
 - A write of a file is atomic in an object store, so no file is renamed.
-- Two processes of one job are kept apart by a file that only one of them can create. So only file systems
-  with an exclusive ``create`` are accepted (in s3fs, gcsfs and adlfs it is a condition of the request);
-  others are refused before the job begins. There is no lock as on a folder: a second process takes the job
-  over, and the first one ends when it finds out.
+- Two processes of one job are kept apart by files that only one of them can create (checkpoint_history.py).
+  So only file systems with an exclusive ``create`` and strong listings are accepted (in s3fs, gcsfs and adlfs
+  the create is a condition of the request); others are refused before the job begins. There is no lock as on
+  a folder: a second process takes the job over, and the first one ends when it finds out.
+- A request may be performed late, or twice, and one that failed may still be performed.
 - Listings are never cached, because files of other processes must be visible.
 - Every error of the file system becomes a StorageError: one line with the file, what failed and the mend.
 """
@@ -32,6 +33,8 @@ _Answer = TypeVar("_Answer")
 
 class RemoteCheckpointStorage:
     """Checkpoints below an address such as ``s3://bucket/checkpoints``."""
+
+    writes_may_be_late = True
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -100,13 +103,16 @@ class RemoteCheckpointStorage:
         """Return whether the file exists."""
         return bool(self._do(path, "cannot be looked for", self._files.isfile))
 
-    def create_exclusive(self, path: str) -> bool:
-        """Create an empty file; return False if it exists already."""
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
+        """Create a file; return False if it exists already, also if this request made it and was repeated."""
         try:
-            self._do(path, "cannot be created", lambda file: self._files.pipe_file(file, b"", mode="create"))
+            self._do(path, "cannot be created", lambda file: self._files.pipe_file(file, data, mode="create"))
         except FileExistsError:
             return False
         return True
+
+    def make_durable(self, path: str) -> None:
+        """Do nothing: an object that can be read is durable."""
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Return an empty context: an exclusive create keeps two processes apart, not a lock."""

@@ -1,4 +1,4 @@
-"""The starting point: a JSON file in the job's folder with the savepoint that the job has restored first.
+"""The starting point: the savepoint or checkpoint that the job has restored first, as its folder records it.
 
 The rules this module lives by:
 
@@ -7,7 +7,8 @@ The rules this module lives by:
   not sooner.
 - A savepoint with which the job stops becomes the starting point before its output is committed. So the next
   run restores it; from anything older, that run would write the output again.
-- The file is replaced atomically. It records the steps that must follow, and the next process completes them.
+- It stands in the highest record of the job's history (checkpoint_history.py). Earlier versions wrote a file
+  ``starting-point``, which is still read where there is no record.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class StartingPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     incarnation: int = 0
     """That of the process that took it. Later ones must be higher, because sinks name output by attempt."""
     had_finished: bool = False
-    """Whether the job had finished before; recovery must delete the ``finished`` marker."""
+    """In a file of an earlier version: the job had finished before, and the marker ``finished`` is void."""
     format_version: int = FORMAT_VERSION
 
     @property
@@ -48,18 +49,10 @@ FROM_NOTHING: Final = StartingPoint("", 0)
 
 
 class PointStorage(Protocol):
-    """The part of a storage that the starting point needs."""
+    """The part of a storage that the file of an earlier version needs."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
-        ...
-
-    def publish(self, path: str, data: bytes) -> None:
-        """Write a file durably and atomically."""
-        ...
-
-    def delete(self, path: str) -> None:
-        """Delete a file; do nothing if it is not there."""
         ...
 
 
@@ -67,7 +60,7 @@ _DECODER: Final = msgspec.json.Decoder(StartingPoint)
 
 
 def read_starting_point(storage: PointStorage) -> StartingPoint:
-    """Read the starting point. Raises DamagedFile."""
+    """Read the file of an earlier version. Raises DamagedFile."""
     try:
         return _DECODER.decode(storage.read(STARTING_POINT))
     except (msgspec.DecodeError, RecursionError) as error:
@@ -76,16 +69,3 @@ def read_starting_point(storage: PointStorage) -> StartingPoint:
             f"it cannot be read ({error})",
             "name the savepoint to go on from in execution.state-recovery.path and delete this file",
         ) from error
-
-
-def write_starting_point(storage: PointStorage, point: StartingPoint) -> None:
-    """Replace the starting point."""
-    storage.publish(STARTING_POINT, msgspec.json.encode(point))
-
-
-def put_back(storage: PointStorage, before: StartingPoint) -> None:
-    """Undo a replacement that failed or may have failed."""
-    if before.path:
-        write_starting_point(storage, before)
-    else:
-        storage.delete(STARTING_POINT)

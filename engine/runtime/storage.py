@@ -2,8 +2,11 @@
 
 The rules this module lives by:
 
-- ``write`` returns when the content and the name of the file would survive a loss of power. ``publish`` also
-  replaces an old file atomically: a reader sees the old content or the whole new one.
+- ``write`` returns when the content and the name of the file would survive a loss of power. So do
+  ``publish`` and ``create_exclusive``; of their file a reader sees nothing new or the whole content.
+- A name counts as durable only when all folders above it are: a process that died may have made them, and
+  not synced them. So they are synced when the storage is opened, and the folder of a created file with the
+  one above it.
 - Deleting an absent file does nothing, because deletes are repeated after crashes.
 - Paths are relative to the root, with ``/``. They may come from a damaged or forged file, so a path that
   leaves the root is refused before any file is touched. So is one that passes a symbolic link below the
@@ -27,10 +30,11 @@ from typing import Final, Protocol
 from onceproof.engine.durable_files import (
     copy_file,
     link_file,
-    make_folder,
+    open_folder,
     open_in_folder,
     sync_file,
     sync_folder,
+    sync_parent,
     write_file,
 )
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
@@ -80,10 +84,6 @@ class CheckpointStorage(Protocol):
         """
         ...
 
-    def publish(self, path: str, data: bytes) -> None:
-        """Write a file durably and atomically."""
-        ...
-
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
         ...
@@ -100,8 +100,21 @@ class CheckpointStorage(Protocol):
         """Return whether the file exists."""
         ...
 
-    def create_exclusive(self, path: str) -> bool:
-        """Create an empty file durably; return False if it exists already."""
+    def publish(self, path: str, data: bytes) -> None:
+        """Write a file durably and atomically, over an old one if there is one."""
+        ...
+
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
+        """Create a file durably and atomically; return False if it exists already."""
+        ...
+
+    def make_durable(self, path: str) -> None:
+        """Make durable that a file is there, or is gone, whichever process has created or deleted it."""
+        ...
+
+    @property
+    def writes_may_be_late(self) -> bool:
+        """Whether a write may appear after its process was given up, or after it has failed."""
         ...
 
     @property
@@ -125,6 +138,8 @@ class LocalCheckpointStorage:
     of its last one removes it.
     """
 
+    writes_may_be_late = False
+
     def __init__(self, root: str | Path, *, stands_in: bool = False, calls: FileCalls = SYSTEM_CALLS) -> None:
         self.root = os.path.abspath(root)
         self._stands_in = stands_in
@@ -132,7 +147,7 @@ class LocalCheckpointStorage:
         if stands_in:
             return
         try:
-            make_folder(calls, self.root)
+            open_folder(calls, self.root)
         except OSError as error:
             raise _failure("folder", self.root, "cannot be created", error) from error
 
@@ -156,18 +171,6 @@ class LocalCheckpointStorage:
                 copy_file(self._calls, source, target)
             sync_file(self._calls, target)
             sync_folder(self._calls, os.path.dirname(target))
-        except OSError as error:
-            raise _failure("file", target, "cannot be written", error) from error
-
-    def publish(self, path: str, data: bytes) -> None:
-        """Write a temporary file, then rename it to the target."""
-        target = self._resolve(path)
-        folder, name = os.path.split(target)
-        temporary = os.path.join(folder, f".{name}.unpublished")
-        try:
-            write_file(self._calls, temporary, data)
-            self._calls.rename(temporary, target)
-            sync_folder(self._calls, folder)
         except OSError as error:
             raise _failure("file", target, "cannot be written", error) from error
 
@@ -223,16 +226,48 @@ class LocalCheckpointStorage:
         except OSError as error:
             raise _failure("file", target, "cannot be looked for", error) from error
 
-    def create_exclusive(self, path: str) -> bool:
+    def publish(self, path: str, data: bytes) -> None:
+        """Write a temporary file, then rename it to the target."""
+        target = self._resolve(path)
+        folder, name = os.path.split(target)
+        temporary = os.path.join(folder, f".{name}.unpublished")
+        try:
+            write_file(self._calls, temporary, data)
+            self._calls.rename(temporary, target)
+            sync_folder(self._calls, folder)
+            sync_parent(self._calls, folder, self.root)
+        except OSError as error:
+            raise _failure("file", target, "cannot be written", error) from error
+
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
+        """Create an empty file, or publish one: the lock keeps other writers out."""
+        if data:
+            if self.exists(path):
+                return False
+            self.publish(path, data)
+            return True
         target = self._resolve(path)
         try:
             self._calls.close(open_in_folder(self._calls, target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             sync_folder(self._calls, os.path.dirname(target))
+            sync_parent(self._calls, os.path.dirname(target), self.root)
         except FileExistsError:
             return False
         except OSError as error:
             raise _failure("file", target, "cannot be created", error) from error
         return True
+
+    def make_durable(self, path: str) -> None:
+        """Sync the folder of the file, and the one above it."""
+        target = self._resolve(path)
+        try:
+            sync_folder(self._calls, os.path.dirname(target))
+            sync_parent(self._calls, os.path.dirname(target), self.root)
+        except FileNotFoundError:
+            # The folder is gone: what was in it cannot come back without the folder.
+            return
+        except OSError as error:
+            raise _failure("file", target, "cannot be synced", error) from error
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -296,14 +331,13 @@ class MemoryCheckpointStorage:
     """Checkpoints in memory, which survive a failed task (Flink: JobManagerCheckpointStorage)."""
 
     root = ""
+    writes_may_be_late = False
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
 
     def write(self, path: str, data: bytes) -> None:
         self._files[_checked(path)] = data
-
-    publish = write
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
         """Store the content of a file, sharing the bytes of the earlier one."""
@@ -312,6 +346,8 @@ class MemoryCheckpointStorage:
             with open(source, "rb") as file:
                 known = file.read()
         self._files[_checked(path)] = known
+
+    publish = write
 
     def read(self, path: str) -> bytes:
         """Return the content."""
@@ -331,12 +367,15 @@ class MemoryCheckpointStorage:
         """Return whether the file exists."""
         return _checked(path) in self._files
 
-    def create_exclusive(self, path: str) -> bool:
-        """Create an empty file; return False if it exists already."""
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
+        """Create a file; return False if it exists already."""
         if _checked(path) in self._files:
             return False
-        self._files[path] = b""
+        self._files[path] = data
         return True
+
+    def make_durable(self, path: str) -> None:
+        """Do nothing: nothing in memory is durable."""
 
     def place_of(self, path: str) -> str:
         """Return the path itself."""

@@ -199,11 +199,11 @@ def retained_checkpoints_in_the_order_of_names(reached: Reached) -> Iterator[Non
     """The job goes on from checkpoint 9 though 10 is complete."""
     sound = recovery._complete
 
-    def by_name(storage: Any, checkpoint_ids: Collection[int], skips_damaged: bool) -> Any:
-        by_text = sorted(checkpoint_ids, key=str)
-        if by_text != list(checkpoint_ids):
+    def by_name(storage: Any, known: dict[int, Any], skips_damaged: bool) -> Any:
+        by_text = sorted(known, key=str)
+        if by_text != list(known):
             reached()
-        return sound(storage, by_text, skips_damaged)
+        return sound(storage, {each: known[each] for each in by_text}, skips_damaged)
 
     with replaced(recovery, "_complete", by_name):
         yield

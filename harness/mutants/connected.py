@@ -35,10 +35,10 @@ BROADCASTING: Final = ("behaviour_patterns", "flight_delays")
 def new_subtasks_have_no_broadcast_state(reached: Reached) -> Iterator[None]:
     """The copies diverge: new subtasks lack the state that was broadcast before the checkpoint."""
 
-    def emptied(whole: list[tuple[int, tuple[int, ...]]], subtask: int, old: int) -> Any:
+    def emptied(whole: list[tuple[int, range]], subtask: int, old: int) -> Any:
         if subtask < old:
             return whole
-        return [(place, ()) for place, _ in whole]
+        return [(place, range(0)) for place, _ in whole]
 
     with _broadcast_dealt_out(emptied, reached):
         yield
@@ -53,8 +53,8 @@ def new_subtasks_have_no_broadcast_state(reached: Reached) -> Iterator[None]:
 def broadcast_state_is_split(reached: Reached) -> Iterator[None]:
     """A map with one entry is restored by the first subtask only."""
 
-    def dealt(whole: list[tuple[int, tuple[int, ...]]], subtask: int, old: int) -> Any:
-        return whole if subtask == 0 else [(place, ()) for place, _ in whole]
+    def dealt(whole: list[tuple[int, range]], subtask: int, old: int) -> Any:
+        return whole if subtask == 0 else [(place, range(0)) for place, _ in whole]
 
     with _broadcast_dealt_out(dealt, reached):
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onceproof.engine.checkpoint import redistribution
@@ -48,9 +48,11 @@ def unreadable_checkpoint_is_skipped(reached: Reached) -> Iterator[None]:
     complete = recovery._complete
 
     def readable(
-        storage: recovery.RecoverableStorage, checkpoint_ids: Collection[int], skips_damaged: bool
+        storage: recovery.RecoverableStorage,
+        known: Mapping[int, CheckpointMetadata | None],
+        skips_damaged: bool,
     ) -> tuple[CheckpointMetadata, ...]:
-        found = complete(storage, checkpoint_ids, skips_damaged)
+        found = complete(storage, known, skips_damaged)
         kept = tuple([each for each in found if each.attempt.endswith(".1")])
         if len(kept) < len(found):
             reached()
@@ -71,9 +73,9 @@ def checkpoint_ids_begin_anew(reached: Reached) -> Iterator[None]:
 
     def from_one(self: CheckpointCoordinator, *arguments: Any, **options: Any) -> None:
         initialise(self, *arguments, **options)
-        if self._next_id != 1:
+        if self.next_id != 1:
             reached()
-            self._next_id = 1
+            self.next_id = 1
 
     with replaced(CheckpointCoordinator, "__init__", from_one):
         yield
@@ -88,10 +90,11 @@ def incarnation_repeats(reached: Reached) -> Iterator[None]:
     """Resources that are fenced by the attempt's name are no longer fenced."""
     claim = recovery._claim
 
-    def always_the_first(storage: recovery.RecoverableStorage, paths: list[str], before: int) -> int:
-        if claim(storage, paths, before) > 1:
+    def always_the_first(storage: recovery.RecoverableStorage, above: int) -> tuple[int, list[str]]:
+        incarnation, paths = claim(storage, above)
+        if incarnation > 1:
             reached()
-        return 1
+        return 1, paths
 
     with replaced(recovery, "_claim", always_the_first):
         yield

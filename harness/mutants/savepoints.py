@@ -9,10 +9,11 @@ from onceproof.engine.checkpoint.events import CoordinatorEffect, MetadataStored
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT
 from onceproof.engine.runtime import job_driver, job_startup
+from onceproof.engine.runtime.checkpoint_history import HistoryStorage, JobHistory
 from onceproof.engine.runtime.job_requests import publish_metadata
 from onceproof.engine.runtime.job_startup import Find, add_starting_point
 from onceproof.engine.runtime.recovery import Recovered
-from onceproof.engine.runtime.starting_point import PointStorage, StartingPoint
+from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 
@@ -47,14 +48,14 @@ def savepoint_commits_without_restore_point(reached: Reached) -> Iterator[None]:
     """Flink up to 2.3 restores the last checkpoint where a task fails between the savepoint and the end."""
 
     def forgetful(
-        storage: PointStorage,
+        storage: HistoryStorage,
+        history: JobHistory,
         metadata: CheckpointMetadata,
         begins_from: StartingPoint | None,
-        before: StartingPoint,
     ) -> None:
         if begins_from is not None:
             reached()
-        publish_metadata(storage, metadata, None, before)
+        publish_metadata(storage, history, metadata, None)
 
     with replaced(job_driver, "publish_metadata", forgetful):
         yield

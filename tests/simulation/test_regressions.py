@@ -131,7 +131,7 @@ def confirmed_by_the_last_user(reached: Reached) -> Iterator[None]:
 
 @mutant(id="former-share-for-ever", breaks="no_leaks", summary="what former checkpoints share stays")
 def former_share_for_ever(reached: Reached) -> Iterator[None]:
-    def folder_only(storage: Any, checkpoint_id: int, retained: Any) -> None:
+    def folder_only(storage: Any, checkpoint_id: int, retained: Any, check: Any) -> None:
         reached()
         discard_checkpoint(storage, checkpoint_id)
 

@@ -34,7 +34,7 @@ from onceproof.engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from onceproof.engine.checkpoint.metadata import CheckpointMetadata, encode_metadata
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
@@ -71,7 +71,7 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed, JobExecution
 from onceproof.engine.runtime.job_scope import scope_of
 from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.mounted_storage import MountedStorage
-from onceproof.engine.runtime.recovery import Recovered, metadata_path
+from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.spark.driver_committer import DriverCommitter
 from onceproof.engine.runtime.spark.epoch import (
     Deployment,
@@ -140,7 +140,7 @@ class SparkExecution(JobDriver):
         self._to_conclude: CheckpointMetadata | None = None
         self._has_losses = False
         self._failure: str | None = None
-        self.requests = EpochRequests(self.open_requests, storage, recovered.starting_point)
+        self.requests = EpochRequests(self.open_requests, storage, self.publish)
 
     def rescale(self, graph: JobGraph, recipe: Recipe | None = None) -> None:
         """Use a rescaled graph of the job from the next epoch on."""
@@ -355,7 +355,7 @@ class SparkExecution(JobDriver):
         """Publish the metadata; a failure is reported once they certainly do not exist."""
         checkpoint_id = effect.metadata.checkpoint_id
         try:
-            self.publish_file(metadata_path(checkpoint_id), encode_metadata(effect.metadata))
+            self.publish(effect.metadata)
         except OSError as error:
             self._mailbox.append(MetadataFailed(checkpoint_id, str(error)))
             return
@@ -383,7 +383,7 @@ class SparkExecution(JobDriver):
 
     def make_committer(self, attempt: AttemptId, graph: JobGraph) -> DriverCommitter:
         """Return what commits the output of an attempt, in this process; observers override this."""
-        return DriverCommitter(graph, self._storage.read, self.probe, self._clocks, self.scope)
+        return DriverCommitter(graph, attempt, self._storage.read, self.probe, self._clocks, self.scope)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
         """Broadcast the attempt, from which the workers make the tasks."""

@@ -16,7 +16,7 @@ from onceproof.engine.functions import CommittingFunction, FunctionInitializatio
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.deployment import RestorePlan, read_restore
 from onceproof.engine.key_groups import key_group_range
-from onceproof.engine.messages import TaskId
+from onceproof.engine.messages import AttemptId, TaskId
 from onceproof.engine.operators.base import FunctionOperator, Operator, OperatorContext
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.clocks import Clocks
@@ -31,10 +31,18 @@ class DriverCommitter:
     """Commits for one attempt of a job."""
 
     def __init__(
-        self, graph: JobGraph, read: Callable[[str], bytes], probe: Probe, clocks: Clocks, scope: str
+        self,
+        graph: JobGraph,
+        attempt: AttemptId,
+        read: Callable[[str], bytes],
+        probe: Probe,
+        clocks: Clocks,
+        scope: str,
     ) -> None:
         self._graph = graph
         self._scope = scope
+        # The attempts of the workers are of the same incarnation, and none has this name.
+        self._sweeper = f"{attempt.partition('.')[0]}.{SWEEPER}"
         self._read = read
         self._probe = probe
         self._clocks = clocks
@@ -80,7 +88,7 @@ class DriverCommitter:
                     parallelism=vertex.parallelism,
                     max_parallelism=vertex.max_parallelism,
                     key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, task.subtask),
-                    attempt=SWEEPER,
+                    attempt=self._sweeper,
                     clock=event.clock,
                     steady_clock=event.steady_clock,
                     probe=event.pass_point,

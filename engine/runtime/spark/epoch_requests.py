@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -25,12 +26,10 @@ from onceproof.engine.runtime.job_requests import (
     JobRequest,
     OpenRequests,
     Respond,
-    publish_metadata,
 )
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import discard_checkpoint
 from onceproof.engine.runtime.request_folder import RequestFolder
-from onceproof.engine.runtime.starting_point import StartingPoint
 
 LOOK_SECONDS: Final = 0.2
 
@@ -38,10 +37,15 @@ LOOK_SECONDS: Final = 0.2
 class EpochRequests:
     """The requests that arrive while an epoch runs and wait for its end."""
 
-    def __init__(self, open_requests: OpenRequests, storage: MountedStorage, before: StartingPoint) -> None:
+    def __init__(
+        self,
+        open_requests: OpenRequests,
+        storage: MountedStorage,
+        publish: Callable[[CheckpointMetadata], None],
+    ) -> None:
         self._open_requests = open_requests
         self._storage = storage
-        self._before = before
+        self._publish = publish
         self._folder = RequestFolder.of(storage)
         self._asked: SimpleQueue[tuple[JobRequest, Respond]] = SimpleQueue()
         self._waiting: deque[tuple[JobRequest, Respond]] = deque()
@@ -85,9 +89,7 @@ class EpochRequests:
         self._storage.mount(*leads)
         try:
             savepoint = copy_as_savepoint(self._storage, latest, kind)
-            publish_metadata(
-                self._storage, savepoint, self._open_requests.starting_point(savepoint), self._before
-            )
+            self._publish(savepoint)
         except OSError as error:
             discard_checkpoint(self._storage, latest.checkpoint_id, kind)
             self._open_requests.resolved(RequestResolved(number, None, str(error)))

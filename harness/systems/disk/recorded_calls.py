@@ -52,12 +52,19 @@ _DECODER: Final = msgspec.msgpack.Decoder(Call)
 
 
 class CallLog:
-    """The log of a process; with ``dies_after`` the process kills itself after so many calls."""
+    """The log of a process.
 
-    def __init__(self, path: str, root: str, dies_after: int = 0) -> None:
+    With ``dies_after`` the process kills itself after so many calls, with ``dies_at`` after the first call of
+    that method, such as ``rename``, whose path or target has that ending.
+    """
+
+    def __init__(
+        self, path: str, root: str, dies_after: int = 0, dies_at: tuple[str, str] = ("", "")
+    ) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._root = f"{root}/"
         self._left = dies_after
+        self._dies_at = dies_at
         self.lock = threading.RLock()
         """Held during each change, so that the order of the log is that of the changes."""
         self._known: set[int] = set()
@@ -70,7 +77,8 @@ class CallLog:
             data = _ENCODE(call)
             os.write(self._descriptor, len(data).to_bytes(_LENGTH_BYTES) + data)
             self._left -= 1
-            if self._left == 0:
+            method, ending = self._dies_at
+            if self._left == 0 or (call.method == method and (call.other or call.path).endswith(ending)):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def mark(self, text: str) -> None:

@@ -121,7 +121,9 @@ class VolatileDisk:
     # File calls.
 
     def open(self, path: str, flags: int) -> int:
-        """Open or create a file, or open a folder."""
+        """Open or create a file, or open a folder; outside of this disk only folders, which lose nothing."""
+        if not self.holds(path) and flags & os.O_DIRECTORY:
+            return self._opened(_Folder())
         folder, name = self._place(path)
         node = self._folder if folder is None else folder.names.get(name)
         if node is None:
@@ -137,6 +139,9 @@ class VolatileDisk:
             raise _error(errno.ENOTDIR, path)
         elif isinstance(node, _File) and flags & os.O_TRUNC and node.content:
             node.change(0, None)
+        return self._opened(node)
+
+    def _opened(self, node: _File | _Folder) -> int:
         descriptor = self._next
         self._next += 1
         self._open[descriptor] = (node, 0)

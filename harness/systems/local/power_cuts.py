@@ -2,8 +2,9 @@
 
 The rules this module lives by:
 
-- A job runs in real processes on real files; some of them may kill themselves. Its calls are recorded
-  (`recorded_child.py`), so one recording gives any number of disks.
+- A job runs in real processes on real files; some of them may kill themselves, also between two given calls.
+  Its calls are recorded (`recorded_child.py`), so one recording gives any number of disks. What a killed
+  process has not synced is in the cache when the next one reads it, and may be lost at a later cut.
 - A cut is a number of calls, and a seed that draws what survived. Both stand in the sentence of a problem:
   with the seed of the input they replay it.
 - After a cut the job is started again on the rebuilt disk, and runs to its end. Then the rows are those of
@@ -112,11 +113,13 @@ def record(
     folder: Path,
     *,
     dies_after: Sequence[int] = (),
+    dies_at: tuple[str, str] = ("", ""),
     state_backend: str = "hashmap",
 ) -> Recording:
     """Run a family's job in real processes, and return its recording.
 
-    ``dies_after`` are the numbers of calls after which the first processes kill themselves.
+    ``dies_after`` are the numbers of calls after which the first processes kill themselves. ``dies_at`` is
+    the method, and the ending of its path, after which another one does.
     """
     log, spec = folder / "calls.log", folder / "job.json"
     root = folder / "disk"
@@ -128,15 +131,18 @@ def record(
         log=str(log),
         state_backend=state_backend,
     )
-    for calls in (*dies_after, 0):
-        spec.write_bytes(msgspec.json.encode(replace(job, dies_after=calls)))
+    deaths = [(calls, ("", "")) for calls in dies_after]
+    if dies_at[0]:
+        deaths.append((0, dies_at))
+    for calls, call in (*deaths, (0, ("", ""))):
+        spec.write_bytes(msgspec.json.encode(replace(job, dies_after=calls, dies_at=call)))
         ended = subprocess.run(
             [sys.executable, "-m", CHILD, str(spec)],
             capture_output=True,
             timeout=PROCESS_SECONDS,
             check=False,
         )
-        if (ended.returncode == 0) is bool(calls):
+        if (ended.returncode == 0) is bool(calls or call[0]):
             raise RuntimeError(
                 f"the recorded job ended with {ended.returncode}: {ended.stderr.decode()[-500:]}"
             )

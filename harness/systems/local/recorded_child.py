@@ -42,6 +42,8 @@ class RecordedJob(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""
     dies_after: int = 0
     """After so many recorded calls the process kills itself; 0: it does not."""
+    dies_at: tuple[str, str] = ("", "")
+    """After the first call of this method with this ending of its path it kills itself; "": it does not."""
 
 
 def run(job: RecordedJob) -> None:
@@ -71,7 +73,7 @@ def run(job: RecordedJob) -> None:
 def main(path: str) -> None:
     """Run the specification in a file and record its calls."""
     job = msgspec.json.decode(Path(path).read_bytes(), type=RecordedJob)
-    log = CallLog(job.log, job.root, job.dies_after)
+    log = CallLog(job.log, job.root, job.dies_after, job.dies_at)
 
     reported = LocalExecution.checkpoint_completed
 

@@ -13,6 +13,7 @@ import errno
 import os
 
 from onceproof.engine.protocol_points import METADATA_WRITTEN, SNAPSHOTTED
+from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
@@ -37,11 +38,12 @@ class FaultyStorage(LocalCheckpointStorage):
         self._suffer(SNAPSHOTTED, path, path, data)
         super().write(path, data)
 
-    def publish(self, path: str, data: bytes) -> None:
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
         """Publish metadata. Raises RefusedByFault where a fault refuses it."""
         folder, _, name = path.rpartition("/")
-        self._suffer(METADATA_WRITTEN, path, f"{folder}/.{name}.unpublished", data)
-        super().publish(path, data)
+        if name == METADATA:
+            self._suffer(METADATA_WRITTEN, path, f"{folder}/.{name}.unpublished", data)
+        return super().create_exclusive(path, data)
 
     def delete(self, path: str) -> None:
         """Delete a file. Raises RefusedByFault while the disk is read-only."""

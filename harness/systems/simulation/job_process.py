@@ -389,6 +389,10 @@ class SimulatedProcess(Execution):
             if not self.is_headless:
                 raise
             return
+        except OSError as error:
+            # The metadata of a dead process's savepoint have landed under the same id.
+            self._metadata_refused(MetadataFailed(checkpoint_id, str(error)))
+            return
         if report_after:
             due = self._clock.now + report_after
             label = f"metadata {checkpoint_id}"

@@ -40,6 +40,8 @@ class SimulatedStorage:
     """
 
     __slots__ = ("fails", "files")
+    writes_may_be_late = False
+    """A write of a dead process that lands late is one step of the world, in which its claim is checked."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -55,10 +57,6 @@ class SimulatedStorage:
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace a file, atomically."""
-        self.files[path] = data
-
-    def publish(self, path: str, data: bytes) -> None:
-        """Create or replace a file, atomically, like ``write``."""
         self.files[path] = data
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
@@ -97,12 +95,15 @@ class SimulatedStorage:
     def exists(self, path: str) -> bool:
         return path in self.files
 
-    def create_exclusive(self, path: str) -> bool:
-        """Create an empty file. Return False if it exists already."""
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
+        """Create a file. Return False if it exists already."""
         if path in self.files:
             return False
-        self.files[path] = b""
+        self.files[path] = data
         return True
+
+    def make_durable(self, path: str) -> None:
+        """Do nothing: a simulated file is durable when it is there."""
 
 
 def never_fails(what: Target, path: str) -> bool:

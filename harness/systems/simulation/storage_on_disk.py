@@ -54,10 +54,6 @@ class StorageOnDisk(SimulatedStorage):
         """Create or replace a file, and sync it."""
         self._storage.write(path, data)
 
-    def publish(self, path: str, data: bytes) -> None:
-        """Create or replace a file, atomically, and sync it."""
-        self._storage.publish(path, data)
-
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
         """Store the local file ``source``; link ``earlier`` if it is stored there."""
         self._storage.adopt(path, source, earlier)
@@ -78,9 +74,13 @@ class StorageOnDisk(SimulatedStorage):
     def exists(self, path: str) -> bool:
         return self._storage.exists(path)
 
-    def create_exclusive(self, path: str) -> bool:
-        """Create an empty file, and sync its name. Return False if it exists already."""
-        return self._storage.create_exclusive(path)
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
+        """Create a file, atomically, and sync it. Return False if it exists already."""
+        return self._storage.create_exclusive(path, data)
+
+    def make_durable(self, path: str) -> None:
+        """Sync the name of a file, which a dead process may not have done."""
+        self._storage.make_durable(path)
 
     def lose_power(self) -> None:
         """Become the disk as it is found after a power cut."""

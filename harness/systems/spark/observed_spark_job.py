@@ -103,7 +103,9 @@ class ObservedSparkExecution(EventLoggingDriver, SparkExecution):
         def failed(task: str, error: Exception) -> None:
             self._failed(task, attempt, error)
 
-        return ObservedCommitter(graph, self.storage.read, self.probe, SYSTEM_CLOCKS, self.scope, failed)
+        return ObservedCommitter(
+            graph, attempt, self.storage.read, self.probe, SYSTEM_CLOCKS, self.scope, failed
+        )
 
     # Errors.
 
@@ -152,13 +154,14 @@ class ObservedCommitter(DriverCommitter):
     def __init__(
         self,
         graph: JobGraph,
+        attempt: AttemptId,
         read: Callable[[str], bytes],
         probe: Probe,
         clocks: Clocks,
         scope: str,
         failed: Callable[[str, Exception], None],
     ) -> None:
-        super().__init__(graph, read, probe, clocks, scope)
+        super().__init__(graph, attempt, read, probe, clocks, scope)
         self._names = [vertex.name for vertex in graph.vertices]
         self._failed = failed
 

@@ -135,10 +135,10 @@ def test_broken_states_are_noticed(bench):
     with pytest.raises(AssertionError, match="finalized before all tasks answered"):
         coordinator.validate()
     pending.finalizing = False
-    coordinator._next_id = 1
+    coordinator.next_id = 1
     with pytest.raises(AssertionError, match="pending before its time"):
         coordinator.validate()
-    coordinator._next_id = 2
+    coordinator.next_id = 2
     coordinator._plan = None
     with pytest.raises(AssertionError, match="although no attempt runs"):
         coordinator.validate()

@@ -143,9 +143,9 @@ def test_odd_elements_of_several_states_do_not_pile_up_on_the_first_subtask():
 
 def test_broadcast_copy_goes_to_all_subtasks_also_where_only_some_reported():
     dealt = deal_out([("b", BROADCAST, [(0, 1), (1, 1)])], [0, 2], 3, 3)
-    assert dealt[0]["b"] == (BROADCAST, [(0, (0,))])
-    assert dealt[1]["b"] == (BROADCAST, [(1, (0,))])
-    assert (0, (0,)) in dealt[2]["b"][1]
+    assert dealt[0]["b"] == (BROADCAST, [(0, range(1))])
+    assert dealt[1]["b"] == (BROADCAST, [(1, range(1))])
+    assert (0, range(1)) in dealt[2]["b"][1]
     dealt = deal_out([("b", BROADCAST, [(0, 2), (1, 2)])], [0, 1], 2, 5)
     assert [share["b"][1][0][0] for share in dealt] == [0, 1, 0, 1, 0]
 

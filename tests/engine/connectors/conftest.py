@@ -57,7 +57,7 @@ class SinkJob:
 
     def settle(self, restored: int | None, parallelism: int = 1) -> None:
         """Commit as a driver does in place of its tasks."""
-        self._make(parallelism, restored, "driver")
+        self._make(parallelism, restored, "2.driver")
         for function, store in zip(self.functions, self.stores, strict=True):
             function.settle(FunctionInitializationContext(restored, store))
         for function in self.functions:

@@ -169,6 +169,8 @@ def test_each_old_subtask_has_exactly_one_sweeper(old, new):
         (4, 5, "1.1", True),
         (4, 3, "1.1", False),
         (4, 4, "1.2", False),
+        (4, 5, "1.11", True),
+        (4, 5, "2.1", False),
     ],
 )
 def test_may_abort_by_subtask_epoch_and_attempt(restored, epoch, attempt, allowed):

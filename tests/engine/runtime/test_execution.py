@@ -70,7 +70,7 @@ class Driver(Execution):
 
     def store_metadata(self, effect):
         checkpoint_id = effect.metadata.checkpoint_id
-        self.storage.publish(metadata_path(checkpoint_id), encode_metadata(effect.metadata))
+        self.storage.write(metadata_path(checkpoint_id), encode_metadata(effect.metadata))
         self.master_event(MetadataStored(checkpoint_id))
 
     def start_timer(self, effect):
@@ -262,7 +262,7 @@ def test_superseded_process_publishes_nothing(driver_of):
 
 def test_superseded_process_deletes_no_checkpoint_of_the_same_id(driver_of):
     driver = driver_of()
-    driver.storage.publish(metadata_path(3), b"the other's")
+    driver.storage.write(metadata_path(3), b"the other's")
     claimed_by_another(driver)
     driver.carry_out([DiscardCheckpoint(3)])
     driver.forget_checkpoints(JobOutcome.FINISHED)

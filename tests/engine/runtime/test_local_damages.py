@@ -130,8 +130,8 @@ class FailingStorage(MemoryCheckpointStorage):
 
     def __init__(self, writes=(), publications=()):
         super().__init__()
-        self.refused = {"write": writes, "publish": publications}
-        self.calls = {"write": 0, "publish": 0}
+        self.refused = {"write": writes, "create": publications}
+        self.calls = {"write": 0, "create": 0}
         self.torn = []
         self.deleted = []
 
@@ -139,9 +139,10 @@ class FailingStorage(MemoryCheckpointStorage):
         self._maybe_refuse("write", path, data)
         super().write(path, data)
 
-    def publish(self, path, data):
-        self._maybe_refuse("publish", path, data)
-        super().publish(path, data)
+    def create_exclusive(self, path, data=b""):
+        if data:
+            self._maybe_refuse("create", path, data)
+        return super().create_exclusive(path, data)
 
     def delete(self, path):
         if path in self.torn:
@@ -161,7 +162,7 @@ class FailingStorage(MemoryCheckpointStorage):
 @pytest.mark.parametrize("storage", [FailingStorage(writes={8}), FailingStorage(publications={2})])
 @pytest.mark.parametrize("tolerated", [0, 2])
 def test_a_write_that_fails_fails_its_checkpoint_and_leaves_nothing(job, storage, tolerated):
-    storage.__init__(storage.refused["write"], storage.refused["publish"])
+    storage.__init__(storage.refused["write"], storage.refused["create"])
     graph = job.graph(execution__checkpointing__tolerable_failed_checkpoints=tolerated)
     result = job.execution(graph, storage).run()
     # The writer deletes at once: the checkpoint may have been aborted before, and no later event deletes it.
@@ -177,7 +178,7 @@ def test_a_full_storage_ends_the_job_with_its_reason_and_the_last_checkpoint_sta
     with pytest.raises(JobExecutionFailed, match="No space left on device") as caught:
         job.execution(job.graph(), storage).run()
     assert "\n" not in str(caught.value)
-    storage.refused = {"write": (), "publish": ()}
+    storage.refused = {"write": (), "create": ()}
     result = job.execution(job.graph(), storage).run()
     assert result.records_read < 600
     assert job.rows() == job.counts

@@ -48,18 +48,12 @@ class Mortal(MemoryCheckpointStorage):
                 raise PowerCut
         return change()
 
-    def publish(self, path, data):
-        self._burn(lambda: super(Mortal, self).publish(path, data))
-
     def delete(self, path):
         self.deleted.append(path)
         self._burn(lambda: super(Mortal, self).delete(path))
 
-    def exists(self, path):
-        return path in self.files
-
-    def create_exclusive(self, path):
-        return self._burn(lambda: super(Mortal, self).create_exclusive(path))
+    def create_exclusive(self, path, data=b""):
+        return self._burn(lambda: super(Mortal, self).create_exclusive(path, data))
 
 
 def complete(storage, checkpoint_id, attempt="1.1"):
@@ -69,7 +63,7 @@ def complete(storage, checkpoint_id, attempt="1.1"):
     subtask = SubtaskState(StateHandle(path, 5, "", {}), False)
     operator = OperatorMetadata("op", "op", "op", 1, 128, (subtask,))
     metadata = CheckpointMetadata(checkpoint_id, "job", "words", 0, "checkpoint", attempt, (operator,))
-    storage.publish(metadata_path(checkpoint_id), encode_metadata(metadata))
+    storage.write(metadata_path(checkpoint_id), encode_metadata(metadata))
     return metadata
 
 
@@ -127,7 +121,7 @@ def test_of_two_processes_that_start_at_once_each_gets_its_own():
         def list(self, prefix):
             return storage.list(prefix)
 
-        def create_exclusive(self, path):
+        def create_exclusive(self, path, data=b""):
             storage.create_exclusive("incarnation-1")
             return storage.create_exclusive(path)
 
@@ -282,7 +276,7 @@ def sharing(storage, checkpoint_id, *names):
     metadata = replace(metadata, operators=(operator,))
     for file in files:
         storage.write(file.path, b"table")
-    storage.publish(metadata_path(checkpoint_id), encode_metadata(metadata))
+    storage.write(metadata_path(checkpoint_id), encode_metadata(metadata))
     return metadata
 
 
@@ -297,7 +291,7 @@ def test_discarding_an_earlier_checkpoint_deletes_what_only_it_shares():
 def test_shared_files_of_a_damaged_earlier_checkpoint_stay():
     storage = MemoryCheckpointStorage()
     sharing(storage, 1, "chk-1.a")
-    storage.publish(metadata_path(1), b"damaged")
+    storage.write(metadata_path(1), b"damaged")
     discard_former(storage, 1, [])
     assert storage.list("") == ["shared/chk-1.a"]
 

@@ -44,8 +44,9 @@ def test_every_storage_supports_the_calls_of_checkpoints(storage, tmp_path):
     storage, beginning = storage
     names = [f"{beginning}{name}" for name in ("chk-1/_metadata", "chk-1/deep/c", "chk-10/a", "chk-2/b")]
     storage.write(names[0], b"one")
-    storage.publish(names[1], b"two")
-    storage.publish(names[1], b"three")
+    assert storage.create_exclusive(names[1], b"three")
+    assert not storage.create_exclusive(names[1], b"four")
+    storage.make_durable(names[1])
     table = tmp_path / "table"
     table.write_bytes(b"table")
     storage.adopt(names[2], str(table), None)
@@ -136,7 +137,12 @@ def test_job_restores_its_checkpoints_at_an_address(job, address, backend, after
     assert job.rows() == job.counts
     assert not job.checkpoints.exists()
     left = [each for each in fsspec.filesystem("memory").find(address) if f"/{REGISTRY}/" not in each]
-    assert [name_of(path).partition("-")[0] for path in left] == ["finished", "incarnation", "owner"]
+    assert [name_of(path).partition("-")[0] for path in left] == [
+        "finished",
+        "history",
+        "incarnation",
+        "owner",
+    ]
 
 
 def test_a_second_process_at_an_address_takes_the_job_over(job, address):

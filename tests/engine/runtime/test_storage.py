@@ -29,16 +29,23 @@ def storage(root):
 
 def test_written_file_is_read_back(storage):
     storage.write("chk-1/a", b"one")
-    storage.publish("chk-1/_metadata", b"two")
+    assert storage.create_exclusive("chk-1/_metadata", b"two")
     assert storage.read("chk-1/a") == b"one"
     assert storage.read("chk-1/_metadata") == b"two"
 
 
-def test_both_writes_replace_an_existing_file(storage):
-    for write in (storage.write, storage.publish):
-        write("file", b"a longer content")
-        write("file", b"short")
-        assert storage.read("file") == b"short"
+def test_write_replaces_an_existing_file(storage):
+    storage.write("file", b"a longer content")
+    storage.write("file", b"short")
+    assert storage.read("file") == b"short"
+
+
+def test_exclusive_create_leaves_an_existing_file(storage):
+    assert storage.create_exclusive("chk-1/_metadata", b"first")
+    assert not storage.create_exclusive("chk-1/_metadata", b"second")
+    assert not storage.create_exclusive("chk-1/_metadata")
+    assert storage.read("chk-1/_metadata") == b"first"
+    assert storage.list("") == ["chk-1/_metadata"]
 
 
 def test_an_empty_file_is_a_file(storage):
@@ -89,8 +96,8 @@ class Died(BaseException):
 
 
 @pytest.mark.parametrize("call", ["open", "write", "fsync", "rename"])
-def test_a_crash_while_publishing_leaves_the_old_content_whole(storage, monkeypatch, call):
-    storage.publish("file", b"old content")
+def test_crash_in_an_exclusive_create_leaves_no_part_of_the_file(storage, monkeypatch, call):
+    storage.write("other", b"")
     real = getattr(os, call)
 
     def die(*arguments, **named):
@@ -101,28 +108,28 @@ def test_a_crash_while_publishing_leaves_the_old_content_whole(storage, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(module.os, call, die)
         with pytest.raises(Died):
-            storage.publish("file", b"new content")
-    assert storage.read("file") == b"old content"
-    storage.publish("file", b"new content")
+            storage.create_exclusive("file", b"new content")
+    assert not storage.exists("file")
+    assert storage.create_exclusive("file", b"new content")
     assert storage.read("file") == b"new content"
-    assert storage.list("") == ["file"]
+    assert storage.list("") == ["file", "other"]
 
 
-def test_temporary_file_of_a_crashed_publish_can_be_deleted(storage, monkeypatch):
+def test_temporary_file_of_a_crashed_create_can_be_deleted(storage, monkeypatch):
     def die(*arguments):
         raise Died
 
     with monkeypatch.context() as patch:
         patch.setattr(module.os, "rename", die)
         with pytest.raises(Died):
-            storage.publish("chk-3/_metadata", b"x")
+            storage.create_exclusive("chk-3/_metadata", b"x")
     (left,) = storage.list("chk-")
     assert left != "chk-3/_metadata"
     storage.delete(left)
     assert storage.list("") == []
 
 
-@pytest.mark.parametrize("method", ["write", "publish"])
+@pytest.mark.parametrize("method", ["write", "create_exclusive"])
 def test_content_is_synced_before_its_name_and_folders_after_it(storage, monkeypatch, method):
     calls = []
 
@@ -139,8 +146,11 @@ def test_content_is_synced_before_its_name_and_folders_after_it(storage, monkeyp
     monkeypatch.setattr(module.os, "rename", rename)
     getattr(storage, method)("chk-1/a", b"x")
     assert calls[0] == "sync folder", "the folder chk-1 has a name too"
-    renamed = ["rename"] if method == "publish" else []
-    assert calls[1:] == ["sync file", *renamed, "sync folder"]
+    assert calls[1:] == (
+        ["sync file", "sync folder"]
+        if method == "write"
+        else ["sync file", "rename", "sync folder", "sync folder"]
+    )
 
 
 def test_concurrent_writes_and_deletes_in_one_folder_do_not_interfere(storage):
@@ -193,7 +203,7 @@ def test_a_missing_file_is_one_clear_line(storage, root):
         (5, "Input/output error: check the disk"),
     ],
 )
-@pytest.mark.parametrize("method", ["write", "publish"])
+@pytest.mark.parametrize("method", ["write", "create_exclusive"])
 def test_a_disk_that_refuses_is_one_clear_line(storage, root, monkeypatch, method, number, words):
     def refuse(*arguments):
         raise OSError(number, os.strerror(number))
@@ -230,7 +240,7 @@ def test_a_folder_that_is_a_link_is_refused(storage, root, home, method):
     assert (home / "precious").read_bytes() == b"precious"
 
 
-@pytest.mark.parametrize("method", ["write", "publish"])
+@pytest.mark.parametrize("method", ["write", "create_exclusive"])
 def test_nothing_is_written_through_a_link(storage, root, home, method):
     (root / "d").symlink_to(home)
     with pytest.raises(StorageError, match="is a symbolic link"):

@@ -76,7 +76,14 @@ def test_more_failed_checkpoints_than_are_tolerated_end_the_attempt(job, here, m
 
 def test_metadata_that_cannot_be_written_fails_its_checkpoint(job, here, monkeypatch):
     error = StorageError("disk is full")
-    failed = failing(monkeypatch, LocalCheckpointStorage, "publish", 1, error)
+    failed = failing(
+        monkeypatch,
+        LocalCheckpointStorage,
+        "create_exclusive",
+        1,
+        error,
+        lambda path, data=b"": METADATA in path,
+    )
     _, result = here(job.graph())
     assert len(failed) == 1
     assert (result.attempts, result.checkpoints) == (2, 6)
@@ -140,7 +147,12 @@ def test_undeletable_files_are_deleted_at_the_end_of_the_job(job, here, monkeypa
     refused = StorageError("read-only")
     folder = "chk-3/"
     unwritten = failing(
-        monkeypatch, LocalCheckpointStorage, "publish", 1, refused, lambda path, data: folder in path
+        monkeypatch,
+        LocalCheckpointStorage,
+        "create_exclusive",
+        1,
+        refused,
+        lambda path, data=b"": folder in path,
     )
     undeleted = failing(
         monkeypatch, LocalCheckpointStorage, "delete", 2, refused, lambda path: path.startswith(folder)

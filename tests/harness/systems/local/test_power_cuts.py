@@ -9,28 +9,42 @@ import pytest
 
 from onceproof import engine
 from onceproof.harness.model.family import load_family
-from onceproof.harness.systems.disk.recorded_calls import MARK
+from onceproof.harness.systems.disk.recorded_calls import MARK, START
 from onceproof.harness.systems.local.power_cuts import Recording, catch, record
 from onceproof.harness.systems.local.recorded_child import FINISHED
 
 pytestmark = pytest.mark.slow
 
 ENGINE = Path(engine.__file__).parent
-SELDOM_MISSED = "folder in LocalCheckpointStorage.write"
-"""The metadata of a checkpoint lie in the folder of its snapshots, and their sync makes all names durable.
-Only a cut between their name and its sync shows the loss, and the cuts of some recordings do not meet one.
+SUPERFLUOUS_HERE = {
+    "folder in LocalCheckpointStorage.write",
+    "folder in make_folder for LocalCheckpointStorage.write",
+    "folder in sync_parent for LocalCheckpointStorage.publish",
+    "folder in LocalCheckpointStorage.make_durable",
+    "folder in sync_parent for LocalCheckpointStorage.make_durable",
+}
+"""The metadata of a checkpoint lie in the folder of its snapshots, and two syncs make all names durable: one
+where the folder is made, one where the metadata are published. No process of this recording dies.
 
-The promise of ``write`` itself is tested in test_storage_power_cuts.py."""
+What each of these calls promises is tested below and in test_storage_power_cuts.py."""
+FOUND_AFTER_A_KILL = {
+    ("rename", "chk-2/_metadata"): "folder in LocalCheckpointStorage.make_durable",
+    ("mkdir", "results"): "folder in open_folder for FileSinkFunction.abort_unknown",
+}
+"""The call after which a process is killed before it has synced, and the sync with which the next one makes
+durable what it finds."""
 
 
-def _record(folder: Path, backend: str, dies_after: tuple[int, ...] = ()) -> Recording:
+def _record(
+    folder: Path, backend: str, dies_after: tuple[int, ...] = (), dies_at: tuple[str, str] = ("", "")
+) -> Recording:
     family = load_family("word_count")
     words = family.WORDS
     records = {
         f"words-{split}": tuple((time, words[(3 * time + split) % 5]) for time in range(12))
         for split in range(2)
     }
-    return record(family, records, folder, dies_after=dies_after, state_backend=backend)
+    return record(family, records, folder, dies_after=dies_after, dies_at=dies_at, state_backend=backend)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +69,19 @@ def test_job_goes_on_exactly_from_any_disk_after_a_power_cut(
 
 def test_each_sync_that_is_left_out_loses_something_at_some_power_cut(with_databases: Recording) -> None:
     unseen = {site for site in with_databases.sites() if catch(with_databases, site) is None}
-    assert unseen <= {SELDOM_MISSED}
+    assert unseen <= SUPERFLUOUS_HERE
+
+
+@pytest.mark.parametrize("call", FOUND_AFTER_A_KILL)
+def test_what_a_killed_process_left_is_durable_before_it_is_relied_on(
+    call: tuple[str, str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    seed = request.config.getoption("--power-seed")
+    recording = _record(tmp_path / "job", "hashmap", dies_at=call)
+    assert [each.method for each in recording.calls].count(START) == 2
+    problems = [recording.problem_after(cut) for cut in recording.cuts(10, seed)]
+    assert [problem for problem in problems if problem is not None] == []
+    assert catch(recording, FOUND_AFTER_A_KILL[call]) is not None, "the planted bug: it is not synced"
 
 
 def test_recording_marks_each_complete_checkpoint_and_the_end(with_databases: Recording) -> None:

@@ -213,13 +213,13 @@ def test_read_only_disk_refuses_writes_and_deletions_for_a_while(tmp_path, board
     storage = FaultyStorage(str(tmp_path / "job"), board, "coordinator")
     storage.write("chk-1/a", b"state")
     with pytest.raises(StorageError, match="cannot be written: Read-only file system"):
-        storage.publish("chk-1/_metadata", b"whole")
+        storage.create_exclusive("chk-1/_metadata", b"whole")
     with pytest.raises(StorageError, match="cannot be deleted: Read-only file system"):
         storage.delete("chk-1/a")
     with pytest.raises(StorageError, match="cannot be written"):
         storage.write("chk-1/b", b"state")
     storage.delete("chk-1/a")
-    storage.publish("chk-2/_metadata", b"whole")
+    storage.create_exclusive("chk-2/_metadata", b"whole")
     assert storage.list("chk-") == ["chk-2/_metadata"]
 
 
@@ -228,7 +228,7 @@ def test_a_driver_claims_its_job_again_until_the_disk_can_be_written(tmp_path, b
     storage = FaultyStorage(str(tmp_path / "job"), board, "coordinator")
     assert claimed(storage, 1).incarnation == 1
     with pytest.raises(StorageError, match="cannot be written"):
-        storage.publish("chk-1/_metadata", b"whole")
+        storage.create_exclusive("chk-1/_metadata", b"whole")
     assert claimed(storage, 1).incarnation == 4
     assert storage.list("") == ["incarnation-4"]
 
