@@ -240,7 +240,7 @@ def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
 def test_broadcast_state_that_differs_between_subtasks_is_found() -> None:
     family = load_family("behaviour_patterns")
     with find_mutant("new-subtasks-have-no-broadcast-state").applied() as reach:
-        for scenario in scenarios_of("behaviour_patterns", 200):
+        for scenario in scenarios_of("behaviour_patterns", 1000):
             torn = [
                 recorded for recorded in recorded_checkpoints(family, scenario) if torn_patterns(recorded)
             ]

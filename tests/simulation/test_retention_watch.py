@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.mutants import find_mutant
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import CheckpointMode, Scenario
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun, recorded_run
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch, lost_files
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
@@ -18,7 +20,12 @@ FAMILY = "word_count"
 
 def calm(seed: int, retained: int) -> Scenario:
     """Return a scenario without faults that takes several checkpoints and retains some."""
-    drawn = generate(load_family(FAMILY), seed)
+    family = load_family(FAMILY)
+    drawn = next(
+        each
+        for each in (generate(family, number) for number in count(seed))
+        if each.record_count() > 60 and each.checkpoint_mode == CheckpointMode() and each.asked == ()
+    )
     return replace(drawn, seed=None, faults=(), retained=retained, checkpoint_interval_ms=20)
 
 

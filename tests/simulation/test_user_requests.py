@@ -14,6 +14,7 @@ from onceproof.harness.model.scenario import (
     Operation,
     Scenario,
     ScenarioError,
+    Schedule,
     check,
     from_json,
     to_json,
@@ -70,6 +71,7 @@ def test_a_process_without_a_checkpoint_names_its_savepoint_anew():
             Operation("savepoint", "element", occurrence=190),
         ),
         checkpoint_interval_ms=100_000,
+        schedule=Schedule(),
         faults=(Fault("kill_process", "element", occurrence=130),),
     )
     trial = try_scenario(FAMILY, scenario, continued=False)
