@@ -7,6 +7,8 @@ The rules this module lives by:
   judgement included. The first wave is small, because workers and the JVM are still warming up.
 - The judgement takes time for each family, even for few scenarios. So it runs once, at the end, or in a large
   campaign after JUDGED_AT_ONCE scenarios.
+- A campaign may owe each family some scenarios. Those that do not fit into its time limit have a later limit
+  of their own; no other scenario is started behind the first one.
 - The speed of a shared machine can change. So each wave has a deadline after which executors start no
   scenario.
 - This module reads no clock: time is an argument.
@@ -55,6 +57,10 @@ class Pace:
     deadline: float | None
     """The end of the campaign in seconds, on the same clock as every ``now``; None for no limit."""
     families: int = 1
+    least: int = 0
+    """How many scenarios are run behind the deadline, too, if they are not behind ``latest``."""
+    latest: float | None = None
+    """The end of a campaign that has not run ``least`` scenarios at its deadline; None for the deadline."""
     _per_second: float = 0.0
     """How many scenarios a second the last wave simulated."""
     _judging_seconds: float = 0.0
@@ -79,6 +85,9 @@ class Pace:
             assert self.scenarios is not None
             return min(left, ceil(self.scenarios / ceil(self.scenarios / LARGEST_WAVE)))
         seconds = self.deadline - now - self._judging_seconds_of(0)
+        owed = self._owed(first, now)
+        if owed and first:
+            return min(left, owed)
         if first and not self._unjudged and seconds < self._judging_seconds:
             # All trials are judged, and there is no time for a further judgement.
             return 0
@@ -93,8 +102,16 @@ class Pace:
         """Return the time after which no scenario of a wave may start; None for no limit."""
         if self.deadline is None:
             return None
-        until = self.deadline - self._judging_seconds_of(count)
+        ends = self.deadline if first >= self.least or self.latest is None else self.latest
+        until = ends - self._judging_seconds_of(count)
         return until if first else max(until, now + FIRST_WAVE_SECONDS)
+
+    def _owed(self, first: int, now: float) -> int:
+        """Return how many of the least scenarios are left; 0 if it is too late for any."""
+        assert self.deadline is not None
+        latest = self.deadline if self.latest is None else self.latest
+        in_time = now < latest - self._judging_seconds_of(0)
+        return min(max(self.least - first, 0), LARGEST_WAVE) if in_time else 0
 
     @property
     def is_judging_due(self) -> bool:

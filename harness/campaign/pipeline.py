@@ -10,7 +10,7 @@ The rules this module lives by:
   campaign ends. Spark SQL judges at the end, because each judgement has a fixed cost; if an interrupt or an
   error ends the campaign early, ``judged`` says how many scenarios were judged.
 - A campaign with a time limit measures its speed and sizes each wave by it; executors start no scenario after
-  the deadline.
+  the deadline. Scenarios that it owes each family may take as long again.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ def run_campaign(
     master: str | None = None,
     session: SparkSession | None = None,
     progress: Progress = lambda simulated, failed: None,
+    least_each: int = 0,
 ) -> CampaignResult:
     """Run scenarios of some families on Spark, up to a number or a time limit, and judge them.
 
@@ -108,6 +109,7 @@ def run_campaign(
     :param master: Spark's master URL if ``session`` is None; None for this machine
     :param session: the Spark session; None starts one
     :param progress: called after each wave and several times a second with the numbers so far
+    :param least_each: how many scenarios each family gets although ``max_time`` is over, for as long again
     :return: the result; after an interrupt from the keyboard, of the scenarios so far
     :raises CampaignStopped: a family, an executor or Spark failed
     """
@@ -130,7 +132,9 @@ def run_campaign(
         try:
             # An absolute path, because executors have other working folders.
             folder = emptied_folder((out / TRIALS).resolve())
-            pace = Pace(run.workers, scenarios, deadline, len(run.families))
+            least = least_each * len(run.families)
+            latest = None if max_time is None else started + 2 * max_time
+            pace = Pace(run.workers, scenarios, deadline, len(run.families), least, latest)
             _Campaign(session, result, folder, lines, pace, progress).run()
         except KeyboardInterrupt:
             run.interrupted = True

@@ -7,6 +7,8 @@ The rules this module lives by:
 - Without a given seed each night draws a new one. The report contains the command that repeats the night.
 - Each night is a row of the history, from which the trend is drawn. An unwritable history is an error before
   the work starts.
+- The campaign goes on until each family has had SCENARIOS_EACH scenarios, for at most twice its time. A night
+  that lacks some all the same is called a sample by its report.
 - A part that fails does not stop the others. It fails the night, and the report gives the reason.
 - The exit code follows from the report's verdict.
 - The summary goes to stdout, progress to stderr.
@@ -63,6 +65,10 @@ from onceproof.reports.text import counted, duration
 
 MUTANT_SECONDS: Final = 90.0
 """Time for the planted bugs. Those that remain are left for another night, and their number is printed."""
+
+SCENARIOS_EACH: Final = 100
+"""Twice what a report asks of a family. One scenario in 64 is run twice, so that of this many one is in 4 of
+5 families; a property that under half of the families were asked makes a night a sample, too."""
 
 FOLDER_OF_YEAR: Final = "year"
 FOLDER_OF_FLIGHTS: Final = "flights"
@@ -207,6 +213,7 @@ class _Night:
                 seed=self._seed,
                 out=self._out / FOLDER_OF_CAMPAIGN,
                 progress=bar.show_counts,
+                least_each=SCENARIOS_EACH,
             )
         except CampaignStopped as stopped:
             self._campaign, self._mistake = stopped.campaign, stopped

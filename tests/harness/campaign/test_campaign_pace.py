@@ -81,6 +81,28 @@ def test_thirty_families_leave_most_of_a_minute_to_simulation(speed: float) -> N
     assert machine.now < 63.0
 
 
+@pytest.mark.parametrize("speed", [50, 100, 600])
+def test_each_family_gets_its_least_scenarios_behind_the_time_limit(speed: float) -> None:
+    machine = Machine(5.0, speed, 9.0)
+    done = machine.campaign(Pace(2, None, 60.0, 40, 4_000, 120.0))
+    assert done >= 4_000
+    assert machine.now < 125.0
+    if speed == 600:
+        # What fits takes no further time.
+        assert machine.now < 63.0
+
+
+def test_least_scenarios_end_at_their_own_limit_on_a_machine_that_is_too_slow() -> None:
+    machine = Machine(5.0, 10.0, 9.0)
+    assert 200 < machine.campaign(Pace(2, None, 60.0, 40, 4_000, 120.0)) < 1_200
+    assert machine.now < 125.0
+
+
+def test_scenarios_beyond_the_least_ones_are_not_run_behind_the_time_limit() -> None:
+    machine = Machine(5.0, 50.0, 9.0)
+    assert machine.campaign(Pace(2, None, 60.0, 40, 4_000, 120.0)) == 4_000
+
+
 def test_a_campaign_is_judged_at_its_end_and_a_huge_one_in_between() -> None:
     small, huge = Machine(5.0, 600, 1.0), Machine(5.0, 600, 1.0)
     small.campaign(Pace(2, JUDGED_AT_ONCE - 1, None))

@@ -18,6 +18,7 @@ from onceproof.harness.nightly import night as nightly
 from onceproof.harness.nightly.night_history import NightHistory
 from onceproof.harness.trials.mutant_trials import Result
 from onceproof.harness.trials.runner import OUTCOMES, OutputUnwritable, RunResult
+from onceproof.reports.headline import LEAST_SCENARIOS
 from onceproof.reports.render import read
 
 SOME_FAMILIES = ["page_windows", "tickets", "word_count"]
@@ -123,6 +124,19 @@ def test_night_without_flights_data_fails_but_runs_the_other_parts(smallest, tmp
     assert len(list((tmp_path / "history").glob("*.parquet"))) == 2
     assert report.facts.command.startswith("onceproof nightly --seed ")
     assert "the flights are not installed" in capsys.readouterr().out
+
+
+def test_night_gives_each_family_more_scenarios_than_a_sample_has(smallest, tmp_path, monkeypatch):
+    asked = []
+
+    def asking(names, *, seed, least_each, **_):
+        asked.append(least_each)
+        return CampaignResult(RunResult((), (), seed, 0))
+
+    monkeypatch.setattr(nightly, "run_campaign", asking)
+    nightly.nightly(tmp_path, seconds=1, seed=7)
+    assert asked == [nightly.SCENARIOS_EACH]
+    assert nightly.SCENARIOS_EACH >= LEAST_SCENARIOS
 
 
 def test_surviving_mutant_is_measured_on_a_second_sample(smallest, tmp_path, monkeypatch):
