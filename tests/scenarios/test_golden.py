@@ -10,6 +10,7 @@ from tests.scenarios.golden import meaning_of
 
 GOLDEN = {
     "behaviour_patterns": "1:4df086c8b51deed0",
+    "expiring_state": "1:2cb4cea366def1e9",
     "flight_delays": "2:3e38466ee6ea2294",
     "full_join": "1:3690ca347e022333",
     "interval_join": "2:7365c84bbb870ca2",
