@@ -17,11 +17,16 @@ from typing import Any, Final
 import pytest
 
 from onceproof.engine.checkpoint import metadata
+from onceproof.engine.connectors import sqlite
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.runtime import storage
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
 from onceproof.engine.runtime.growing_pause import GrowingPause
+from onceproof.engine.runtime.job_driver import JobDriver
+from onceproof.engine.runtime.job_requests import publish_metadata
 from onceproof.engine.runtime.local import LocalExecution
+from onceproof.engine.runtime.recovery import METADATA
+from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.state import snapshot
 from onceproof.engine.state.rocksdb import database
 
@@ -92,6 +97,28 @@ def failures_are_not_logged(patch: pytest.MonkeyPatch, test: pytest.Function) ->
     patch.setattr(logging.Logger, "handle", lambda self, record: None)
 
 
+def metadata_are_put_after_the_claim_was_checked(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    """The process that puts them last wins."""
+    create = RemoteCheckpointStorage.create_exclusive
+
+    def put(self: RemoteCheckpointStorage, path: str, data: bytes = b"") -> bool:
+        if not path.endswith(METADATA):
+            return create(self, path, data)
+        self.write(path, data)
+        return True
+
+    def publish(self: JobDriver, completed: metadata.CheckpointMetadata) -> None:
+        self.check_claim()
+        publish_metadata(self.storage, self.history, completed, self.next_starting_point(completed))
+
+    patch.setattr(RemoteCheckpointStorage, "create_exclusive", put)
+    patch.setattr(JobDriver, "publish", publish)
+
+
+def values_are_given_to_sqlite_unseen(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(sqlite, "unwritable", lambda value: None)
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
         names_in_checkpoints_are_trusted
@@ -129,6 +156,10 @@ PLANTED: Final[dict[str, Plant]] = {
     "runtime/test_job_log.py::test_job_on_a_full_disk_says_so_in_its_log_and_its_result": (
         failures_are_not_logged
     ),
+    "runtime/test_split_brain.py::test_paused_process_and_its_successor_leave_one_history": (
+        metadata_are_put_after_the_claim_was_checked
+    ),
+    "connectors/test_idempotent.py::test_row_that_does_not_fit_is_named": values_are_given_to_sqlite_unseen,
 }
 """By test below tests/engine, the defect that it must catch."""
 
