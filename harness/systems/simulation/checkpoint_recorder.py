@@ -25,6 +25,7 @@ from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.messages import SAVEPOINT
 from onceproof.engine.operators.base import FunctionOperator
+from onceproof.engine.state.raw import RAW_KIND
 from onceproof.engine.state.snapshot import decode_task_snapshot
 from onceproof.engine.state.stored import BROADCAST
 from onceproof.engine.state.timers import PROCESSING_TIMERS
@@ -260,7 +261,10 @@ def contents_of(
                     continue
                 in_order = ordered and HAS_NO_ORDER not in description
                 for group, encoded in table.groups.items():
-                    entries = [_text(entry, in_order) for entry in msgspec.msgpack.decode(encoded)]
+                    # Only the function knows what its raw bytes mean, so they are compared as they are.
+                    is_raw = table.kind == RAW_KIND
+                    values = [encoded.hex()] if is_raw else msgspec.msgpack.decode(encoded)
+                    entries = [_text(value, in_order) for value in values]
                     found.setdefault((name, state_name, group), Counter()).update(entries)
         else:
             if times and all(each == times[0] for each in times):

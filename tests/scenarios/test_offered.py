@@ -1,0 +1,277 @@
+"""What the engine offers is on trial: each name and method that a job can use is used by a family.
+
+The test reads the syntax trees of the families and of the sinks that their jobs get. A name of
+``onceproof.engine`` is used where it is imported from the engine. A method is used where an attribute of its
+name is read or a class defines it; syntax does not say of which class an object is, so one use counts for all
+classes with a method of that name. What is not used is in ``EXCEPTIONS`` with a reason, and must leave it
+when a family uses it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Final
+
+from onceproof import engine
+from onceproof.engine.api import datastream
+from onceproof.engine.state.raw import KeyedStateOutput, OperatorStateOutput, StatePartition
+from onceproof.engine.windows.triggers import TriggerScope
+from onceproof.engine.windows.window_functions import WindowContext
+
+ROOT: Final = Path(__file__).parents[2]
+SINKS: Final = (
+    ROOT / "harness/systems/simulation/simulated_sinks.py",
+    ROOT / "harness/systems/process/table_sinks.py",
+    ROOT / "harness/systems/process/transactional_database.py",
+    ROOT / "harness/systems/sinks.py",
+)
+
+HANDLES: Final[tuple[type, ...]] = (
+    datastream.BundledStream,
+    datastream.CoGroupedStreams,
+    datastream.JoinedStreams,
+    engine.AllWindowedStream,
+    engine.BroadcastConnectedStream,
+    engine.BroadcastStream,
+    engine.ConnectedStreams,
+    engine.DataStream,
+    engine.DataStreamSink,
+    engine.KeyedStream,
+    engine.WindowedStream,
+    engine.AggregatingState,
+    engine.BroadcastState,
+    engine.ListState,
+    engine.MapState,
+    engine.ReadOnlyBroadcastState,
+    engine.ReducingState,
+    engine.ValueState,
+    engine.StateTtlConfig.Builder,
+    engine.FunctionInitializationContext,
+    engine.FunctionSnapshotContext,
+    engine.KeyedProcessFunction.OnTimerContext,
+    engine.RuntimeContext,
+    engine.TimerService,
+    engine.TimeWindow,
+    engine.WatermarkOutput,
+    engine.WatermarkStrategy,
+    KeyedStateOutput,
+    OperatorStateOutput,
+    StatePartition,
+    TriggerScope,
+    WindowContext,
+)
+"""The classes whose objects a job is given or builds by calls: their methods are asked, not their names."""
+
+HARNESS: Final = "the harness does it around the job: it runs, configures and restores it"
+ENDS: Final = "the harness gives a family its sources and sinks; the tests of the connectors try these"
+BASE: Final = "a base class: jobs use what is derived from it"
+ENGINE: Final = "the engine calls it, not a job"
+READS: Final = "it reads a setting or a name, and no state"
+CHAINS: Final = "it changes where operators run, not what they do; the tests of the graph try it"
+SAME: Final = "another spelling of what a family uses"
+NO_FAMILY: Final = "no family uses it yet"
+
+EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    HARNESS: (
+        "CheckpointConfig",
+        "CheckpointingMode",
+        "CompletableFuture",
+        "Configuration",
+        "ConfigurationError",
+        "ExecutionConfig",
+        "ExternalizedCheckpointRetention",
+        "InvalidJob",
+        "JobClient",
+        "JobStatus",
+        "SavepointFailed",
+    ),
+    ENDS: (
+        "CloseableIterator",
+        "CollectionSource",
+        "CsvSource",
+        "DataStream.execute_and_collect",
+        "DataStream.print",
+        "Encoder",
+        "FileSink",
+        "JsonLinesSource",
+        "MalformedRow",
+        "OutputFileConfig",
+        "PrintSinkFunction",
+        "SqliteUpsertSink",
+    ),
+    BASE: (
+        "AppendingState",
+        "BaseBroadcastProcessFunction",
+        "Evictor",
+        "Function",
+        "MergingState",
+        "MergingWindowAssigner",
+        "Sink",
+        "SinkWriter",
+        "State",
+        "StateDescriptor",
+        "SupportsWriterState",
+        "Trigger",
+        "WindowAssigner",
+        "WindowSerializer",
+    ),
+    ENGINE: (
+        "FunctionInitializationContext.is_settled",
+        "FunctionSnapshotContext.written_raw_state",
+        "GlobalWindowSerializer",
+        "KeyedStateOutput.streams",
+        "OperatorStateOutput.partitions",
+        "TimeWindow.cover",
+        "TimeWindow.get_window_start_with_offset",
+        "TimeWindow.intersects",
+        "TimeWindow.merge_windows",
+        "TimeWindowSerializer",
+        "TimestampedValue",
+        "WatermarkStrategy.create_timestamp_assigner",
+        "WatermarkStrategy.create_watermark_generator",
+    ),
+    READS: (
+        "DataStream.get_execution_environment",
+        "DataStream.get_type",
+        "FunctionSnapshotContext.get_checkpoint_id",
+        "FunctionSnapshotContext.get_checkpoint_timestamp",
+        "KeyedStateOutput.get_key_group_list",
+        "KeyedStateOutput.is_key_group_already_started",
+        "OperatorSettings.get_name",
+        "OperatorStateOutput.get_number_of_partitions",
+        "RuntimeContext.get_job_id",
+        "RuntimeContext.get_number_of_parallel_subtasks",
+        "RuntimeContext.get_operator_unique_id",
+        "TimeWindow.max_timestamp",
+        "_Windowed.get_execution_environment",
+        "_Windowed.get_input_type",
+    ),
+    CHAINS: (
+        "DataStreamSink.disable_chaining",
+        "DataStreamSink.set_max_parallelism",
+        "OperatorSettings.disable_chaining",
+        "OperatorSettings.set_max_parallelism",
+        "OperatorSettings.start_new_chain",
+    ),
+    SAME: (
+        "EventTimeTrigger",
+        "FunctionInitializationContext.get_keyed_state_store",
+        "KeySelector",
+        "ListState.add_all",
+        "ReadableMap.is_empty",
+        "RuntimeContext.get_current_processing_time",
+        "StateTtlConfig.Builder.set_ttl",
+        "StateTtlConfig.Builder.set_ttl_time_characteristic",
+        "StateTtlConfig.Builder.update_ttl_on_create_and_write",
+        "StateTtlConfig.Builder.use_processing_time",
+        "TriggerScope.get_current_processing_time",
+        "WritableMap.put_all",
+    ),
+    NO_FAMILY: (
+        "BroadcastProcessFunction",
+        "CheckpointListener",
+        "CoFlatMapFunction",
+        "CoGroupFunction",
+        "CoMapFunction",
+        "CoProcessFunction",
+        "ContinuousEventTimeTrigger",
+        "ContinuousProcessingTimeTrigger",
+        "CountEvictor",
+        "CountTrigger",
+        "DataStream.assign_timestamps_and_watermarks",
+        "DataStream.co_group",
+        "DataStream.forward",
+        "DataStream.rescale",
+        "DeltaEvictor",
+        "DynamicEventTimeSessionWindows",
+        "DynamicProcessingTimeSessionWindows",
+        "FlatJoinFunction",
+        "GlobalWindow",
+        "GlobalWindows",
+        "KeyedStateFunction",
+        "KeyedStream.max",
+        "KeyedStream.max_by",
+        "KeyedStream.min",
+        "KeyedStream.min_by",
+        "KeyedStream.sum",
+        "NeverTrigger",
+        "ProcessAllWindowFunction",
+        "ProcessingTimeSessionWindows",
+        "PurgingTrigger",
+        "Row",
+        "SessionWindowTimeGapExtractor",
+        "SlidingProcessingTimeWindows",
+        "StateTtlConfig.Builder.return_expired_if_not_cleaned_up",
+        "TimeEvictor",
+        "TimestampAssigner",
+        "TriggerScope.get_current_watermark",
+        "TriggerScope.get_partitioned_state",
+        "Watermark",
+        "WatermarkGenerator",
+        "WatermarkOutput.emit_watermark",
+        "WatermarkOutput.mark_active",
+        "WatermarkOutput.mark_idle",
+        "WatermarkStrategy.for_generator",
+        "WatermarkStrategy.no_watermarks",
+        "WatermarkStrategy.with_idleness",
+        "WatermarkStrategy.with_timestamp_assigner",
+        "WindowContext.global_state",
+        "WindowContext.window_state",
+        "WindowDescription.allowed_lateness",
+        "WindowDescription.evictor",
+        "WindowFunction",
+    ),
+}
+
+
+def _trees() -> Iterator[ast.AST]:
+    families = [path for path in (ROOT / "scenarios").rglob("*.py") if "regressions" not in path.parts]
+    for path in (*families, *SINKS):
+        yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _used() -> tuple[set[str], set[str]]:
+    """Return the names that are imported from the engine, and the names of all attributes and functions."""
+    imported, members = set(), set()
+    for tree in _trees():
+        for node in ast.walk(tree):
+            match node:
+                case ast.ImportFrom(module=str(module), names=names) if module.startswith("onceproof.engine"):
+                    imported.update(each.name for each in names)
+                case ast.Attribute(attr=name) | ast.FunctionDef(name=name):
+                    members.add(name)
+    return imported, members
+
+
+def _methods() -> dict[str, str]:
+    """Return by ``Class.method`` the names of the methods that a job can call on what it is given."""
+    found = {}
+    for handle in HANDLES:
+        for name, member in inspect.getmembers(handle):
+            method: Any = inspect.unwrap(member) if callable(member) else None
+            if isinstance(method, FunctionType) and not name.startswith("_"):
+                found[method.__qualname__] = name
+    return found
+
+
+def _unused() -> set[str]:
+    """Return what is offered and used by no family."""
+    imported, members = _used()
+    handles = {handle.__name__ for handle in HANDLES}
+    names = {name for name in engine.__all__ if name not in imported | handles}
+    return names | {place for place, name in _methods().items() if name not in members}
+
+
+def test_what_no_family_uses_is_an_exception_with_a_reason() -> None:
+    excepted = {name for names in EXCEPTIONS.values() for name in names}
+    assert sorted(_unused() - excepted) == [], "offered, and on trial in no family"
+    assert sorted(excepted - _unused()) == [], "an exception that a family uses, or that is not offered"
+
+
+def test_an_exception_stands_under_one_reason() -> None:
+    names = [name for names in EXCEPTIONS.values() for name in names]
+    assert len(names) == len(set(names))
