@@ -6,7 +6,8 @@ The rules this module lives by:
   scenario without a seed (shrunk or written by hand) every checkpoint is restored at every parallelism, so
   that its replay shows every violation.
 - A savepoint may complete after a later checkpoint has completed and committed, as in Flink. Then rows that
-  it does not cover are visible already, so exactly-once is not required of a job restored from it.
+  it does not cover are visible already, so exactly-once is not required of a job restored from it. Its state
+  is compared all the same.
 - A checkpoint that the job had to keep is restored from what the directory held at the last moment of that
   time, too: one of them, drawn by the seed after everything else, at the parallelism of the scenario. Of a
   scenario without a seed it is each of them.
@@ -84,6 +85,8 @@ def failed_continuation(family: Family, scenario: Scenario, trace: bool = False)
                     return _of_the_run(family, scenario, checkpoint, trace, differing, restored)
                 if restored is not None:
                     return restored
+        if differing:
+            return _of_the_run(family, scenario, checkpoint, trace, differing)
     for checkpoint in _drawn_of_retained(scenario, retained):
         failed = _kept(family, scenario, checkpoint, trace)
         if failed is not None:

@@ -27,11 +27,13 @@ from onceproof.harness.systems.simulation.checkpoint_recorder import (
     contents_of,
 )
 from onceproof.harness.systems.simulation.comparison_runs import (
+    RecordedRun,
     recorded_checkpoints,
     restored_run,
     undisturbed_checkpoint,
 )
 from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.trials import checkpoint_trials
 from onceproof.harness.trials.checkpoint_trials import check_continuations
 from onceproof.harness.trials.failures import explanation_of
 from onceproof.harness.trials.trial import try_scenario
@@ -298,3 +300,27 @@ def test_planted_bug_is_shown_by_the_continuation_that_fails(planted: Mutant, br
         assert f"checkpoint {checkpoint} holds other state" in explanation.cause
         assert explanation.first_divergence == f"step {events[-1][0]}: checkpoint {checkpoint} is complete"
     assert trial.shown.trace is not None
+
+
+def test_state_of_an_overtaken_savepoint_is_compared_although_it_is_not_restored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family = load_family("word_count")
+    recorded: list[RecordedCheckpoint] = []
+    monkeypatch.setattr(checkpoint_trials, "recorded_run", lambda *_: RecordedRun(recorded, []))
+    compared = 0
+    with ghost_of_a_word.applied():
+        for scenario in scenarios_of(family.name, 200):
+            asked = msgspec.structs.replace(scenario, seed=None)
+            for each in recorded_checkpoints(family, asked):
+                recorded[:] = [each]
+                found = check_continuations(family, asked)
+                differing = [violation for violation in found if violation.property == "state_equivalence"]
+                if not differing:
+                    continue
+                recorded[:] = [msgspec.structs.replace(each, is_overtaken=True)]
+                assert check_continuations(family, asked) == tuple(differing)
+                compared += 1
+            if compared:
+                break
+    assert compared
