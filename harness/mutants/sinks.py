@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onceproof.engine.connectors.two_phase import (
@@ -12,6 +12,9 @@ from onceproof.engine.connectors.two_phase import (
     TwoPhaseCommitSinkFunction,
 )
 from onceproof.engine.functions import FunctionSnapshotContext
+from onceproof.engine.messages import NotifyCheckpointComplete
+from onceproof.engine.task.events import TaskEffect
+from onceproof.engine.task.task import ALIVE, Task
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 
@@ -95,14 +98,54 @@ def second_commit_writes_again(reached: Reached) -> Iterator[None]:
             recover_and_commit(self, transaction)
             return
         reached()
-        done = system.transactions[transaction]
-        name = system.begin(done.subtask, done.epoch, f"{self.attempt}-again", done.owner)
-        for row in done.rows:
-            system.write(name, row)
-        system.prepare(name)
-        system.commit(name)
+        _write_again(self, system, transaction)
 
     with replaced(TwoPhaseCommitSinkFunction, "recover_and_commit", again):
+        yield
+
+
+def _write_again(sink: TwoPhaseCommitSinkFunction, system: Any, transaction: Any) -> None:
+    """Commit the rows of a committed transaction under another name."""
+    done = system.transactions[transaction]
+    name = system.begin(done.subtask, done.epoch, f"{sink.attempt}-again", done.owner)
+    for row in done.rows:
+        system.write(name, row)
+    system.prepare(name)
+    system.commit(name)
+
+
+@mutant(
+    id="second-notification-commits-again",
+    breaks="exactly_once",
+    summary="a sink that is notified of a checkpoint a second time commits its transactions again",
+)
+def second_notification_commits_again(reached: Reached) -> Iterator[None]:
+    """The task passes every notification on, and the sink's commit is not idempotent."""
+    completed = Task._completed
+    notify = TwoPhaseCommitSinkFunction.notify_checkpoint_complete
+
+    def each_time(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
+        is_ours = message.attempt == self.attempt and self.state in ALIVE
+        if is_ours and message.checkpoint_id == self._last_notified:
+            for operator in self.operators:
+                operator.notify_checkpoint_complete(message.checkpoint_id)
+        return completed(self, message)
+
+    def committing(self: TwoPhaseCommitSinkFunction, checkpoint_id: int) -> None:
+        # Only the simulation's external system can say what a transaction holds.
+        system: Any = getattr(self, "_system", None)
+        done: dict[int, list[Any]] = self.__dict__.setdefault("_done", {})
+        for transaction in done.get(checkpoint_id, ()) if system is not None else ():
+            reached()
+            _write_again(self, system, transaction)
+        due = [each.transaction for each in self._pending.values() if each.checkpoint_id <= checkpoint_id]
+        notify(self, checkpoint_id)
+        done.setdefault(checkpoint_id, []).extend(due)
+
+    with (
+        replaced(Task, "_completed", each_time),
+        replaced(TwoPhaseCommitSinkFunction, "notify_checkpoint_complete", committing),
+    ):
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from onceproof.engine.checkpoint.metadata import handle_of
 from onceproof.engine.elements import CheckpointBarrier, Record
@@ -10,6 +11,9 @@ from onceproof.engine.messages import TriggerCheckpoint
 from onceproof.engine.operators.bundle import BundlingOperator
 from onceproof.engine.state.snapshot import TaskSnapshot, encode_task_snapshot
 from onceproof.engine.task import outputs
+from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.engine.task.barriers.events import BarrierEffect
+from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
 from onceproof.engine.task.task import Task, TaskState
 from onceproof.harness.model.mutants.patching import replaced
@@ -198,4 +202,28 @@ def bundle_open_across_the_barrier(reached: Reached) -> Iterator[None]:
         return []
 
     with replaced(BundlingOperator, "prepare_snapshot", held_back):
+        yield
+
+
+@mutant(
+    id="second-trigger-takes-another-snapshot",
+    breaks="liveness",
+    summary="a source that is triggered a second time for a checkpoint takes another snapshot of it",
+)
+def second_trigger_takes_another_snapshot(reached: Reached) -> Iterator[None]:
+    """The file that the checkpoint lists then holds a later state, and is refused at the restore."""
+
+    def forgetful(handler: type[AlignedBarrierHandler] | type[UnalignedBarrierHandler]) -> Any:
+        trigger = handler.trigger
+
+        def trigger_again(self: Any, barrier: CheckpointBarrier, now: int = 0) -> list[BarrierEffect]:
+            is_repeated = barrier.checkpoint_id == self.latest_checkpoint_id and not self.pending
+            if is_repeated and all(self.ended):
+                reached()
+                self.latest_checkpoint_id = self._last_done = barrier.checkpoint_id - 1
+            return trigger(self, barrier, now)
+
+        return replaced(handler, "trigger", trigger_again)
+
+    with forgetful(AlignedBarrierHandler), forgetful(UnalignedBarrierHandler):
         yield
