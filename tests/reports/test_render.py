@@ -363,6 +363,16 @@ def test_texts_and_lines_have_enough_contrast(scheme):
         assert contrast(colours[text], colours[ground]) >= least, (text, ground)
 
 
+def test_wide_table_does_not_widen_the_page_by_its_hidden_texts():
+    """A box clips an absolute position only if it is positioned itself."""
+    style = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    rules = dict(re.findall(r"^(\.hidden|\.scroll) \{ (.*?) \}", style, re.MULTILINE))
+    assert "position: absolute" in rules[".hidden"]
+    assert {"position: relative", "overflow-x: auto"} <= {
+        each.strip() for each in rules[".scroll"].split(";")
+    }
+
+
 def test_reports_import_no_other_package():
     for module in TEMPLATES.parent.glob("*.py"):
         source = module.read_text(encoding="utf-8")
