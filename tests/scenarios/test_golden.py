@@ -15,6 +15,7 @@ GOLDEN = {
     "flight_delays": "2:3e38466ee6ea2294",
     "full_join": "1:3690ca347e022333",
     "interval_join": "2:7365c84bbb870ca2",
+    "late_readings": "1:97e13e8c30e880fe",
     "nexmark_q0": "2:48097b59bd3921d9",
     "nexmark_q1": "2:48097b59bd3921d9",
     "nexmark_q11": "2:48097b59bd3921d9",

@@ -180,7 +180,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "CoProcessFunction",
         "ContinuousEventTimeTrigger",
         "ContinuousProcessingTimeTrigger",
-        "CountEvictor",
         "CountTrigger",
         "DataStream.assign_timestamps_and_watermarks",
         "DataStream.co_group",
@@ -221,8 +220,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "WatermarkStrategy.with_timestamp_assigner",
         "WindowContext.global_state",
         "WindowContext.window_state",
-        "WindowDescription.allowed_lateness",
-        "WindowDescription.evictor",
         "WindowFunction",
     ),
 }
