@@ -54,28 +54,28 @@ def test_it_is_a_family(name: str) -> None:
 
 
 def test_a_batch_is_taken_once_though_two_attempts_send_it(system: TransactionalSystem) -> None:
-    system.take_batch(1, 4, "1.1", ["a", "b"])
-    system.take_batch(1, 4, "1.2", ["a", "b"])
+    system.take_batch("table", 1, 4, "1.1", ["a", "b"])
+    system.take_batch("table", 1, 4, "1.2", ["a", "b"])
     assert visible(system) == [("1/4/1.1", ["a", "b"])]
-    assert not system.remembers_batch(1, 4)
-    system.remember_batch(1, 4)
-    assert system.remembers_batch(1, 4)
-    assert not system.remembers_batch(0, 4)
+    assert not system.remembers_batch("table", 1, 4)
+    system.remember_batch("table", 1, 4)
+    assert system.remembers_batch("table", 1, 4)
+    assert not system.remembers_batch("table", 0, 4)
 
 
 def test_a_batch_that_was_never_sent_cannot_be_remembered(system: TransactionalSystem) -> None:
     with pytest.raises(TransactionError, match="0/1 is to be remembered, and was never sent"):
-        system.remember_batch(0, 1)
+        system.remember_batch("table", 0, 1)
 
 
 def test_a_batch_that_is_refused_is_not_taken_and_one_that_times_out_is(system: TransactionalSystem) -> None:
     faults = iter([Fault("fail_commit", "committing"), Fault("commit_error_after_success", "committing")])
     system.commit_fault = lambda: next(faults)
     with pytest.raises(InjectedError):
-        system.take_batch(0, 1, "1.1", ["a"])
+        system.take_batch("table", 0, 1, "1.1", ["a"])
     assert visible(system) == []
     with pytest.raises(InjectedError):
-        system.take_batch(0, 1, "1.1", ["a"])
+        system.take_batch("table", 0, 1, "1.1", ["a"])
     assert visible(system) == [("0/1/1.1", ["a"])]
 
 
