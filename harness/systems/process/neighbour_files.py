@@ -36,7 +36,7 @@ def move_in(folder: Path, suffix: str) -> dict[str, bytes]:
             subtask=0,
             parallelism=1,
             max_parallelism=1,
-            attempt="7.1",
+            attempt="0.1",
             clock=lambda: 0,
             pass_point=lambda point, checkpoint_id: None,
             job_id=NEIGHBOUR,

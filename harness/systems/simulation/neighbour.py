@@ -7,6 +7,8 @@ The rules this module lives by:
 - The neighbour has the operators, subtasks and checkpoint ids of the job on trial, but is another job. It has
   sent batches that the job on trial must not take for its own, and has transactions, prepared and open, that
   the job must not abort.
+- Its attempts are of an earlier process than any of the job on trial: a sink leaves alone what a later one
+  has written anyway, so only what is earlier shows whether it asks for the owner.
 - It does all that before the run begins, and nothing of it enters the history. Its rows are empty afterwards:
   no comparison of outputs meets them.
 """
@@ -38,8 +40,8 @@ def move_in(external: TransactionalSystem) -> None:
     system.transactions = external.transactions
     for subtask in range(SUBTASKS):
         # The system names batches and transactions alike: each has an attempt of its own.
-        _run(SimulatedSink(system), subtask, "7.1", commits=False)
-        _run(SimulatedWriteAheadSink(system), subtask, "7.2", commits=True)
+        _run(SimulatedSink(system), subtask, "0.1", commits=False)
+        _run(SimulatedWriteAheadSink(system), subtask, "0.2", commits=True)
     for transaction in system.transactions.values():
         transaction.rows = []
         external.neighbours[transaction.name] = transaction.state
