@@ -244,19 +244,19 @@ class TestMine:
     def test_one(self):
         pass
 
-    @exactly_once("forgetful.py", scenarios=20, shards=2)
+    @exactly_once("forgetful.py", scenarios=60, shards=2)
     def test_two(self):
         pass
 
 
 class Old(unittest.TestCase):
-    @exactly_once("forgetful.py", scenarios=20, shards=2)
+    @exactly_once("forgetful.py", scenarios=60, shards=2)
     def test_three(self):
         pass
 
 
 @exactly_once("sales.py", scenarios=20)
-@exactly_once("forgetful.py", scenarios=20, shards=2)
+@exactly_once("forgetful.py", scenarios=60, shards=2)
 def test_four():
     pass
 """

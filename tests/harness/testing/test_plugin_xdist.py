@@ -138,7 +138,7 @@ def test_shards_of_a_property_test_share_the_seed_of_the_night(user: User) -> No
 def test_shards_with_the_same_failure_write_separate_files(owner: User) -> None:
     owner.write(
         "test_forgetful.py",
-        'from onceproof import exactly_once\n\n\n@exactly_once("forgetful.py", 20, shards=2)\n'
+        'from onceproof import exactly_once\n\n\n@exactly_once("forgetful.py", 60, shards=2)\n'
         "def test_forgetful():\n    pass\n",
     )
     ended = owner.pytest("-n", "2")
