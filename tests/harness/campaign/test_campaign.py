@@ -238,7 +238,8 @@ def test_oracles_that_disagree_fail_a_campaign(spark: SparkSession, tmp_path: Pa
 def test_python_and_spark_find_the_same_wrong_rows(spark: SparkSession) -> None:
     from onceproof.harness.campaign.judge import Trials, disagreements
 
-    right = [tried(number) for number in (3, 5, 6)]
+    # Rows of a scenario that runs at least once are not judged.
+    right = [trial for trial in map(tried, range(8)) if trial.scenario.is_exactly_once]
     full = max(right, key=lambda trial: len(trial.committed))
     rows = list(full.committed)
     cases = [

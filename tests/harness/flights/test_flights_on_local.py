@@ -16,6 +16,8 @@ from onceproof.harness.flights.year import YearOracle, read_flights, read_rows, 
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.systems.local.local_system import LocalRun
+from onceproof.harness.systems.process.job_specification import HIDDEN
+from onceproof.harness.systems.process.neighbour_files import NEIGHBOUR
 from onceproof.reports.headline import real_input_failed, real_input_text
 
 SEEDS = range(200)
@@ -35,6 +37,11 @@ def part_of_year(folder: Path, records: int) -> list[Path]:
         files.append(folder / path.name)
         files[-1].write_text("".join(lines[: records + 1]), encoding="utf-8")
     return files
+
+
+def visible_parts(folder: Path) -> list[Path]:
+    """Return the committed part files. The hidden ones are those of another job that uses the same folder."""
+    return sorted(path for path in folder.iterdir() if not path.name.startswith(HIDDEN))
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +94,11 @@ def test_a_part_of_the_year_comes_out_right_under_all_kills(files, tmp_path):
     assert trial.rescales == 2
     assert trial.checkpoints >= 9000 // 330
     assert len(seen) == 1 + sum(fault.kind == "kill_process" for fault in trial.planned)
-    rows = [row for path in sorted(trial.output.iterdir()) for row in read_rows(path)]
+    rows = [row for path in visible_parts(trial.output) for row in read_rows(path)]
     assert len(rows) == 9000
     assert all(type(value) is int for row in rows for value in row[2:])
+    hidden = set(trial.output.iterdir()) - set(visible_parts(trial.output))
+    assert {row for path in hidden for row in read_rows(path)} == {(NEIGHBOUR,)}
     equal = YearComparison(9000, 9000, 0, 0, ())
     real = real_input_of(trial, equal)
     assert not real_input_failed(real)
@@ -103,7 +112,7 @@ def test_a_difference_is_reported_if_only_the_checkers_or_the_comparison_see_it(
 
     def losing(self):
         history = run(self)
-        lost = next(path for path in Path(self.spec.output).iterdir())
+        lost = visible_parts(Path(self.spec.output))[0]
         lost.unlink()
         step, kind, name, payload = next(event for event in history.events if event[2] == lost.name)
         history.events[history.events.index((step, kind, name, payload))] = (

@@ -37,16 +37,17 @@ def failing(monkeypatch, owner, method, times, error, matches=lambda *arguments:
 
 
 def test_a_commit_that_fails_is_made_good_by_the_next_attempt(job, here, monkeypatch):
-    rename = os.rename
+    link = os.link
     failed = []
 
-    def failing_rename(source, target):
+    def failing_link(source, target):
         if "/out/" in str(source) and len(failed) < 2:
             failed.append(source)
             raise OSError(errno.EIO, "Input/output error")
-        rename(source, target)
+        link(source, target)
 
-    monkeypatch.setattr(os, "rename", failing_rename)
+    # A commit gives a part file its visible name by a link.
+    monkeypatch.setattr(os, "link", failing_link)
     _, result = here(job.graph())
     assert len(failed) == 2
     assert result.attempts == 2, "both sinks failed to commit the same checkpoint"
