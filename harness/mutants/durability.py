@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from onceproof.engine.file_calls import FileCalls
+from onceproof.engine.runtime import storage
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
@@ -93,8 +95,17 @@ def snapshot_is_not_synced(reached: Reached) -> Iterator[None]:
     summary="the folder of a checkpoint is made, and its name is not synced",
 )
 def checkpoint_folder_is_not_synced(reached: Reached) -> Iterator[None]:
-    """A power cut loses the whole checkpoint, which sinks have committed."""
-    with without_sync("write", _is_root, reached):
+    """A power cut loses the whole checkpoint, which sinks have committed.
+
+    The name is synced where a snapshot makes the folder, and again where metadata are published or found.
+    Either sync makes up for the other, so both are left out.
+    """
+
+    def unsynced(calls: FileCalls, folder: str, root: str) -> None:
+        if folder != root:
+            reached()
+
+    with without_sync("write", _is_root, reached), replaced(storage, "sync_parent", unsynced):
         yield
 
 

@@ -38,7 +38,7 @@ def test_only_a_scenario_with_a_power_cut_has_a_disk():
 def test_synced_files_survive_a_power_cut_and_deleted_ones_may(seed):
     storage = StorageOnDisk(seed)
     storage.write("chk-1/a", b"1")
-    storage.publish("chk-1/_metadata", b"m")
+    assert storage.create_exclusive("chk-1/_metadata", b"m")
     assert storage.create_exclusive("incarnation-1")
     before = storage.files
     storage.delete("chk-1/a")

@@ -41,8 +41,11 @@ def hidden(folder):
 
 
 def prepare(job, *values, checkpoint_id=1):
-    """Start a job that pre-commits values and dies before it commits them."""
-    job.start(attempt="3.7").invoke_batch(list(values))
+    """Start a job that pre-commits values and dies before it commits them.
+
+    It is a first process, as those are that start beside it: only the owner tells its files from theirs.
+    """
+    job.start(attempt="1.77").invoke_batch(list(values))
     job.snapshot(checkpoint_id)
     job.functions.clear()
 
