@@ -72,13 +72,8 @@ class OutcomeUnknown(UnrecoverableError):
     """Whether a checkpoint is complete can be neither read nor decided. The message is one line."""
 
 
-class HistoryStorage(Protocol):
-    """The part of a checkpoint storage that the history needs."""
-
-    @property
-    def writes_may_be_late(self) -> bool:
-        """Whether a write may appear after its process was given up."""
-        ...
+class ReadableHistory(Protocol):
+    """The part of a checkpoint storage that a reader of the history needs."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -86,6 +81,15 @@ class HistoryStorage(Protocol):
 
     def list(self, prefix: str) -> list[str]:
         """Return the sorted paths that begin with a prefix."""
+        ...
+
+
+class HistoryStorage(ReadableHistory, Protocol):
+    """The part of a checkpoint storage that a writer of the history needs."""
+
+    @property
+    def writes_may_be_late(self) -> bool:
+        """Whether a write may appear after its process was given up."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -136,7 +140,7 @@ class FoundRecord(Struct, frozen=True):
 _DECODER: Final = msgspec.json.Decoder(HistoryRecord)
 
 
-def find_record(storage: HistoryStorage, paths: Iterable[str]) -> FoundRecord | None:
+def find_record(storage: ReadableHistory, paths: Iterable[str]) -> FoundRecord | None:
     """Return the highest record among listed paths, or None. Raises DamagedFile."""
     found = [(int(match[1]), int(match[2])) for path in paths if (match := _RECORD.fullmatch(path))]
     if not found:
@@ -162,7 +166,7 @@ def record_incarnation(path: str) -> int:
     return 0 if match is None else int(match[1])
 
 
-def recorded_starting_point(storage: HistoryStorage) -> StartingPoint | None:
+def recorded_starting_point(storage: ReadableHistory) -> StartingPoint | None:
     """Return the starting point that the storage records, or None. Raises DamagedFile."""
     found = find_record(storage, storage.list(HISTORY))
     if found is not None:

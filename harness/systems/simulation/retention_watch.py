@@ -20,8 +20,9 @@ from typing import Final
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.messages import CHECKPOINT, SYNC_SAVEPOINT
+from onceproof.engine.runtime.checkpoint_history import recorded_starting_point
 from onceproof.engine.runtime.recovery import files_of, metadata_path
-from onceproof.engine.runtime.starting_point import STARTING_POINT
+from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 
 _METADATA: Final = re.compile(r"chk-(\d+)/_metadata")
@@ -48,7 +49,7 @@ class RetentionWatch:
         self._retained = retained
         self._complete: list[CheckpointMetadata] = []
         """The checkpoints since the job began from nothing or from a savepoint, latest last."""
-        self._starting_point: bytes | None = None
+        self._starting_point: StartingPoint | None = None
         self._last_seen: dict[int, Mapping[str, bytes]] = {}
         self._lost: set[str] = set()
 
@@ -95,10 +96,23 @@ class RetentionWatch:
         return self._complete[-count:] if count > 0 else ()
 
     def _forget_before_starting_point(self) -> None:
-        starting_point = self._storage.files.get(STARTING_POINT)
+        starting_point = recorded_starting_point(_Held(self._storage.files))
         if starting_point != self._starting_point:
             self._starting_point = starting_point
             self._complete.clear()
+
+
+class _Held:
+    """The files of a storage, read without its faults."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+
+    def read(self, path: str) -> bytes:
+        return self._files[path]
+
+    def list(self, prefix: str) -> list[str]:
+        return sorted(path for path in self._files if path.startswith(prefix))
 
 
 def lost_files(metadata: CheckpointMetadata, files: Mapping[str, bytes]) -> list[str]:
