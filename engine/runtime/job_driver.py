@@ -419,10 +419,16 @@ class JobDriver(ABC):
         self.open_requests.resolved(effect)
         self.request_resolved(effect)
 
-    def _discard_handle(self, effect: DiscardHandle | DiscardSnapshot) -> None:
+    def _discard_handle(self, effect: DiscardHandle) -> None:
         handle = effect.handle
         assert isinstance(handle, StateHandle)
         self._delete_files(handle.paths)
+
+    def _discard_snapshot(self, effect: DiscardSnapshot) -> None:
+        """Delete what a task has stored and never acknowledged: no process's metadata can list it."""
+        handle = effect.handle
+        assert isinstance(handle, StateHandle)
+        delete_if_possible(self.storage, handle.paths)
 
     def _discard_shared_files(self, effect: DiscardSharedFiles) -> None:
         self._delete_files(effect.paths)
@@ -458,7 +464,7 @@ class JobDriver(ABC):
 
 # What drivers override is looked up when it is called; the rest is named directly, which saves a call.
 JobDriver.handlers = {
-    DiscardSnapshot: JobDriver._discard_handle,
+    DiscardSnapshot: JobDriver._discard_snapshot,
     StartTimer: lambda driver, effect: driver.start_timer(effect),
     StoreMetadata: lambda driver, effect: driver.store_metadata(effect),
     DiscardCheckpoint: JobDriver._discard_checkpoint,
