@@ -5,6 +5,8 @@ The rules this module lives by:
 - A process of the operating system is one incarnation (`incarnations.py`).
 - The runtime schedules itself, so the schedule, steps and time-outs of a scenario do not apply. A checkpoint
   interval in steps is converted to records. Input, parallelism and kills are those of the scenario.
+- A finished job whose storage failed is started once more before the search for leaks, as in the simulation:
+  what the storage refused to list or delete as the job ended, the next start deletes.
 """
 
 from __future__ import annotations
@@ -24,23 +26,29 @@ import msgspec
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.fault_answers import MissingPoints, answers
-from onceproof.harness.model.history import History
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.history import JOB_FINISHED, History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
-from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
+from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
+from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_events
+from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
 NAME: Final = "local"
 
 LONGEST_PROCESS_SECONDS: Final = 60.0
 CHILD: Final = "onceproof.harness.systems.local.local_child"
+
+_STORAGE_FAULTS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes in (READ, DELETION))
+"""Faults after which files may stay that should be deleted, until a later start of the job."""
 
 CAPABILITIES: Final = frozenset(
     {
@@ -133,6 +141,17 @@ class LocalRun(JobRun):
     def part_folder(self, number: int) -> str:
         """Return another folder for every second process, if the output moves."""
         return f"{self.spec.output}-moved" if self.moves_output and number % 2 == 0 else ""
+
+    def job_is_over(self, builder: HistoryBuilder) -> None:
+        """Start a finished job once more if its storage failed: what stayed, the next start deletes."""
+        history = builder.history
+        if _STORAGE_FAULTS.isdisjoint(kind for kind, _ in history.statistics.coverage):
+            return
+        if all(event[1] != JOB_FINISHED for event in history.events):
+            return
+        ending = self.next_process(builder)
+        if all(event["kind"] != event_log.JOB_FINISHED for event in ending.events):
+            builder.cannot_begin(ending.last_words)
 
     def live(self, number: int, path: Path) -> Ending:
         """Start a process, wait for its end, and return how it ended; kill it after ``process_seconds``."""

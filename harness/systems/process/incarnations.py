@@ -88,12 +88,21 @@ class JobRun(ABC):
                 builder.cannot_begin(ending.last_words)
             if self.progress is not None:
                 self.progress(builder.history)
+        self.job_is_over(builder)
         builder.at_rest(checkpoints, neighbour)
         builder.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
         return builder.history
 
     def _incarnation(self, builder: HistoryBuilder) -> Ending:
         """Run one process until it is dead, and add its event log to the history."""
+        ending = self.next_process(builder)
+        builder.add_process_log(ending.events)
+        if not ending.in_time and not builder.is_over:
+            builder.out_of_time()
+        return ending
+
+    def next_process(self, builder: HistoryBuilder) -> Ending:
+        """Run one process until it is dead."""
         self._number += 1
         number = self._number
         path = self.folder / f"process-{number}.json"
@@ -106,11 +115,10 @@ class JobRun(ABC):
         )
         builder.writes_into(spec.part_folder or spec.output)
         write_spec(spec, path)
-        ending = self.live(number, path)
-        builder.add_process_log(ending.events)
-        if not ending.in_time and not builder.is_over:
-            builder.out_of_time()
-        return ending
+        return self.live(number, path)
+
+    def job_is_over(self, builder: HistoryBuilder) -> None:
+        """Called before the search for what was left behind; does nothing by default."""
 
     def part_folder(self, number: int) -> str:
         """Return where the file sink of incarnation ``number`` writes; "" for the output folder."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from onceproof.engine.runtime.deletion import NEXT_START
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
@@ -88,6 +89,20 @@ def test_real_job_goes_on_after_a_storage_that_was_away(faults):
     history = LocalSystem().run(WORD_COUNT, scenario)
     assert judge(scenario, history, PythonOracle(WORD_COUNT, scenario)).violations == ()
     assert {kind for kind, _ in history.statistics.coverage} == {fault.kind for fault in faults}
+
+
+@pytest.mark.local_kill
+def test_what_a_finished_real_job_cannot_list_is_deleted_by_its_next_start(tmp_path):
+    # Which read is a list at the end of the job is searched for: each run has to pass.
+    for nth in range(1, 15):
+        scenario = scenario_with(Fault("fail_read", "restoring", occurrence=nth))
+        history = LocalSystem(tmp_path / str(nth)).run(WORD_COUNT, scenario)
+        assert judge(scenario, history, PythonOracle(WORD_COUNT, scenario)).violations == ()
+        [said] = tmp_path.glob(f"{nth}/run-*/process-1.txt")
+        if f"; {NEXT_START} deletes it" in said.read_text():
+            assert said.with_name("process-2.txt").is_file()
+            return
+    pytest.fail("no list at the end of the job was struck")
 
 
 @pytest.mark.local_kill
