@@ -296,8 +296,9 @@ class World:
             self.faults.observer.process_died()
         for each in (*process.tasks.values(), *[task for _, task in self.processes.orphaned_tasks()]):
             self.recorder.task_failed(each, "its process was killed", injected=True)
-        self._end_process()
-        if isinstance(death, PowerLost):
+        power_is_lost = isinstance(death, PowerLost)
+        self._end_process(power_is_lost)
+        if power_is_lost:
             self.storage.lose_power()
 
     def _master_died(self) -> None:
@@ -315,7 +316,7 @@ class World:
         self.history.job_stopped(self.clock.step)
         self._end_process()
 
-    def _end_process(self) -> None:
+    def _end_process(self, power_is_lost: bool = False) -> None:
         process, self.processes.current = self.processes.current, None
         assert process is not None
         self.agenda.renew_slots()
@@ -327,7 +328,11 @@ class World:
 
         def dies(action: Action) -> bool:
             # Faults have no label, and stay. So do messages and requests, which no process performs.
-            return bool(action.label) and getattr(action.perform, "__self__", None) in dead
+            performer = getattr(action.perform, "__self__", None)
+            if power_is_lost and isinstance(performer, SimulatedProcess):
+                # Nor does a late write of an earlier process reach a disk without power.
+                return True
+            return bool(action.label) and performer in dead
 
         self.agenda.forget(dies)
         self._start_again()
