@@ -151,8 +151,8 @@ def record(
     return Recording(job, read_log(str(log)), Counter(family.expected(job.records, NOTHING_DECLARED)))
 
 
-def catch(recording: Recording, site: str, tries: int = 40, seed: int = 1) -> str | None:
-    """Return the problem of some cut if the syncs of a call site are left out; None if no cut shows one."""
+def catch(recording: Recording, *sites: str, tries: int = 40, seed: int = 1) -> str | None:
+    """Return the problem of some cut if the syncs of call sites are left out; None if no cut shows one."""
     calls = list(enumerate(recording.calls, 1))
     reports = [number for number, call in calls if call.method == MARK]
     others = [
@@ -162,7 +162,7 @@ def catch(recording: Recording, site: str, tries: int = 40, seed: int = 1) -> st
     cuts = [Cut(number, None) for number in (*reports, *others)]
     cuts += [Cut(random.choice(others), random.getrandbits(32)) for _ in range(tries)]
     for cut in cuts:
-        problem = recording.problem_after(cut, {site})
+        problem = recording.problem_after(cut, sites)
         if problem is not None:
             return problem
     return None

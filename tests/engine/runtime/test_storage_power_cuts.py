@@ -45,6 +45,15 @@ def test_file_is_whole_after_a_power_cut(
     assert storage.read("chk-1/a") == (b"" if method == "marker" else DATA)
 
 
+@pytest.mark.parametrize("method", ["write", "publish", "create_exclusive"])
+def test_file_below_several_new_folders_is_there_after_a_power_cut(
+    method: str, disk: VolatileDisk, storage: LocalCheckpointStorage
+) -> None:
+    getattr(storage, method)("jobs/a/b/record", DATA)
+    disk.lose_power(PowerCut(Random(1), names=0, data=0))
+    assert storage.read("jobs/a/b/record") == DATA
+
+
 def test_created_file_is_there_whole_or_not_at_all_at_any_power_cut(
     disk: VolatileDisk, storage: LocalCheckpointStorage
 ) -> None:
