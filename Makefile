@@ -58,8 +58,9 @@ java: $(STAMP)
 	}
 	@$(RUN)/python -m onceproof.engine.runtime.spark_setup
 
+# Three processes on two cores: a third of the time a test waits, for Spark or for a process that it has killed.
 test: lint docs ## run the linters, build the documentation site, run all tests; a skipped test prints its reason
-	@$(RUN)/python -m pytest -n 2 --dist=worksteal
+	@$(RUN)/python -m pytest -n 3 --dist=worksteal
 
 nightly: setup ## run the nightly job: flights under kills, then a campaign; report in reports/out/index.html
 	@$(RUN)/onceproof nightly $(OPTIONS)
