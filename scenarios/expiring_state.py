@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onceproof.engine.durations import Time
-from onceproof.engine.functions import AggregateFunction, KeyedProcessFunction, RuntimeContext
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -26,6 +26,7 @@ from onceproof.engine.state.ttl import StateTtlConfig
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._aggregations import Count, plus
 from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
 
 if TYPE_CHECKING:
@@ -89,26 +90,6 @@ def _number(chance: Chance, key: str, now: int) -> tuple[str, int]:
     return key, chance.integer(0, 4)
 
 
-class CountUp(AggregateFunction):
-    """Counts."""
-
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: object, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
-
-
-def plus(first: int, second: int) -> int:
-    return first + second
-
-
 def _builder() -> StateTtlConfig.Builder:
     return StateTtlConfig.new_builder(Time.milliseconds(TIME_TO_LIVE_MS)).never_return_expired()
 
@@ -124,7 +105,7 @@ class Leave(KeyedProcessFunction):
         first.enable_time_to_live(_builder().update_ttl_on_read_and_write().build())
         total = ReducingStateDescriptor("total", plus, number)
         total.enable_time_to_live(_builder().cleanup_full_snapshot().build())
-        count = AggregatingStateDescriptor("count", CountUp(), number)
+        count = AggregatingStateDescriptor("count", Count(), number)
         count.enable_time_to_live(_builder().cleanup_incrementally(2, True).build())
         elements = ListStateDescriptor("elements", number)
         elements.enable_time_to_live(_builder().cleanup_in_rocksdb_compact_filter(3).build())

@@ -14,7 +14,6 @@ from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onceproof.engine.functions import (
-    AggregateFunction,
     FilterFunction,
     FlatMapFunction,
     MapFunction,
@@ -31,6 +30,7 @@ from onceproof.engine.state.descriptors import (
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._aggregations import Count, plus
 from onceproof.scenarios._keyed_job import (
     LABELLED_KEY,
     draw_keyed,
@@ -125,33 +125,13 @@ class Changed(FilterFunction):
         return before is None or before != value[3]
 
 
-class CountUp(AggregateFunction):
-    """Counts."""
-
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: object, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
-
-
-def plus(first: int, second: int) -> int:
-    return first + second
-
-
 class Statistic(FlatMapFunction):
     """Keeps one statistic in each kind of state, and emits all at every second record of a key."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         number = Types.LONG()
         self._count = runtime_context.get_aggregating_state(
-            AggregatingStateDescriptor("count", CountUp(), number)
+            AggregatingStateDescriptor("count", Count(), number)
         )
         self._total = runtime_context.get_reducing_state(ReducingStateDescriptor("total", plus, number))
         self._kinds = runtime_context.get_map_state(MapStateDescriptor("kinds", number, Types.BOOLEAN()))

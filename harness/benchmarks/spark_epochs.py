@@ -37,7 +37,7 @@ from onceproof.engine.runtime.spark.epoch_size import EpochSize
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.types import Types
 from onceproof.harness.benchmarks.local import PARALLELISM, Count, PoolSource
-from onceproof.scenarios.nexmark._windows import Count as CountInBundles
+from onceproof.scenarios._aggregations import Count as CountInBundles
 
 BUFFER_RECORDS: Final = 1_000
 FEW_KEYS: Final = 10_000

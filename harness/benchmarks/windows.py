@@ -34,7 +34,7 @@ from onceproof.engine.windows.windows import TimeWindow
 from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount, measure_job
 from onceproof.harness.benchmarks.measurement import Measurement
 from onceproof.harness.reporting.report_builder import machine_text
-from onceproof.scenarios.nexmark._windows import Count
+from onceproof.scenarios._aggregations import Count
 
 RECORDS: Final = 1_000_000
 KEYS: Final = 1_000

@@ -1,35 +1,18 @@
-"""What the windowed queries share: lengths of windows, a count, and the windows of a time for the oracles.
+"""What the windowed queries share: lengths of windows, and the windows of a time for the oracles.
 
 The windows of the public queries are ten seconds long; sliding ones begin every five.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from onceproof.engine.durations import Time
-from onceproof.engine.functions import AggregateFunction
 
 SIZE_MS: Final = 10_000
 SLIDE_MS: Final = 5_000
 SIZE: Final = Time.milliseconds(SIZE_MS)
 SLIDE: Final = Time.milliseconds(SLIDE_MS)
-
-
-class Count(AggregateFunction):
-    """Counts elements."""
-
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 def start_of(time: int) -> int:

@@ -12,6 +12,7 @@ from onceproof.engine.windows.assigners import EventTimeSessionWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios._aggregations import Count
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
@@ -67,7 +68,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     sessions = (
         bids.key_by(nexmark.second, LONG)
         .window(EventTimeSessionWindows.with_gap(windows.SIZE))
-        .aggregate(windows.Count(), SessionRow(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
+        .aggregate(Count(), SessionRow(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
     )
     nexmark.into_table(nexmark.named(sessions, "sessions", io), io, column=0)
 

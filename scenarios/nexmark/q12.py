@@ -24,6 +24,7 @@ from onceproof.engine.windows.triggers import ProcessingTimeTrigger, TriggerResu
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios._aggregations import Count
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
@@ -108,7 +109,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         bids.key_by(nexmark.second, LONG)
         .window(TumblingProcessingTimeWindows.of(size))
         .trigger(ByTheClock())
-        .aggregate(windows.Count(), WindowRow(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
+        .aggregate(Count(), WindowRow(), LONG, Types.TUPLE([LONG, LONG, LONG, LONG]))
     )
     nexmark.into_table(nexmark.named(counts, "windows", io), io, column=0)
 

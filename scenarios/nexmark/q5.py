@@ -16,6 +16,7 @@ from onceproof.engine.windows.assigners import SlidingEventTimeWindows, Tumbling
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
 from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios._aggregations import Count
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
@@ -76,7 +77,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     counts = (
         bids.key_by(nexmark.first, LONG)
         .window(SlidingEventTimeWindows.of(windows.SIZE, windows.SLIDE))
-        .aggregate(windows.Count(), CountRow(), LONG, COUNT)
+        .aggregate(Count(), CountRow(), LONG, COUNT)
     )
     # A count has the timestamp of the last millisecond of its window, so the counts of one window share a
     # slide.

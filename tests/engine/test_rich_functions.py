@@ -10,15 +10,11 @@ from onceproof.engine import (
     AggregateFunction,
     AggregatingStateDescriptor,
     Configuration,
-    FilterFunction,
     FlatMapFunction,
     ListStateDescriptor,
-    MapFunction,
     MapStateDescriptor,
     ProcessFunction,
-    ReduceFunction,
     ReducingStateDescriptor,
-    SinkFunction,
     StreamExecutionEnvironment,
     TimestampAssigner,
     Types,
@@ -26,6 +22,7 @@ from onceproof.engine import (
     WatermarkStrategy,
 )
 from onceproof.engine.runtime.job_result import JobExecutionFailed
+from tests.engine.rich import WORDS, EveryOther, New, Numbered, SumAndCount
 
 PAIR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
 ONE_KEY = [(1, 3.0), (1, 5.0), (1, 7.0), (1, 4.0), (1, 2.0)]
@@ -153,62 +150,6 @@ class Contains(FlatMapFunction):
 )
 def test_a_flat_map_function_has_each_kind_of_state(function, values, rows, backend):
     assert run(function, values, backend) == rows
-
-
-class Numbered(MapFunction):
-    """Numbers the records of each key."""
-
-    def open(self, runtime_context):
-        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-
-    def map(self, value):
-        self.count.update((self.count.value() or 0) + 1)
-        return value, self.count.value()
-
-
-class New(FilterFunction):
-    """Keeps the first record of each key."""
-
-    def open(self, runtime_context):
-        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.BOOLEAN()))
-
-    def filter(self, value):
-        if self.seen.value():
-            return False
-        self.seen.update(True)
-        return True
-
-
-class SumAndCount(ReduceFunction):
-    """Sums, and counts its own calls for each key in a state beside the sum."""
-
-    def open(self, runtime_context):
-        self.calls = runtime_context.get_state(ValueStateDescriptor("calls", Types.LONG()))
-
-    def reduce(self, value1, value2):
-        self.calls.update((self.calls.value() or 0) + 1)
-        return value1[0], value1[1] + value2[1], self.calls.value()
-
-
-class EveryOther(SinkFunction):
-    """Writes every second value of each key into the list ``rows``."""
-
-    def __init__(self, rows):
-        self.rows = rows
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def open(self, runtime_context):
-        self.held = runtime_context.get_state(ValueStateDescriptor("held", Types.BOOLEAN()))
-
-    def invoke(self, value, context):
-        if self.held.value():
-            self.rows.append(value)
-        self.held.update(not self.held.value())
-
-
-WORDS = ["a", "b", "a", "a", "b", "c"]
 
 
 def keyed_words():
