@@ -4,14 +4,14 @@ The rules this module lives by:
 
 - A thread of this process and a command in another process send the same values. Each request gets one
   answer: when the savepoint is complete or, for a stop or cancel, when the job has ended.
-- A savepoint has a new folder below the requested one: ``savepoint-<job>-<random>``, as in Flink.
+- A savepoint has a new folder below the requested one: ``savepoint-<job>-<random>``, as in Flink. Its name is
+  made durable before anything is written into it.
 - A savepoint with which the job stops becomes the job's starting point before it is reported as complete
   (starting_point.py). Until then nothing that it lists is committed.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from secrets import token_hex
 from typing import Final, Literal, TypeAlias
@@ -20,6 +20,8 @@ from msgspec import Struct
 
 from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResolved, TriggerRequested
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.durable_files import open_folder
+from onceproof.engine.file_calls import SYSTEM_CALLS
 from onceproof.engine.job.events import CancelRequested, StopRequested
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
 from onceproof.engine.runtime.checkpoint_history import HistoryStorage, JobHistory, OutcomeUnknown
@@ -89,7 +91,7 @@ class OpenRequests:
             folder = join_location(location(directory), name)
             try:
                 if not scheme_of(folder):
-                    os.makedirs(folder)
+                    open_folder(SYSTEM_CALLS, folder)
             except OSError as error:
                 # Refuse the request here, because later the error would fail the job.
                 said = f"folder {folder} cannot be made: {error.strerror}: name another one"

@@ -7,6 +7,7 @@ The rules this module lives by:
 - An entry is written to the log before the process does anything else, so a log is whole when the process is
   killed. The processes of a job write one log after another into the same file.
 - A sync carries its call site, so that a replay can leave all syncs of one site out: the engine without it.
+- A recorded sync is not performed: a kill loses nothing of what the operating system has in its cache.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class CallLog:
 def recorded(log: CallLog) -> Iterator[None]:
     """Record the file calls that the engine makes in this process."""
     system = SystemFileCalls()
-    plain = {name: getattr(SystemFileCalls, name) for name in ("open", "write", "fsync", "close", *_CHANGES)}
+    plain = {name: getattr(SystemFileCalls, name) for name in ("open", "write", "close", *_CHANGES)}
 
     def open_(self: Any, path: str, flags: int) -> int:
         with log.lock:
@@ -125,7 +126,6 @@ def recorded(log: CallLog) -> Iterator[None]:
 
     def fsync(self: Any, descriptor: int) -> None:
         with log.lock:
-            plain["fsync"](system, descriptor)
             log.changed(descriptor, "fsync", site=call_site())
 
     def close(self: Any, descriptor: int) -> None:
@@ -138,6 +138,17 @@ def recorded(log: CallLog) -> Iterator[None]:
             stack.enter_context(replaced(SystemFileCalls, name, method))
         for name in _CHANGES:
             stack.enter_context(replaced(SystemFileCalls, name, _recorder(log, name, plain[name])))
+        yield
+
+
+@contextmanager
+def unsynced() -> Iterator[None]:
+    """Let the engine sync nothing: for a process during which the power is not cut."""
+
+    def nothing(self: Any, descriptor: int) -> None:
+        pass
+
+    with replaced(SystemFileCalls, "fsync", nothing):
         yield
 
 
@@ -190,6 +201,8 @@ class Replay:
         self.disk = VolatileDisk(root)
         self.marks: list[str] = []
         """The marks that were passed."""
+        self.processes = 0
+        """How many processes have started."""
         self._calls = calls
         self._without = without
         self._done = 0
@@ -205,6 +218,7 @@ class Replay:
         disk, descriptors = self.disk, self._descriptors
         match call.method:
             case "start":
+                self.processes += 1
                 descriptors.clear()
             case "mark":
                 self.marks.append(call.other)

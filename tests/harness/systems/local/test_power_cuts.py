@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,15 @@ import pytest
 from onceproof import engine
 from onceproof.harness.model.family import load_family
 from onceproof.harness.systems.disk.recorded_calls import MARK, START
-from onceproof.harness.systems.local.power_cuts import Recording, catch, record
-from onceproof.harness.systems.local.recorded_child import FINISHED
+from onceproof.harness.systems.local.power_cuts import Cut, Recording, record
+from onceproof.harness.systems.local.recorded_child import (
+    CHECKPOINTS,
+    FINISHED,
+    OTHER_CHECKPOINTS,
+    SAVED,
+    SAVEPOINT,
+    RecordedProcess,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +36,12 @@ SUPERFLUOUS_HERE = {
     *TOGETHER,
     SYNC_OF_PUBLISH,
     "folder in LocalCheckpointStorage.write",
-    "folder in LocalCheckpointStorage.make_durable",
     "folder in sync_parent for LocalCheckpointStorage.make_durable",
 }
 """The metadata of a checkpoint lie in the folder of its snapshots, and two syncs make all names durable: one
-where the folder is made, one where the metadata are published. So it is with records. No process of this
-recording dies.
+where the folder is made, one where the metadata are published. So it is with records. Here one thread makes
+a checkpoint's folder and then writes into it; on Spark a worker may find the folder that another one has made
+and not yet synced, which the syncs of publish and make_durable are for.
 
 What each of these calls promises is tested below and in test_storage_power_cuts.py."""
 FOUND_AFTER_A_KILL = {
@@ -44,16 +52,30 @@ FOUND_AFTER_A_KILL = {
 durable what it finds."""
 
 
-def _record(
-    folder: Path, backend: str, dies_after: tuple[int, ...] = (), dies_at: tuple[str, str] = ("", "")
-) -> Recording:
+RESCALED = (
+    RecordedProcess(asks="savepoint", dies_at=("rename", "chk-5/_metadata")),
+    RecordedProcess(parallelism=3),
+)
+CLAIMED = (
+    RecordedProcess(asks="stop"),
+    RecordedProcess(parallelism=3, begins_from="stop", claims=True),
+)
+LIVES: dict[str, tuple[RecordedProcess, ...]] = {
+    "undisturbed": (),
+    "killed": (RecordedProcess(dies_after=150), RecordedProcess()),
+    "savepoint, killed, rescaled": RESCALED,
+    "stopped with a savepoint, which is claimed": CLAIMED,
+}
+
+
+def _record(folder: Path, backend: str, *processes: RecordedProcess) -> Recording:
     family = load_family("word_count")
     words = family.WORDS
     records = {
         f"words-{split}": tuple((time, words[(3 * time + split) % 5]) for time in range(12))
         for split in range(2)
     }
-    return record(family, records, folder, dies_after=dies_after, dies_at=dies_at, state_backend=backend)
+    return record(family, records, folder, *processes, state_backend=backend)
 
 
 @pytest.fixture(scope="module")
@@ -62,28 +84,80 @@ def with_databases(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return _record(tmp_path_factory.mktemp("power") / "job", "rocksdb")
 
 
-@pytest.mark.parametrize(("backend", "dies_after"), [("hashmap", (150,)), ("rocksdb", ())])
+@pytest.fixture(scope="module")
+def recordings(with_databases: Recording, tmp_path_factory: pytest.TempPathFactory) -> Sequence[Recording]:
+    """Recordings in which every sync of the engine is met."""
+    others = [
+        _record(tmp_path_factory.mktemp("power") / "job", "rocksdb", *LIVES[life])
+        for life in ("stopped with a savepoint, which is claimed", "savepoint, killed, rescaled")
+    ]
+    return with_databases, *others
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("life", LIVES)
 def test_job_goes_on_exactly_from_any_disk_after_a_power_cut(
-    backend: str, dies_after: tuple[int, ...], tmp_path: Path, request: pytest.FixtureRequest
+    backend: str, life: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     count, seed = request.config.getoption("--power-cuts"), request.config.getoption("--power-seed")
-    recording = _record(tmp_path / "job", backend, dies_after)
+    recording = _record(tmp_path / "job", backend, *LIVES[life])
     problems = [
         problem
-        for cut in recording.cuts(count, seed)
+        for cut in recording.cuts(count, seed, rescales_to=(0, 1, 3))
         if (problem := recording.problem_after(cut)) is not None
     ]
     assert not problems, f"pytest {request.node.nodeid} --power-seed {seed}:\n" + "\n".join(problems)
 
 
-def test_each_sync_that_is_left_out_loses_something_at_some_power_cut(with_databases: Recording) -> None:
-    missed = with_databases.sites() - SUPERFLUOUS_HERE
-    assert {site for site in missed if catch(with_databases, site) is None} == set()
+def test_each_sync_that_is_left_out_loses_something_at_some_power_cut(
+    recordings: Sequence[Recording],
+) -> None:
+    met = {site for recording in recordings for site in recording.sites()}
+    missed = {
+        site
+        for site in met - SUPERFLUOUS_HERE
+        if all(each.catch(site) is None for each in recordings if site in each.sites())
+    }
+    assert missed == set()
+
+
+def test_savepoint_that_was_reported_complete_and_is_lost_is_missed(recordings: Sequence[Recording]) -> None:
+    *_, recording = recordings
+    problem = recording.catch("folder in open_folder for OpenRequests.take")
+    assert problem is not None
+    assert re.search("savepoint kept/taken/[^ ]+ was reported complete, and is not on the disk", problem)
+
+
+def test_savepoint_that_is_there_and_does_not_restore_is_noticed(recordings: Sequence[Recording]) -> None:
+    *_, recording = recordings
+    at_the_end = Cut(len(recording.calls), None)
+    assert recording.problem_after(at_the_end) is None
+    problem = recording.problem_after(at_the_end, "file in write_file for LocalCheckpointStorage.write")
+    assert problem is not None
+    assert re.search("savepoint kept/taken/[^ ]+ does not restore: .* truncated", problem)
+
+
+def test_recordings_have_a_savepoint_a_stop_a_claim_and_a_rescale(recordings: Sequence[Recording]) -> None:
+    _, claimed, rescaled = recordings
+    folders = {
+        mark.removeprefix(SAVEPOINT)
+        for each in (claimed, rescaled)
+        for call in each.calls
+        if (mark := call.other).startswith(SAVEPOINT)
+    }
+    assert sorted(folder.rpartition("/")[0] for folder in folders) == sorted(SAVED.values())
+    [stopped] = [folder for folder in folders if folder.startswith(SAVED["stop"])]
+    deleted = {call.path for call in claimed.calls if call.method == "unlink"}
+    assert f"{claimed.job.root}/{stopped}/_metadata" in deleted
+    assert [each.parallelism for each in rescaled.processes] == [2, 3]
+    written = {call.other.removeprefix(f"{claimed.job.root}/") for call in claimed.calls if call.other}
+    for folder in (CHECKPOINTS, OTHER_CHECKPOINTS):
+        assert any(re.fullmatch(f"{folder}/[0-9a-f]+/chk-[0-9]+/_metadata", path) for path in written)
 
 
 @pytest.mark.parametrize("site", TOGETHER)
 def test_of_two_syncs_that_make_up_for_each_other_one_is_needed(with_databases: Recording, site: str) -> None:
-    problem = catch(with_databases, site, SYNC_OF_PUBLISH)
+    problem = with_databases.catch(site, SYNC_OF_PUBLISH)
     assert problem is not None
     assert re.search(TOGETHER[site], problem)
 
@@ -93,11 +167,11 @@ def test_what_a_killed_process_left_is_durable_before_it_is_relied_on(
     call: tuple[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     seed = request.config.getoption("--power-seed")
-    recording = _record(tmp_path / "job", "hashmap", dies_at=call)
+    recording = _record(tmp_path / "job", "hashmap", RecordedProcess(dies_at=call), RecordedProcess())
     assert [each.method for each in recording.calls].count(START) == 2
     problems = [recording.problem_after(cut) for cut in recording.cuts(10, seed)]
     assert [problem for problem in problems if problem is not None] == []
-    assert catch(recording, FOUND_AFTER_A_KILL[call]) is not None, "the planted bug: it is not synced"
+    assert recording.catch(FOUND_AFTER_A_KILL[call]) is not None, "the planted bug: it is not synced"
 
 
 def test_recording_marks_each_complete_checkpoint_and_the_end(with_databases: Recording) -> None:
@@ -106,13 +180,14 @@ def test_recording_marks_each_complete_checkpoint_and_the_end(with_databases: Re
     assert len(marks) > 3
 
 
-def test_recording_passes_every_function_of_the_engine_that_syncs(with_databases: Recording) -> None:
-    passed = {site.split(" in ")[1].split(" for ")[0] for site in with_databases.sites()}
+def test_recordings_pass_every_function_of_the_engine_that_syncs(recordings: Sequence[Recording]) -> None:
+    sites = {site for recording in recordings for site in recording.sites()}
+    passed = {site.split(" in ")[1].split(" for ")[0] for site in sites}
     assert passed == set(_syncing_functions())
 
 
 def test_nothing_synced_and_nothing_reported_is_lost_together(with_databases: Recording) -> None:
-    problem = catch(with_databases, "folder in LocalCheckpointStorage.publish")
+    problem = with_databases.catch("folder in LocalCheckpointStorage.publish")
     assert problem is not None
     assert "checkpoint 1 was reported complete, and is not on the disk" in problem
 
