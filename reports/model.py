@@ -265,3 +265,5 @@ def decode(text: bytes | str, path: str) -> Report:
         return msgspec.json.decode(text, type=Report)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ReportUnreadable(f"{path}: not a report: {error}") from None
+    except RecursionError:
+        raise ReportUnreadable(f"{path}: not a report: it is nested too deeply") from None

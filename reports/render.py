@@ -17,13 +17,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from onceproof.reports import diagram_labels, headline, text, trend_charts
-from onceproof.reports.model import Report, decode, encode
+from onceproof.reports.model import Report, ReportUnreadable, decode, encode
 from onceproof.reports.sections import LEAST_Q2
 from onceproof.reports.views import arrange
 
 TEMPLATES = Path(__file__).parent / "templates"
 PAGE_NAME = "index.html"
 MODEL_NAME = "report.json"
+MOST_BYTES = 1 << 30
+"""The most that is read of a report."""
 
 
 def _finalize(value: object) -> object:
@@ -93,4 +95,8 @@ def _replace(path: Path, content: bytes) -> None:
 def read(directory: Path) -> Report:
     """Read the report.json of a directory. Raises ReportUnreadable, or OSError if there is no file."""
     path = directory / MODEL_NAME
-    return decode(path.read_bytes(), str(path))
+    with path.open("rb") as file:
+        text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise ReportUnreadable(f"{path}: not a report: it is larger than {MOST_BYTES:,} bytes")
+    return decode(text, str(path))

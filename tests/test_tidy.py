@@ -53,6 +53,7 @@ ROOMS = (
         "java_hashes",
         "extras",
         "file_locks",
+        "outside_files",
         "temporary_folders",
         "key_groups",
         "types",

@@ -5,6 +5,7 @@ The rules this module lives by:
 - The file is data. It is parsed into nodes and never into objects, so no tag in it can run code.
 - A value stays the text that was written: the option decides what ``off`` or ``1e3`` means, not YAML.
 - Every error names FILE:LINE: a duplicate key, a missing value, an unknown option.
+- A file has at most 1 MB, and mappings in mappings at most 50 deep.
 - Anchors and tags are refused: no option needs one, and with anchors a small file can expand to a huge one.
 """
 
@@ -12,10 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from onceproof.engine.configuration.option import ConfigurationError
+from onceproof.engine.outside_files import read_at_most
+
+MOST_BYTES: Final = 1_000_000
+MOST_NESTED: Final = 50
 
 
 def read_yaml_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:
@@ -27,13 +31,18 @@ def read_yaml_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:
     import yaml
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_at_most(path, MOST_BYTES).decode()
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: cannot be read: it is not UTF-8 text") from error
     try:
+        depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_NESTED:
+                line = event.start_mark.line + 1
+                raise ConfigurationError(f"{path}:{line}: nested more than {MOST_NESTED} deep: no option is")
             if getattr(event, "anchor", None) or getattr(event, "tag", None):
                 line = event.start_mark.line + 1
                 raise ConfigurationError(f"{path}:{line}: anchors, aliases and tags mean nothing here")

@@ -381,7 +381,10 @@ class JsonLinesParser(Parser):
         self._has_schema = has_schema
 
     def parse(self, data: bytes) -> list[Record]:
-        values = self._decoder.decode_lines(data)
+        try:
+            values = self._decoder.decode_lines(data)
+        except RecursionError as error:
+            raise ValueError("the document is nested too deeply") from error
         if self._has_schema:
             values = list(map(msgspec.structs.astuple, values))
         timestamp = self._timestamp
@@ -396,6 +399,8 @@ class JsonLinesParser(Parser):
             try:
                 self._decoder.decode(line)
                 self.parse(line)
+            except RecursionError:
+                return number, "the document is nested too deeply"
             except UnicodeDecodeError as error:
                 return number, f"byte 0x{error.object[error.start]:02x} is no UTF-8"
             except ValueError as error:

@@ -149,7 +149,7 @@ def find_record(storage: ReadableHistory, paths: Iterable[str]) -> FoundRecord |
     path = _path(incarnation, number)
     try:
         record = _DECODER.decode(storage.read(path))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedFile(
             path,
             f"it cannot be read ({error})",

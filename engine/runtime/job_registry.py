@@ -114,7 +114,7 @@ class JobRegistry:
             return None
         try:
             record = _DECODER.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise DamagedFile(place, f"the record of a job cannot be read ({error})", _MEND) from error
         if record.job_id != job_id:
             raise DamagedFile(place, "forged or damaged: it is the record of another job", _MEND)

@@ -36,7 +36,7 @@ ANSWER: Final = ".answer"
 NAME_BYTES: Final = 8
 LOOK_SECONDS: Final = 0.05
 MOST_BYTES: Final = 1 << 16
-"""The most that is read of a request."""
+"""The most that is read of a request or an answer."""
 
 _NAME: Final = re.compile(r"[0-9a-f]{1,64}\.request")
 _requests = msgspec.json.Decoder(JobRequest)
@@ -85,7 +85,7 @@ class RequestFolder:
             return
         try:
             request = _requests.decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             _put(answer, msgspec.json.encode(JobAnswer(error=f"the request cannot be read: {error}")))
             return
         take(request, lambda given: _put(answer, msgspec.json.encode(given)))
@@ -126,9 +126,16 @@ def ask(root: Path, request: JobRequest, seconds: float) -> JobAnswer:
             path.unlink(missing_ok=True)
             raise NoAnswer(f"{root}: no answer within {seconds:g} s; the job may still do what was asked")
         time.sleep(LOOK_SECONDS)
-    given = _answers.decode(answer.read_bytes())
-    answer.unlink(missing_ok=True)
-    return given
+    try:
+        return _answers.decode(_read_small(str(answer)))
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NoAnswer(
+            f"{answer}: the job's answer cannot be read ({error}); it may have done what was asked: look with"
+            " onceproof job list"
+        ) from error
+    finally:
+        with suppress(OSError):
+            answer.unlink()
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def read_starting_point(storage: PointStorage) -> StartingPoint:
     """Read the file of an earlier version. Raises DamagedFile."""
     try:
         return _DECODER.decode(storage.read(STARTING_POINT))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedFile(
             STARTING_POINT,
             f"it cannot be read ({error})",

@@ -154,5 +154,5 @@ def decode_channels(
     try:
         decoder = msgspec.msgpack.Decoder(list[tuple[Any, int | None]], ext_hook=extension)
         return {stored.channel: decoder.decode(stored.records) for stored in _DECODER.decode(body)}
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedFile(path, f"its records in flight cannot be read ({error})") from error

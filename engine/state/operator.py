@@ -206,7 +206,7 @@ class OperatorStateStore(msgspec.Struct, eq=False):
         reader = reader_of(what, stored.type, element_type, self._allow_pickle, None)
         try:
             elements = list(map(reader.kind.decode, stored.elements))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (ValueError, RecursionError) as error:
             raise StateError(f"{what}: the stored bytes cannot be read ({error})") from error
         if reader.migrate is not None:
             elements = list(map(reader.migrate, elements))

@@ -152,7 +152,7 @@ def decode_groups(
                 pairs = [(unpack_entry(entry), value) for entry, value in pairs]
             if unpack_value is not None:
                 pairs = [(entry, unpack_value(value)) for entry, value in pairs]
-        except (msgspec.DecodeError, ValueError) as error:
+        except (ValueError, RecursionError) as error:
             raise StateError(
                 f"state {registered.name!r}, key group {group}: the stored bytes cannot be read ({error})"
             ) from error

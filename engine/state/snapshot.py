@@ -278,7 +278,7 @@ def decode_task_snapshot(data: bytes, path: str, expected_sha256: str | None = N
         raise DamagedFile(path, "another file than the one that the checkpoint's metadata lists")
     try:
         decoded = _BODY_DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedFile(path, f"its content cannot be read ({error})") from error
     for operator in decoded.values():
         _check_operator(operator, path)

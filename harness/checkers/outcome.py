@@ -139,7 +139,7 @@ def from_line(line: bytes, path: str = "outcome", number: int = 1) -> Outcome:
     """
     try:
         return _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise OutcomeError(f"{path}:{number}: not an outcome of this onceproof: {error}") from None
 
 

@@ -29,6 +29,7 @@ from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.outside_files import read_at_most
 from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.request_folder import ask
@@ -39,6 +40,8 @@ from onceproof.harness.systems.local.part_file_io import PartFileIO
 
 JOBS: Final = Path(".onceproof", "jobs")
 INTERVAL_RECORDS: Final = 20
+MOST_BYTES: Final = 1 << 20
+"""The most that is read of a registered job."""
 _FAMILY_HAS: Final = {"job", "generate"}
 
 
@@ -150,9 +153,10 @@ def _folder_of(subject: str, jobs: Path) -> Path:
 def noted_folder(note: Path) -> Path:
     """Return the checkpoint folder of a job that was run from here. Raises UsageError."""
     try:
-        return Path(msgspec.json.decode(note.read_bytes(), type=JobNote).folder)
-    except (OSError, msgspec.DecodeError) as error:
-        raise UsageError(f"{note}: cannot be read: {error}: run the job again") from None
+        return Path(msgspec.json.decode(read_at_most(note, MOST_BYTES), type=JobNote).folder)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UsageError(f"{note}: cannot be read: {said}: run the job again") from None
 
 
 # A family's job.

@@ -9,19 +9,40 @@ The rules this module lives by:
 - Every field of JSON input is checked: unknown fields, wrong types and contradictions are refused with one
   line that names the place. So a misspelt fault cannot become a scenario without faults.
 - The format number is checked before anything else in the file, since only it means the same in every format.
+- Records and faults are as many as a file holds; its other numbers could ask for any memory and time. So each
+  has an upper bound, far above what the generator draws.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 from msgspec.structs import replace
 
+from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.model.faults import FAULTS, FaultKind, Means, Point
 
 FORMAT_VERSION: Final = 1
+
+MOST_BYTES: Final = 64 << 20
+"""The largest file of a scenario."""
+MOST_SUBTASKS: Final = 64
+"""The highest parallelism of an operator: each subtask has a channel to each subtask behind it."""
+MOST_KEY_GROUPS: Final = 32768
+"""The engine's highest maximum parallelism."""
+MOST_FAULTS: Final = 1000
+"""How many faults a scenario has, and how many operations."""
+MOST_STEPS: Final = 2_000_000
+"""The highest step budget and horizon of a scenario without records."""
+STEPS_PER_RECORD: Final = 20_000
+"""By how much each record raises it."""
+MOST_MS: Final = 10**12
+"""The longest duration and the highest count of anything else: 31 years in milliseconds."""
+TIMES: Final = (-(2**63), 2**63 - 1)
+"""The first and last timestamp of a record."""
 
 Scalar: TypeAlias = str | int | float | bool | None
 RecordValue: TypeAlias = str | int | float | bool | tuple[Scalar, ...] | None
@@ -261,14 +282,18 @@ def from_json(text: str | bytes, path: str = "scenario") -> Scenario:
         raise ScenarioError(f"{path}: {_in_words(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{path}: not JSON: {error}") from None
+    except RecursionError:
+        raise ScenarioError(f"{path}: nested too deeply: this is no scenario of onceproof") from None
     check(scenario, path)
+    if beyond := _beyond_bounds(scenario):
+        raise ScenarioError(f"{path}: {beyond}")
     return scenario
 
 
 def read_scenario(path: Path) -> Scenario:
     """Return the scenario in a JSON file."""
     try:
-        text = path.read_bytes()
+        text = read_at_most(path, MOST_BYTES)
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read: {error.strerror or error}") from None
     return from_json(text, str(path))
@@ -307,6 +332,50 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
             operation, parallelism=0, state_backend=None, claims=False
         ):
             raise ScenarioError(f"{place}: how the job goes on belongs to a stop, not to a savepoint")
+
+
+def _beyond_bounds(scenario: Scenario) -> str:
+    """Return what in a scenario exceeds its bound, with the place; "" if nothing does."""
+    for place, value, most in _bounded(scenario):
+        if value > most:
+            return f"{place} {value:,} is more than {most:,}, the most that a scenario may have"
+    for split, records in scenario.records.items():
+        for offset, (timestamp, _) in enumerate(records):
+            if not TIMES[0] <= timestamp <= TIMES[1]:
+                return f"records[{split!r}][{offset}]: the timestamp has more than 64 bits"
+    return ""
+
+
+def _bounded(scenario: Scenario) -> Iterator[tuple[str, int, int]]:
+    """Yield place, value and bound of each number."""
+    yield "max_parallelism", scenario.max_parallelism, MOST_KEY_GROUPS
+    for name in ("parallelism", "source_parallelism", "sink_parallelism"):
+        yield name, getattr(scenario, name), MOST_SUBTASKS
+    steps = MOST_STEPS + STEPS_PER_RECORD * scenario.record_count()
+    yield "step_budget", scenario.step_budget, steps
+    yield "number of faults", len(scenario.faults), MOST_FAULTS
+    yield "number of operations", len(scenario.asked), MOST_FAULTS
+    for name in (
+        "channel_capacity",
+        "checkpoint_interval_ms",
+        "checkpoint_timeout_ms",
+        "tolerable_failures",
+        "retained",
+        "restart_delay_ms",
+        "watermark_interval",
+    ):
+        yield name, getattr(scenario, name), MOST_MS
+    for name in ("aligned_timeout_ms", "max_concurrent", "min_pause_ms"):
+        yield f"mode.{name}", getattr(scenario.checkpoint_mode, name), MOST_MS
+    yield "schedule.horizon", scenario.schedule.horizon, steps
+    for index, fault in enumerate(scenario.faults):
+        yield f"faults[{index}].rescale_to", fault.rescale_to, MOST_SUBTASKS
+        for name in ("checkpoint", "occurrence", "after", "delay"):
+            yield f"faults[{index}].{name}", getattr(fault, name), MOST_MS
+    for index, operation in enumerate(scenario.asked):
+        yield f"operations[{index}].parallelism", operation.parallelism, MOST_SUBTASKS
+        for name in ("checkpoint", "occurrence", "after"):
+            yield f"operations[{index}].{name}", getattr(operation, name), MOST_MS
 
 
 def _in_words(message: str) -> str:

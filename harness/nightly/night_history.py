@@ -30,6 +30,8 @@ FORMAT_VERSION: Final = 1
 VERSION_KEY: Final = b"onceproof.night.version"
 SUFFIX: Final = ".parquet"
 ASIDE: Final = "_damaged-"
+MOST_VALUES: Final = 1_000_000
+"""The most values of a night, over all columns."""
 
 
 class PropertyFigures(msgspec.Struct, frozen=True):
@@ -254,10 +256,21 @@ def _read(path: Path) -> NightRow:
                 f"format version {version}, but this onceproof reads up to {FORMAT_VERSION};"
                 " the night is skipped"
             )
+        # A few bytes can stand for any number of equal values.
+        if not version or content.metadata.num_rows != 1 or _values_in(content) > MOST_VALUES:
+            raise ValueError("a Parquet file, but not one of a night")
         rows = content.read().to_pylist()
-    if not version or len(rows) != 1:
+    if len(rows) != 1:
         raise ValueError("a Parquet file, but not one of a night")
-    return msgspec.convert(rows[0] | {"seed": _seed(rows[0].get("seed"))}, NightRow)
+    night = msgspec.convert(rows[0] | {"seed": _seed(rows[0].get("seed"))}, NightRow)
+    if night.started.tzinfo is None:
+        raise ValueError("the time of the night has no time zone")
+    return night
+
+
+def _values_in(content: parquet.ParquetFile) -> int:
+    groups = [content.metadata.row_group(place) for place in range(content.metadata.num_row_groups)]
+    return sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
 
 
 def _to_columns(row: NightRow) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, Text
@@ -34,6 +35,8 @@ from onceproof.harness.model.system import system_names
 
 FILE: Final = "pyproject.toml"
 TABLE: Final = "tool.onceproof"
+MOST_BYTES: Final = 16 << 20
+"""The most that is read of the file."""
 
 NIGHTS: Final = 365
 """Nights that the history keeps by default."""
@@ -148,6 +151,8 @@ def load_settings(folder: Path | None = None) -> Settings:
                 return _settings_of(table, file.parent)
             except _Unfit as unfit:
                 raise SettingsError(f"{from_here(file)}: {TABLE}.{unfit.place}: {unfit}") from None
+            except RecursionError:
+                raise SettingsError(f"{from_here(file)}: {TABLE}: nested too deeply: no setting is") from None
     return Settings()
 
 
@@ -159,11 +164,14 @@ def from_here(path: Path) -> Path:
 def _table(file: Path) -> dict[str, Any] | None:
     """Return the table in a file; None if it has none."""
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_at_most(file, MOST_BYTES).decode())
     except OSError as error:
         raise SettingsError(f"{from_here(file)}: cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{from_here(file)}: not TOML: {error}") from None
+    except ValueError as error:
+        # Also for bytes that are not UTF-8, and for numbers of thousands of digits.
+        raise SettingsError(f"{from_here(file)}: not TOML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise SettingsError(f"{from_here(file)}: nested too deeply: no setting is") from None
     tools = document.get("tool")
     table = tools.get("onceproof") if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):

@@ -56,7 +56,7 @@ def import_table(
     for group, data in table.groups.items():
         try:
             database.write(_pairs(layout, table, group, data, sequence))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (ValueError, RecursionError) as error:
             raise StateError(
                 f"state {name!r}, key group {group}: the stored bytes cannot be read ({error})"
             ) from error
