@@ -93,7 +93,8 @@ class Source(ABC):
     def identity(self) -> SourceIdentity:
         """Return what the source reads, so that no job goes on from the positions of another one's source.
 
-        By default only the name of the class. It reads no data that may be far away or gone, and it is the
+        By default only the name of the class: then an object with other arguments, which reads something
+        else, goes on from the same positions. It reads no data that may be far away or gone, and it is the
         same in every process. A source around another one returns the identity of the inner source.
         """
         return SourceIdentity(type(self).__qualname__)

@@ -42,6 +42,7 @@ _MENDS: Final = {
     sqlite3.SQLITE_NOTADB: "give the path of a database, or of no file yet",
     sqlite3.SQLITE_BUSY: "end the process that holds it",
 }
+_RESERVED: Final = "sqlite_"
 _PRIMARY_CODE: Final = 0xFF
 """The bits of an error code that hold SQLite's primary result code."""
 
@@ -171,7 +172,8 @@ class SqliteUpsertSink(Sink):
         buffered_keys: the number of keys at which a subtask writes its buffer.
 
     Raises:
-        ValueError: ``keys`` is not from 1 to the number of columns, or a column name occurs twice.
+        ValueError: ``keys`` is not from 1 to the number of columns, a column name occurs twice, which SQLite
+            compares without the case of ASCII letters, or a name is one that SQLite cannot have.
     """
 
     def __init__(
@@ -184,7 +186,15 @@ class SqliteUpsertSink(Sink):
     ) -> None:
         if not 1 <= keys <= len(columns):
             raise ValueError(f"{keys} key columns of {len(columns)}: from 1 to all are possible")
-        if len(set(columns)) < len(columns):
+        if "\0" in path or not path:
+            raise ValueError(f"{path!r} cannot be the path of a database")
+        for name in (table, *columns):
+            _quoted(name)
+        if _lower(table).startswith(_RESERVED):
+            raise ValueError(
+                f"table {table!r}: SQLite keeps the names that begin with {_RESERVED}: give another"
+            )
+        if len(set(map(_lower, columns))) < len(columns):
             raise ValueError(f"columns {', '.join(columns)}: a name stands there twice")
         self._path = path
         self._table = table
@@ -214,13 +224,18 @@ def unwritable(value: Any) -> str | None:
         case float():
             return "which SQLite would store as NULL (convert it to None)" if value != value else None
         case str():
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                return "a text with a lone surrogate (encode it to bytes)"
-            return None
+            return None if is_utf8(value) else "a text with a lone surrogate (encode it to bytes)"
         case _:
             return f"a {type(value).__name__} (convert it to a number, text or bytes)"
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text has no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _shown(value: Any) -> str:
@@ -251,7 +266,7 @@ def use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def _quoted(name: str) -> str:
-    """Return a name quoted for SQL."""
-    if "\0" in name or not name:
-        raise ValueError(f"{name!r} cannot be the name of a table or a column")
+    """Return a name quoted for SQL. Raises ValueError for a name that SQLite cannot have."""
+    if "\0" in name or not name or not is_utf8(name):
+        raise ValueError(f"{name!r} cannot be the name of a table or a column: give another")
     return '"' + name.replace('"', '""') + '"'

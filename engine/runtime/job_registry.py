@@ -3,7 +3,8 @@
 The rules this module lives by:
 
 - The process that runs a job writes its record when it begins and when the job ends. A process that was
-  killed leaves ``running``; the lock on the job's folder shows that it is gone.
+  killed leaves ``running``; the lock on the job's folder shows that it is gone. An object store has no
+  lock: the last sign of life is when its last checkpoint was completed, or else when it claimed the job.
 - Which checkpoints a job has, its folder says, not the record: a record that is out of date restores nothing.
 - A record is replaced atomically and durably, as a checkpoint's metadata are.
 - A record may be forged, so it proves nothing: its size, its fields and its id are checked, and no path in it
@@ -23,7 +24,8 @@ from onceproof.engine.messages import checkpoint_folder
 from onceproof.engine.runtime.job_fingerprint import OperatorPrint
 from onceproof.engine.runtime.locations import join_location, location, scheme_of
 from onceproof.engine.runtime.mounted_storage import open_storage
-from onceproof.engine.runtime.recovery import FINISHED, METADATA
+from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, METADATA
+from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.request_folder import is_running
 from onceproof.engine.runtime.storage import CheckpointStorage, MissingFile
 from onceproof.engine.state.file_envelope import DamagedFile
@@ -46,6 +48,7 @@ Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER - 1)]
 _ID: Final = "[0-9a-f]{32}"
 _RECORD: Final = re.compile(rf"{REGISTRY}/({_ID})\.json")
 _COMPLETE: Final = re.compile(rf"({_ID})/chk-(0|[1-9][0-9]{{0,17}})/{METADATA}")
+_CLAIM: Final = re.compile(rf"({_ID})/{INCARNATION}(0|[1-9][0-9]{{0,17}})")
 _FINISHED: Final = re.compile(rf"({_ID})/{FINISHED}")
 _MEND: Final = (
     "delete this file if nothing else is known of it; the job is then compared with its last checkpoint only"
@@ -88,6 +91,9 @@ class ListedJob(msgspec.Struct, frozen=True):
     """The folder of its last complete checkpoint or savepoint; "": there is none."""
     damage: str = ""
     """Why the record cannot be read."""
+    last_sign_ms: int | None = None
+    """Of a running job in an object store, whose process may have been killed: when it showed the last sign
+    of life, in milliseconds since 1970, or 0; None: it certainly runs, or does not."""
 
 
 class JobRegistry:
@@ -105,7 +111,11 @@ class JobRegistry:
         """Return the record of a job, or None. Raises DamagedFile and StorageError."""
         path = _path_of(job_id)
         place = self._storage.place_of(path)
-        size = None if scheme_of(self.root) else SYSTEM_CALLS.size_of(place)
+        storage = self._storage
+        if isinstance(storage, RemoteCheckpointStorage):
+            size = storage.size_of(path)
+        else:
+            size = SYSTEM_CALLS.size_of(place)
         if size is not None and size > MOST_BYTES:
             raise DamagedFile(place, f"forged or damaged: a record of a job has no {size} bytes", _MEND)
         try:
@@ -129,18 +139,24 @@ class JobRegistry:
         paths = self._storage.list("")
         last: dict[str, int] = {}
         known: set[str] = set()
+        claims: dict[str, int] = {}
         finished: set[str] = set()
         for path in paths:
             if match := _COMPLETE.fullmatch(path):
                 last[match[1]] = max(int(match[2]), last.get(match[1], 0))
             elif match := _RECORD.fullmatch(path):
                 known.add(match[1])
+            elif match := _CLAIM.fullmatch(path):
+                claims[match[1]] = max(int(match[2]), claims.get(match[1], 0))
             elif match := _FINISHED.fullmatch(path):
                 finished.add(match[1])
-        jobs = [self._listed(each, last.get(each), each in finished) for each in {*known, *last, *finished}]
+        jobs = [
+            self._listed(each, last.get(each), claims.get(each), each in finished)
+            for each in {*known, *last, *finished}
+        ]
         return sorted(jobs, key=lambda job: (job.record.submitted_ms if job.record else 0, job.job_id))
 
-    def _listed(self, job_id: str, last_id: int | None, has_finished: bool) -> ListedJob:
+    def _listed(self, job_id: str, last_id: int | None, claim: int | None, has_finished: bool) -> ListedJob:
         record, damage = None, ""
         try:
             record = self.read(job_id)
@@ -149,7 +165,16 @@ class JobRegistry:
         last = "" if last_id is None else join_location(self.root, job_id, checkpoint_folder(last_id))
         if record is not None and record.state == SUSPENDED and record.stopped_with:
             last = record.stopped_with
-        return ListedJob(job_id, record, self._state(job_id, record, has_finished), last, damage)
+        state = self._state(job_id, record, has_finished)
+        sign = None
+        if state == RUNNING and isinstance(self._storage, RemoteCheckpointStorage):
+            signs = [0 if record is None else record.submitted_ms]
+            if last_id is not None:
+                signs.append(self._storage.modified_ms(f"{job_id}/{checkpoint_folder(last_id)}/{METADATA}"))
+            if claim is not None:
+                signs.append(self._storage.modified_ms(f"{job_id}/{INCARNATION}{claim}"))
+            sign = max(signs)
+        return ListedJob(job_id, record, state, last, damage, sign)
 
     def _state(self, job_id: str, record: JobRecord | None, has_finished: bool) -> str:
         is_remote = bool(scheme_of(self.root))

@@ -82,6 +82,9 @@ def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExec
         recovered = recover(
             storage, graph.settings.num_retained, begins_from, skips_damaged=recovery.skip_damaged
         )
+        if begins_from is None and storage.writes_may_be_late:
+            # Without a lock, another program may have taken checkpoints between the check and the claim.
+            check_identity(graph, storage)
     except DamagedFile as error:
         raise with_full_path(error, storage) from error
     if not recovered.finished:

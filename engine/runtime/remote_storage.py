@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import fsspec
@@ -110,6 +111,23 @@ class RemoteCheckpointStorage:
         except FileExistsError:
             return False
         return True
+
+    def size_of(self, path: str) -> int | None:
+        """Return the size of a file in bytes; None if there is none, or the file system does not say."""
+        try:
+            size: int | None = self._do(path, "cannot be looked for", self._files.size)
+        except FileNotFoundError:
+            return None
+        return size
+
+    def modified_ms(self, path: str) -> int:
+        """Return when a file was written, in milliseconds since 1970; 0 if the file system does not say."""
+        try:
+            when: datetime = self._files.modified(self._resolve(path))
+            return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+        except Exception:
+            # It is only shown to a user, and file systems differ in how they say that they do not know.
+            return 0
 
     def make_durable(self, path: str) -> None:
         """Do nothing: an object that can be read is durable."""

@@ -10,8 +10,9 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +22,9 @@ from onceproof.engine.runtime.locations import location, parent_of, scheme_of
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.harness.commands.job import noted_folder
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
+
+_LATEST_MS: Final = 253_402_300_800_000
+"""The year 10000, from which on a forged time is not shown."""
 
 
 def list_command(root: str | None, notes: Path, as_json: bool) -> int:
@@ -62,6 +66,8 @@ def _summary(job: ListedJob) -> dict[str, Any]:
     }
     if job.damage:
         summary["damage"] = job.damage
+    if job.last_sign_ms is not None:
+        summary["last_sign_of_life_ms"] = job.last_sign_ms or None
     if record is not None:
         summary |= {
             "name": record.identity or None,
@@ -74,15 +80,26 @@ def _summary(job: ListedJob) -> dict[str, Any]:
     return summary
 
 
+def _state_text(job: ListedJob) -> str:
+    """Return the state in words; in an object store nothing shows whether the process of a job lives."""
+    if job.last_sign_ms is None:
+        return job.state
+    if not 0 < job.last_sign_ms < _LATEST_MS:
+        return f"{job.state}, or killed"
+    seen = datetime.fromtimestamp(job.last_sign_ms // 1000, UTC)
+    return f"{job.state}, or killed: last sign of life at {seen:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def _text(job: ListedJob) -> str:
     record = job.record
+    state = _state_text(job)
     checkpoint = (
         f"last checkpoint {printable(job.last_checkpoint)}" if job.last_checkpoint else "no checkpoint"
     )
     if job.damage:
-        return f"{job.job_id}: {job.state}, {checkpoint}: {printable(job.damage)}"
+        return f"{job.job_id}: {state}, {checkpoint}: {printable(job.damage)}"
     if record is None:
-        return f"{job.job_id}: {job.state}, {checkpoint}, from before the registry"
+        return f"{job.job_id}: {state}, {checkpoint}, from before the registry"
     name = printable(record.identity) or f"{printable(record.name)} (no name)"
-    text = f"{name}: id {job.job_id}, {job.state}, {checkpoint}, program {printable(record.program)}"
+    text = f"{name}: id {job.job_id}, {state}, {checkpoint}, program {printable(record.program)}"
     return f"{text}: {printable(record.failure)}" if record.failure else text

@@ -308,3 +308,59 @@ def test_sqlite_sink_syncs_every_commit_whatever_the_default_of_the_library(tmp_
     assert opened[0].execute("PRAGMA synchronous").fetchone() == (full,)
     assert opened[0].execute("PRAGMA journal_mode").fetchone() == ("wal",)
     function.close()
+
+
+NAMES = (
+    'a"b',
+    "a'b",
+    "a; DROP TABLE kept",
+    "select",
+    "-- x",
+    "a b",
+    "[a]",
+    "`a`",
+    "ü",
+    "\U0001f600",
+    "a\nb",
+    "1",
+    "?",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_of_a_table_and_its_columns_is_quoted(tmp_path, name):
+    path = str(tmp_path / "totals.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE kept (value)")
+    for _ in range(2):
+        function = SqliteUpsertSink(path, name, [name, f"{name} value"]).create_function()
+        function.open(None)
+        function.upsert({("k",): ("k", 1)})
+        function.close()
+    assert dict(read_all(path)) == {"kept": [], name: [("k", 1)]}
+
+
+def read_all(path):
+    connection = sqlite3.connect(path)
+    for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        quoted = name.replace('"', '""')
+        yield name, connection.execute(f'SELECT * FROM "{quoted}"').fetchall()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "columns", "said"),
+    [
+        ("t.db", "a\0b", ["key"], "cannot be the name of a table"),
+        ("t.db", "", ["key"], "cannot be the name of a table"),
+        ("t.db", "\ud800", ["key"], "cannot be the name of a table"),
+        ("t.db", "totals", ["key", "\udfff"], "cannot be the name of a table or a column"),
+        ("t.db", "SQLite_totals", ["key"], "SQLite keeps the names that begin with sqlite_"),
+        ("t.db", "totals", ["key", "KEY"], "a name stands there twice"),
+        ("t\0.db", "totals", ["key"], "cannot be the path of a database"),
+    ],
+)
+def test_a_name_that_sqlite_cannot_have_is_refused_where_it_is_given(path, table, columns, said):
+    with pytest.raises(ValueError, match=said) as refused:
+        SqliteUpsertSink(path, table, columns)
+    assert "\n" not in str(refused.value)

@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from onceproof.engine import (
     Configuration,
@@ -22,10 +23,14 @@ from onceproof.engine.api.job_client import SavepointFailed
 from onceproof.engine.api.submission import submitted
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.runtime.job_identity import MOST_UNNAMED, OtherProgram
-from onceproof.engine.runtime.job_registry import REGISTRY, JobRegistry
+from onceproof.engine.runtime import job_startup
+from onceproof.engine.runtime.job_identity import MOST_UNNAMED, OtherProgram, check_identity
+from onceproof.engine.runtime.job_registry import MOST_BYTES, REGISTRY, JobRecord, JobRegistry
 from onceproof.engine.runtime.job_result import JobExecutionFailed
+from onceproof.engine.runtime.recovery import INCARNATION, METADATA
+from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.state.file_envelope import DamagedFile
+from onceproof.harness.commands.cli import main
 
 
 class Total(KeyedProcessFunction):
@@ -160,6 +165,64 @@ def test_another_program_at_an_address_is_refused_and_its_jobs_are_listed(progra
     assert programs.run(SALES).records_read < len(SALES)
     [job] = JobRegistry(programs.directory).jobs()
     assert (job.state, job.last_checkpoint, job.record.identity) == ("finished", "", "orders")
+
+
+def test_another_program_that_began_meanwhile_at_an_address_is_not_mixed_in(programs, monkeypatch):
+    programs.directory = f"memory://{programs.folder.name}"
+    checked = []
+
+    def check_before_the_other(graph, storage):
+        checked.append(graph.name)
+        if len(checked) == 1:
+            # The other program begins, and takes checkpoints, between the check and the claim.
+            programs.failed()
+        else:
+            check_identity(graph, storage)
+
+    monkeypatch.setattr(job_startup, "check_identity", check_before_the_other)
+    with pytest.raises(OtherProgram, match="the name 'orders' belongs to another job"):
+        programs.to_another_folder().run(ORDERS, program="second.py")
+    monkeypatch.undo()
+    assert programs.to_another_folder().run(SALES).records_read < len(SALES)
+
+
+def killed_at_an_address(programs, job_id="ab" * 16):
+    """Leave what a killed process of a job leaves at an address; return its record."""
+    programs.directory = f"memory://{programs.folder.name}"
+    storage = RemoteCheckpointStorage(programs.directory)
+    storage.create_exclusive(f"{job_id}/{INCARNATION}1")
+    storage.write(f"{job_id}/chk-3/{METADATA}", b"")
+    record = JobRecord(job_id, "orders", "running", "first.py", 1000, 1, (), "orders")
+    JobRegistry(programs.directory).write(record)
+    return record
+
+
+def test_a_killed_job_at_an_address_is_listed_with_its_last_sign_of_life(programs, capsys):
+    begun_ms = time.time() * 1000
+    killed_at_an_address(programs)
+    [job] = JobRegistry(programs.directory).jobs()
+    assert job.state == "running"
+    assert begun_ms - 1000 <= job.last_sign_ms <= time.time() * 1000 + 1000
+    assert main(["job", "list", programs.directory]) == 0
+    assert ", running, or killed: last sign of life at 2" in capsys.readouterr().out
+    assert main(["job", "list", programs.directory, "--json"]) == 0
+    assert f'"last_sign_of_life_ms":{job.last_sign_ms}' in capsys.readouterr().out
+
+
+def test_a_job_at_an_address_whose_store_knows_no_times_has_its_submission(programs, monkeypatch):
+    killed_at_an_address(programs)
+    monkeypatch.delattr(MemoryFileSystem, "modified")
+    [job] = JobRegistry(programs.directory).jobs()
+    assert job.last_sign_ms == 1000
+
+
+def test_a_huge_record_at_an_address_is_refused_before_it_is_read(programs, monkeypatch):
+    record = killed_at_an_address(programs)
+    path = f"{REGISTRY}/{record.job_id}.json"
+    RemoteCheckpointStorage(programs.directory).write(path, b" " * (MOST_BYTES + 1))
+    monkeypatch.setattr(RemoteCheckpointStorage, "read", lambda storage, path: pytest.fail(f"{path} is read"))
+    [job] = JobRegistry(programs.directory).jobs()
+    assert "a record of a job has no 16777217 bytes" in job.damage
 
 
 def test_the_checkpoint_that_the_refusal_names_restores_on_purpose(programs):
