@@ -253,7 +253,10 @@ NO_OPTIONS: Final = FamilyOptions()
 
 _BUILT_IN: Final = f"{scenarios.__name__}."
 _MEMBERS: Final[_Members] = {
-    "name": (lambda value: isinstance(value, str) and value, "a string"),
+    "name": (
+        lambda value: isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable(),
+        "a string of up to 100 printable characters",
+    ),
     "generator_version": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "tasks": (
         lambda value: isinstance(value, Mapping) and value and all(role in ROLES for role in value.values()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceproof.engine.runtime.java import JavaMissing
-from onceproof.harness.model.exit_codes import INTERNAL, USAGE, exit_code_of, line_of
+from onceproof.harness.model.exit_codes import FAILED, INTERNAL, USAGE, exit_code_of, line_of
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.scenario import to_json
 from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
@@ -95,6 +95,21 @@ def test_mistake_in_a_family_is_a_one_line_error(
     assert old in text
     sales.write_text(text.replace(old, new), encoding="utf-8")
     assert_refused(onceproof("run", str(sales), "--scenarios", "5"), "sales.py", *words)
+
+
+@pytest.mark.parametrize("name", ["a\"b'; DROP TABLE x --", "../../outside", "select", "ü/ö", ".", "a%s{b}"])
+def test_a_family_of_any_printable_name_leaves_its_failures_in_the_folder(
+    onceproof: Command, forgetful: Path, name: str
+) -> None:
+    text = forgetful.read_text(encoding="utf-8")
+    assert 'name = "forgetful"' in text
+    forgetful.write_text(text.replace('name = "forgetful"', f"name = {name!r}"), encoding="utf-8")
+    ended = onceproof("run", "forgetful.py", "--scenarios", "20", "--shrink-time", "0", "--out", "out")
+    assert ended.code == FAILED
+    assert "internal error" not in ended.error
+    [path, *_] = Path("out", "failures").glob("*.original.json")
+    assert onceproof("replay", str(path), "--family", "forgetful.py").code == FAILED
+    assert {each.name for each in Path().iterdir()} <= {"forgetful.py", "sales.py", "out", ".onceproof"}
 
 
 def test_mistake_in_a_file_is_reported_with_its_line_number(onceproof: Command, sales: Path) -> None:

@@ -149,6 +149,9 @@ def test_a_missing_function_is_named_with_its_parameters(tmp_path: Path, member:
         ("generator_version = 1", "generator_version = 0", "'generator_version' must be a whole number"),
         ('"keyed"', '"middle"', "'tasks' must be a mapping from each vertex's name"),
         ('name = "mine"', "name = ''", "'name' must be a string"),
+        ('name = "mine"', "name = 'a\\n\\0'", "'name' must be a string of up to 100 printable characters"),
+        ('name = "mine"', "name = chr(0xd800)", "'name' must be a string of up to 100 printable characters"),
+        ('name = "mine"', "name = 'a' * 101", "'name' must be a string of up to 100 printable characters"),
         ('oracle_sql = "SELECT', 'oracle_sql = None; "', "'oracle_sql' must be a Spark SQL query"),
     ],
 )
@@ -171,7 +174,7 @@ def test_an_object_in_a_file_loads_by_its_name(tmp_path: Path) -> None:
         ("LARG", "mine.py: it has no 'LARG'; did you mean LARGE?"),
         ("zzz", "mine.py: it has no 'zzz'"),
         ("Larger", "mine.py:Larger: Larger.__init__() missing 1 required positional argument: 'size'; give"),
-        ("__name__", "mine.py:__name__: a family needs 'name', a string; it is missing"),
+        ("__name__", "mine.py:__name__: a family needs 'name', a string of up to"),
     ],
 )
 def test_an_object_that_is_missing_or_no_family_is_refused(tmp_path: Path, attribute: str, said: str) -> None:
