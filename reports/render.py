@@ -88,7 +88,10 @@ def write(report: Report, directory: Path) -> Path:
 def _replace(path: Path, content: bytes) -> None:
     # Readers see the old page until the new one is complete.
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_bytes(content)
+    temporary.unlink(missing_ok=True)
+    # Exclusively, so that a link in a stranger's folder leads nowhere.
+    with temporary.open("xb") as file:
+        file.write(content)
     os.replace(temporary, path)
 
 

@@ -92,7 +92,14 @@ def report_command(folder: Path, junit: Path | None) -> int:
         report = read(folder)
     except OSError as error:
         raise ReportUnreadable(f"{error.filename or folder}: cannot be read: {error.strerror}") from None
-    print(f"report: {write(report, folder)}")
+    try:
+        page = write(report, folder)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or folder}: the report cannot be written: {error.strerror}: make the folder"
+            " writable, or copy it"
+        ) from None
+    print(f"report: {page}")
     if junit is not None:
         from onceproof.harness.reporting.report_builder import prepare_junit_file, write_junit
 

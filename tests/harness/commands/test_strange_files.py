@@ -270,6 +270,29 @@ def test_what_is_in_the_place_of_a_report_is_refused(tmp_path: Path, kind: str) 
     assert ended[0] == USAGE
 
 
+@pytest.mark.parametrize("name", ["report.json", "index.html"])
+def test_a_link_in_the_folder_of_a_report_leads_nowhere(tmp_path: Path, name: str) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine", encoding="utf-8")
+    folder = tmp_path / "report"
+    write(Report(), folder)
+    (folder / "index.html").unlink()
+    (folder / "index.html").symlink_to(precious)
+    (folder / f".{name}.part").symlink_to(precious)
+    assert command("report", str(folder))[0] == PASSED
+    assert precious.read_text(encoding="utf-8") == "mine"
+    assert not (folder / "index.html").is_symlink()
+
+
+def test_a_folder_in_the_place_of_a_page_is_refused_in_one_line(tmp_path: Path) -> None:
+    write(Report(), tmp_path)
+    (tmp_path / "index.html").unlink()
+    (tmp_path / "index.html" / "inner").mkdir(parents=True)
+    ended = command("report", str(tmp_path))
+    assert_documented(ended, tmp_path)
+    assert ended[0] == USAGE
+
+
 SETTING_TEXTS = (
     b"a = " + LISTS,
     b"a = " + b"{a=" * DEPTH,
