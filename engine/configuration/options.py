@@ -182,6 +182,19 @@ AUTO_WATERMARK_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
     parse_duration_ms,
     "Interval of periodic watermarks; 0: generators emit them only for records.",
 )
+BUFFER_TIMEOUT_ENABLED: Final[ConfigOption[bool]] = ConfigOption(
+    "execution.buffer-timeout.enabled",
+    True,
+    parse_boolean,
+    "Whether the buffer timeout bounds how long turns take and records wait; if not, buffers are full.",
+)
+BUFFER_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
+    "execution.buffer-timeout.interval",
+    100,
+    parse_duration_ms,
+    "How long timers, barriers and requests wait for records at most, and one record longer; 0: each record"
+    " is sent by itself.",
+)
 SINK_COMMITTER_RETRIES: Final[ConfigOption[int]] = ConfigOption(
     "sink.committer.retries",
     10,
@@ -234,6 +247,8 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     SPARK_MASTER,
     OPERATOR_CHAINING,
     AUTO_WATERMARK_INTERVAL,
+    BUFFER_TIMEOUT_ENABLED,
+    BUFFER_TIMEOUT,
     SINK_COMMITTER_RETRIES,
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,

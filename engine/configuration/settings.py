@@ -46,6 +46,8 @@ class CheckpointSettings(Struct, frozen=True):
     restarts: RestartSettings = NoRestarts()
     buffer_records: int = 1000
     channel_buffers: int = 8
+    buffer_timeout_ms: int = 100
+    """-1: none, so buffers are always full."""
     allow_pickled_state: bool = False
 
     @property
@@ -109,5 +111,6 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         restarts=restart_settings(configuration, checkpointing),
         buffer_records=get(options.BUFFER_RECORDS),
         channel_buffers=get(options.CHANNEL_BUFFERS),
+        buffer_timeout_ms=get(options.BUFFER_TIMEOUT) if get(options.BUFFER_TIMEOUT_ENABLED) else -1,
         allow_pickled_state=get(options.ALLOW_PICKLED_STATE),
     )

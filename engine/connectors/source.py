@@ -1,4 +1,4 @@
-"""The interface of replayable sources (Flink: Source, SplitReader).
+"""The interface of sources (Flink: Source, SplitReader).
 
 A job can be exactly-once only if its sources keep these rules:
 
@@ -6,16 +6,22 @@ A job can be exactly-once only if its sources keep these rules:
 - A reader opened at a position of an earlier reader returns exactly the records that the earlier one had not
   returned. A position is plain data (None, numbers, strings, bytes, tuples, lists), because it is stored.
 - A source is an immutable description, shared by all subtasks and attempts; readers hold all progress.
-- Sources are bounded in this version: every split ends.
+- A source that cannot keep them, such as a socket, says so: ``can_be_replayed`` is False.
+
+A split may have nothing now and something later. Its reader returns no record and is not exhausted. The task
+then waits without spinning: until the reader calls the function that it got from ``when_available``, or until
+``retry_ms`` has passed. A source with a split that never ends says so: ``is_bounded`` is False.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from onceproof.engine.elements import Record
+
+DEFAULT_RETRY_MS: Final = 50
 
 
 class SourceIdentity(NamedTuple):
@@ -34,9 +40,10 @@ class SplitReader(ABC):
 
     @abstractmethod
     def read(self, limit: int) -> list[Record]:
-        """Return the next records, ``limit`` at most; [] only at the end of the split.
+        """Return the next records, ``limit`` at most; [] at the end of the split, or if there is nothing now.
 
-        A record is ``(value, timestamp in milliseconds or None)``.
+        A record is ``(value, timestamp in milliseconds or None)``. The call must not block: the tasks of a
+        process share one thread.
         """
 
     @property
@@ -47,7 +54,18 @@ class SplitReader(ABC):
     @property
     @abstractmethod
     def exhausted(self) -> bool:
-        """Whether all records have been returned."""
+        """Whether all records have been returned, and none will come."""
+
+    @property
+    def retry_ms(self) -> int:
+        """After how many milliseconds to read again, asked when there was nothing to read."""
+        return DEFAULT_RETRY_MS
+
+    def when_available(self, wake_up: Callable[[], None]) -> None:
+        """Keep ``wake_up``, to be called when there is something to read again; once, before the first read.
+
+        It may be called from any thread, and too often. A reader that has no way to know leaves it alone.
+        """
 
     def close(self) -> None:
         """Release files and connections; called once, when the task finishes or is cancelled."""
@@ -69,6 +87,15 @@ class ForwardingReader(SplitReader):
         """Whether the inner reader has returned all records."""
         return self._reader.exhausted
 
+    @property
+    def retry_ms(self) -> int:
+        """The time of the inner reader."""
+        return self._reader.retry_ms
+
+    def when_available(self, wake_up: Callable[[], None]) -> None:
+        """Let the inner reader keep ``wake_up``."""
+        self._reader.when_available(wake_up)
+
     def close(self) -> None:
         """Close the inner reader."""
         self._reader.close()
@@ -76,6 +103,11 @@ class ForwardingReader(SplitReader):
 
 class Source(ABC):
     """Lists splits and opens them (Flink: Source)."""
+
+    is_bounded: bool = True
+    """Whether every split ends (Flink: Boundedness)."""
+    can_be_replayed: bool = True
+    """Whether a reader can begin at a position again. If not, a failure loses or repeats records."""
 
     @abstractmethod
     def splits(self) -> Sequence[str]:

@@ -74,6 +74,10 @@ class HoldsWatermark(Protocol):
     watermark: int
 
 
+def no_wake_up() -> None:
+    """Do nothing: the driver polls by itself."""
+
+
 class OperatorContext(Struct, kw_only=True):
     """The argument of ``Operator.open``: the identity of the subtask and its restored state.
 
@@ -109,6 +113,8 @@ class OperatorContext(Struct, kw_only=True):
     downstream: Downstream | None = None
     auto_watermark_interval_ms: int = 0
     side_outputs: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
+    wake_up: Callable[[], None] = no_wake_up
+    """Has a source polled that had nothing to read; it may be called from any thread."""
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
         """Return the context for user functions."""

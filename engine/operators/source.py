@@ -38,6 +38,8 @@ class SourceOperator(Operator):
         self._polled = 0
         """The index of the split that the last records came from."""
         self._unfinished = 0
+        self.waits = False
+        """Whether the last call of ``poll`` found nothing to read now, in splits that have not ended."""
         self.records_read = 0
         """The count of this subtask in this attempt."""
 
@@ -52,6 +54,8 @@ class SourceOperator(Operator):
             owned = list(self._state.get())
         self._readers = [(split, self.source.open_split(split, position)) for split, position in owned]
         self._unfinished = self._count_unfinished()
+        for _, reader in self._readers:
+            reader.when_available(context.wake_up)
 
     @property
     def exhausted(self) -> bool:
@@ -59,9 +63,17 @@ class SourceOperator(Operator):
         return self._unfinished == 0
 
     def poll(self, limit: int) -> list[Record]:
-        """Return the next records of the next unfinished split, ``limit`` at most; [] once exhausted."""
+        """Return the next records of the next split that has some, ``limit`` at most.
+
+        Returns [] once all splits are exhausted, and if none has something now.
+        """
         readers = self._readers
+        self.waits = False
+        empty = 0
         while self._unfinished:
+            if empty == len(readers):
+                self.waits = True
+                break
             place = self._next
             _, reader = readers[place]
             self._next = (place + 1) % len(readers)
@@ -70,8 +82,14 @@ class SourceOperator(Operator):
                 self._polled = place
                 self.records_read += len(records)
                 return records
+            empty += 1
             self._unfinished = self._count_unfinished()
         return []
+
+    @property
+    def retry_ms(self) -> int:
+        """After how many milliseconds to poll again, where nothing wakes the task before."""
+        return min((reader.retry_ms for _, reader in self._readers if not reader.exhausted), default=0)
 
     def start_at_split(self, turn: int) -> int:
         """Let the next ``poll`` begin at split ``turn`` (modulo the number of splits).

@@ -94,6 +94,9 @@ class Execution(JobDriver):
         the task requests its storage.
         """
 
+    def wake_source(self, task: TaskId) -> None:
+        """Called, from any thread, when a source has something to read again."""
+
     def task_killed(self, task: Task, cause: str) -> None:
         """Called when a task has been killed, before the failure is reported to the job master."""
 
@@ -164,6 +167,7 @@ class Execution(JobDriver):
                 options=graph.settings.checkpoint_options(is_savepoint=False),
                 wall_clock=self.wall_clock,
                 job_id=graph.job_id,
+                wake_up=self.wake_source,
                 scope=self._scope,
             ),
         )

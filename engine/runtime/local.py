@@ -7,7 +7,10 @@ The rules this module lives by:
   aborted checkpoint or of a dead attempt that wait for it are withdrawn.
 - Nothing keeps a dead attempt in memory: its timers and its waiting snapshots go with it.
 - The schedule takes turns: every task with input and room in its outputs processes one buffer, then messages,
-  finished writes and due timers are handled.
+  finished writes and due timers are handled. Turns are short in time as well as in records (pace.py), and
+  events are handled in between when the turns of a round take long.
+- User code reads a live clock: processing time goes on within a turn. The machines go by the time that is
+  read between turns.
 - The process may be killed at any instruction, and the next one continues from the files. So nothing is
   reported before it is durable, and nothing is deleted before its successor is durable.
 - A checkpoint interval in records bounds how much is read again after a failure: if the next checkpoint is
@@ -57,6 +60,7 @@ from onceproof.engine.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     Send,
+    TaskId,
     TriggerCheckpoint,
 )
 from onceproof.engine.protocol_points import Probe, no_probe
@@ -75,11 +79,10 @@ from onceproof.engine.runtime.job_startup import open_job_storage, recover_job, 
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.request_folder import RequestFolder
+from onceproof.engine.runtime.schedule import Schedule
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import (
-    POLL,
-    Deliver,
     Restore,
     SnapshotFailed,
     SnapshotStored,
@@ -87,14 +90,14 @@ from onceproof.engine.task.events import (
     StoreSnapshot,
     TimerDue,
 )
-from onceproof.engine.task.outputs import is_full
 from onceproof.engine.task.task import Task, TaskState
+from onceproof.engine.wall_clock import WallClock
 
 _logger = logging.getLogger(__name__)
 
 _TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 LONGEST_WAIT_SECONDS: Final = 0.2
-REQUEST_LOOK_MS: Final = 200
+REQUEST_LOOK_MS: Final = 50
 FIRST_PAUSE_AT_END_MS: Final = 10
 LONGEST_PAUSE_AT_END_MS: Final = 10_000
 """The pause between failing checkpoints at the end of a job doubles from the one to the other, or to the
@@ -149,6 +152,7 @@ class LocalExecution(Execution):
         clocks: Clocks = SYSTEM_CLOCKS,
     ) -> None:
         settings = graph.settings
+        self._clocks = clocks
         super().__init__(
             graph,
             storage,
@@ -160,8 +164,6 @@ class LocalExecution(Execution):
             scope=scope_of(storage),
         )
         self._storage = storage
-        self._clocks = clocks
-        self._capacity = settings.channel_buffers
         self._interval_records = settings.interval_records
         self._records_at_trigger = 0
         self._sources_wait = False
@@ -173,13 +175,18 @@ class LocalExecution(Execution):
         self._written: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._writer = self.make_writer(self._written.put)
         self._writes = 0
-        self._running: list[Task] = []
+        self._schedule = Schedule(settings, self.task_event)
         self._now = 0
         self._failure: str | None = None
         longest_ms = min(settings.interval_ms or LONGEST_PAUSE_AT_END_MS, LONGEST_PAUSE_AT_END_MS)
         self._pause_at_end = GrowingPause(FIRST_PAUSE_AT_END_MS, longest_ms, settings.min_pause_ms)
         self._requests = RequestFolder.of(storage)
-        self._next_look_ms: int | None = None
+        self._next_look_ms = 0
+        """When requests of other processes are looked for; 0: they are not."""
+
+    def make_wall_clock(self) -> WallClock:
+        """Return a wall clock whose time goes on while user code runs."""
+        return WallClock(steady_ms=self._clocks.steady_ms)
 
     def make_writer(self, report: Callable[[Report], None]) -> Writer:
         """Return what writes snapshots and metadata; it passes the result of each write to ``report``."""
@@ -216,18 +223,16 @@ class LocalExecution(Execution):
         """Give every task one turn, and return whether any of them had work."""
         self._read_clocks()
         progress = self._handle_events()
-        capacity = self._capacity
-        for task in self._running:
-            for queue in task.output_queues:
-                if len(queue) >= capacity and is_full(queue, capacity):
-                    break
-            else:
-                if task.is_source:
-                    if task.state is TaskState.RUNNING and not self._sources_wait:
-                        self.task_event(task, POLL)
-                        progress = True
-                elif task.state is not TaskState.CREATED:
-                    progress |= self._deliver(task)
+        schedule = self._schedule
+        for turn in schedule.round(self.tasks):
+            if self._sources_wait and turn.task.is_source:
+                continue
+            progress |= schedule.take(turn, self._now)
+            if schedule.events_are_due:
+                self._read_clocks()
+                self._handle_events()
+            if schedule.has_changed:
+                break
         if self._interval_records is not None:
             self._trigger_by_records(self._interval_records)
         return progress
@@ -241,24 +246,13 @@ class LocalExecution(Execution):
         if not -WALL_CLOCK_TOLERANCE_MS < moved_ms < WALL_CLOCK_TOLERANCE_MS:
             self.set_wall_clock(ahead_ms)
 
-    def _deliver(self, task: Task) -> bool:
-        progress = False
-        running = self._running
-        blocked = task.barriers.blocked
-        for channel, queue in enumerate(task.queues):
-            if queue and not blocked[channel]:
-                self.task_event(task, _delivery(channel))
-                progress = True
-                if self._running is not running:
-                    # The task failed in this turn.
-                    break
-        return progress
-
     def _handle_events(self) -> bool:
         """Handle messages, finished writes and due timers."""
+        self._schedule.events_handled()
         progress = False
-        if self._next_look_ms is None or self._now >= self._next_look_ms:
-            self._look_for_requests()
+        if self._requests is not None and self._now >= self._next_look_ms:
+            self._next_look_ms = self._now + REQUEST_LOOK_MS
+            self._requests.look(self.request)
         while not self._written.empty():
             self._written.get()()
             progress = True
@@ -279,21 +273,15 @@ class LocalExecution(Execution):
                 self.task_event(receiver, message)
         return progress
 
-    def _look_for_requests(self) -> None:
-        """Take requests of other processes from the job's folder."""
-        self._next_look_ms = self._now + REQUEST_LOOK_MS
-        if self._requests is not None:
-            self._requests.look(self.request)
-
     def _wait(self) -> None:
         """Wait until a write finishes or a timer is due."""
         if self._request_final_checkpoint():
             return
         seconds = LONGEST_WAIT_SECONDS
         due_ms = self._timers[0][0] if self._timers else None
-        end_ms = self._pause_at_end.until_ms
-        if end_ms > self._now:
-            due_ms = end_ms if due_ms is None else min(due_ms, end_ms)
+        for other_ms in (self._pause_at_end.until_ms, self._next_look_ms, *self._schedule.next_poll_ms()):
+            if other_ms > self._now:
+                due_ms = other_ms if due_ms is None else min(due_ms, other_ms)
         if due_ms is not None:
             seconds = min(seconds, max(0, due_ms - self._clocks.steady_ms()) / 1000)
         try:
@@ -314,6 +302,14 @@ class LocalExecution(Execution):
             return False
         self.master_event(TriggerRequested())
         return bool(coordinator.pending)
+
+    def wake_source(self, task: TaskId) -> None:
+        """Poll the task in the next round; called from any thread."""
+
+        def wake() -> None:
+            self._schedule.wake(task)
+
+        self._written.put(wake)
 
     def _records_read(self) -> int:
         return sum(task.records_read for task in self.tasks.values())
@@ -359,7 +355,7 @@ class LocalExecution(Execution):
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Restore the task at once."""
-        self._running = list(self.tasks.values())
+        self._schedule.change()
         self.task_event(task, event)
 
     def task_died(self, task: Task, error: BaseException) -> None:
@@ -370,7 +366,7 @@ class LocalExecution(Execution):
     def cancel(self, task: Task) -> None:
         """Count the records that the task has read, and cancel it."""
         self._records_before += task.records_read
-        self._running = list(self.tasks.values())
+        self._schedule.change()
         super().cancel(task)
 
     def store_snapshot(self, effect: StoreSnapshot) -> None:
@@ -485,10 +481,3 @@ class LocalExecution(Execution):
         """Close the tasks' files and open transactions after an exception in the loop."""
         for task in list(self.tasks.values()):
             self.cancel(task)
-
-
-_DELIVERIES: Final = tuple(Deliver(channel) for channel in range(256))
-
-
-def _delivery(channel: int) -> Deliver:
-    return _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)

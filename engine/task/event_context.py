@@ -26,11 +26,13 @@ class EventContext:
         self._wall_clock = wall_clock
 
     def clock(self) -> int:
-        """Return the processing time in milliseconds: that of the wall clock."""
-        return self.now + self._wall_clock.ahead_ms
+        """Return the processing time in milliseconds: that of the wall clock, as user code sees it."""
+        wall_clock = self._wall_clock
+        read = wall_clock.steady_ms
+        return (self.now if read is None else read()) + wall_clock.ahead_ms
 
     def steady_clock(self) -> int:
-        """Return the driver's time in milliseconds, by which intervals are measured."""
+        """Return the driver's time of the event in milliseconds, by which intervals are measured."""
         return self.now
 
     def wake_at(self, due_ms: int) -> None:

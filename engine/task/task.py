@@ -23,8 +23,9 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -112,6 +113,11 @@ from onceproof.engine.task.input_time import InputTime, TaskTime
 from onceproof.engine.task.outputs import Output, Queue, sort_outputs
 from onceproof.engine.wall_clock import WallClock
 
+
+def no_wake_up(task: TaskId) -> None:
+    """Do nothing: the driver polls by itself."""
+
+
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
 REMEMBERED_ABORTED_CHECKPOINTS = 16
 
@@ -158,6 +164,8 @@ class TaskSettings(Struct, frozen=True):
     """How barriers of checkpoints travel; those of savepoints are always aligned."""
     wall_clock: WallClock = field(default_factory=WallClock)
     job_id: str = ""
+    wake_up: Callable[[TaskId], None] = no_wake_up
+    """Called from any thread when a source of the task has something to read again."""
     scope: str = ""
     """What tells the job's checkpoint folder apart from all others: see `engine/owner_ids.py`."""
 
@@ -195,6 +203,7 @@ class Task:
         "outputs",
         "queue_input",
         "queues",
+        "read_limit",
         "settings",
         "state",
         "unread",
@@ -214,6 +223,8 @@ class Task:
         self.name = f"{vertex.name}-{task_id.subtask}"
         self.settings = settings
         self.attempt = settings.attempt
+        self.read_limit = settings.buffer_records
+        """How many records the source reads at once, at most; the driver may set it."""
         self.operators = operators
         self.queue_input = queue_input
         self.queues: list[Queue] = [deque() for _ in queue_input]
@@ -298,6 +309,12 @@ class Task:
         """Return how many records the source has read in this attempt; 0 for a task without a source."""
         return 0 if self._source is None else self._source.records_read
 
+    @property
+    def retry_ms(self) -> int | None:
+        """Return after how many milliseconds to poll again; None: at once, or there is no source to poll."""
+        source = self._source
+        return source.retry_ms if source is not None and source.waits and self.state is RUNNING else None
+
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
         """Process one event at ``now`` (milliseconds of the driver's clock) and return its effects.
 
@@ -358,7 +375,7 @@ class Task:
     def _poll(self) -> Sequence[TaskEffect]:
         source = self._source
         assert source is not None
-        records = source.poll(self.settings.buffer_records)
+        records = source.poll(self.read_limit)
         if not records:
             return self._end_data() if source.exhausted else NOTHING
         if self._watches_elements:
@@ -594,6 +611,7 @@ class Task:
                 allow_pickle=settings.allow_pickle,
                 settled=settings.settled,
                 side_outputs=self._side_emits,
+                wake_up=partial(settings.wake_up, self.id),
             )
             if operator.uses_time:
                 opened.downstream = self._behind(place)

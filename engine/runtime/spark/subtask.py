@@ -236,7 +236,7 @@ class SubtaskRun:
             limit = size.next_buffer(source.records_read)
             if limit == 0 and not source.is_read_out:
                 break
-            task.settings = replace(self.settings, buffer_records=max(1, limit))
+            task.read_limit = max(1, limit)
             self._handle(task, POLL)
             size.add([route.queue for route in self._routes], source.records_read)
             yield

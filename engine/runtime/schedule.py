@@ -1,0 +1,188 @@
+"""The turns of the tasks in one process: which task has one, how much it takes, and how long it took.
+
+Rules:
+
+- A task has a turn where all of its outputs have room. A slow task has room for nothing while records wait
+  for it, a fast one until a queue holds its full number of buffers.
+- In a turn a source reads once, and another task processes one element of each channel. The turn ends early
+  when events have waited long; the next one goes on with the next channel.
+- A task that sends to slow ones takes no more records than may wait there.
+- A source with nothing to read has no turn until it is woken, or until it wants to be asked again.
+- The turns are arranged anew when the tasks change; their paces stay while the job has the same tasks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from onceproof.engine.configuration.settings import CheckpointSettings
+from onceproof.engine.messages import TaskId
+from onceproof.engine.runtime.pace import Pace, head_of
+from onceproof.engine.task.events import POLL, Deliver, TaskEvent
+from onceproof.engine.task.outputs import Queue, is_full
+from onceproof.engine.task.task import Task, TaskState
+
+EVENTS_SHARE: Final = 0.1
+"""Events have waited long when turns have taken this part of the buffer timeout since."""
+NO_READER: Final = Pace(1, 1, -1)
+"""The pace of a task that has failed: its queues fill up until the attempt is cancelled."""
+
+
+class Turn:
+    """A task in the schedule: its pace, and its output queues with the paces of the tasks that read them."""
+
+    __slots__ = ("first_channel", "outputs", "pace", "task")
+
+    def __init__(self, task: Task, pace: Pace, outputs: Sequence[tuple[Queue, Pace]]) -> None:
+        self.task = task
+        self.pace = pace
+        self.outputs = outputs
+        self.first_channel = 0
+        """Where the next turn begins."""
+
+
+class Schedule:
+    """Turns of the tasks of one attempt after another; ``handle`` passes an event to a task."""
+
+    def __init__(self, settings: CheckpointSettings, handle: Callable[[Task, TaskEvent], None]) -> None:
+        self._handle = handle
+        self._capacity = settings.channel_buffers
+        self._most_records = settings.buffer_records
+        self._timeout_ms = settings.buffer_timeout_ms
+        self._events_ns = int(max(0, self._timeout_ms) * 1_000_000 * EVENTS_SHARE)
+        self._since_events_ns = 0
+        self.events_are_due = False
+        """Whether events have waited long, because the turns since they were handled took long."""
+        self._paces: dict[TaskId, Pace] = {}
+        self._slow_tasks = 0
+        self._turns: list[Turn] | None = None
+        self._waiting: dict[TaskId, int] = {}
+        """By source task with nothing to read: when it wants to be asked again, by the steady clock."""
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the turns must be arranged anew."""
+        return self._turns is None
+
+    def change(self) -> None:
+        """Note that the tasks have changed: the current round ends."""
+        self._turns = None
+        self._waiting.clear()
+
+    def round(self, tasks: Mapping[TaskId, Task]) -> Sequence[Turn]:
+        """Return the turns of a round of these tasks."""
+        if self._turns is None:
+            self._turns = self._arranged(tasks)
+        return self._turns
+
+    def _arranged(self, tasks: Mapping[TaskId, Task]) -> list[Turn]:
+        paces = self._paces
+        if paces.keys() != tasks.keys():
+            paces = self._paces = {
+                task_id: Pace(self._most_records, len(task.queues), self._timeout_ms)
+                for task_id, task in tasks.items()
+            }
+        readers = {id(queue): paces[task_id] for task_id, task in tasks.items() for queue in task.queues}
+        self._slow_tasks = sum(pace.is_slow for pace in paces.values())
+        turns = []
+        for task_id, task in tasks.items():
+            outputs = [(queue, readers.get(id(queue), NO_READER)) for queue in task.output_queues]
+            turns.append(Turn(task, paces[task_id], outputs))
+        return turns
+
+    def take(self, turn: Turn, now: int) -> bool:
+        """Let a task have its turn at ``now`` (steady clock); return whether it had work and room."""
+        capacity = self._capacity
+        for queue, receiver in turn.outputs:
+            if receiver.is_slow:
+                if list in map(type, queue):
+                    return False
+            elif len(queue) >= capacity and is_full(queue, capacity):
+                return False
+        task = turn.task
+        if task.is_source:
+            return task.state is TaskState.RUNNING and self._poll(turn, now)
+        return task.state is not TaskState.CREATED and self._deliver(turn)
+
+    def _poll(self, turn: Turn, now: int) -> bool:
+        task = turn.task
+        if self._waiting:
+            if self._waiting.get(task.id, 0) > now:
+                return False
+            self.wake(task.id)
+        task.read_limit = self._limit(turn)
+        before = task.records_read
+        began_ns = time.monotonic_ns()
+        self._handle(task, POLL)
+        self._took(turn.pace, task.records_read - before, began_ns)
+        retry_ms = task.retry_ms
+        if retry_ms is None:
+            return True
+        self._waiting[task.id] = now + retry_ms
+        return False
+
+    def _deliver(self, turn: Turn) -> bool:
+        task = turn.task
+        queues = task.queues
+        blocked = task.barriers.blocked
+        progress = False
+        first, turn.first_channel = turn.first_channel, 0
+        for channel in _from(first, len(queues)):
+            queue = queues[channel]
+            if queue and not blocked[channel]:
+                records = head_of(queue, self._limit(turn))
+                began_ns = time.monotonic_ns()
+                self._handle(task, _delivery(channel))
+                self._took(turn.pace, records, began_ns)
+                progress = True
+                if self._turns is None:
+                    # The task has failed.
+                    break
+                if self.events_are_due:
+                    turn.first_channel = (channel + 1) % len(queues)
+                    break
+        return progress
+
+    def _limit(self, turn: Turn) -> int:
+        """Return how many records the turn takes at most."""
+        limit = turn.pace.limit
+        if self._slow_tasks:
+            for _, receiver in turn.outputs:
+                if receiver.is_slow:
+                    limit = min(limit, receiver.backlog)
+        return limit
+
+    def _took(self, pace: Pace, records: int, began_ns: int) -> None:
+        elapsed_ns = time.monotonic_ns() - began_ns
+        was_slow = pace.is_slow
+        pace.took(records, elapsed_ns)
+        self._slow_tasks += pace.is_slow - was_slow
+        self._since_events_ns += elapsed_ns
+        if self._since_events_ns > self._events_ns:
+            self.events_are_due = self._timeout_ms >= 0
+
+    def events_handled(self) -> None:
+        """Begin to measure anew how long events wait."""
+        self._since_events_ns = 0
+        self.events_are_due = False
+
+    def wake(self, task: TaskId) -> None:
+        """Let a source be polled in the next round."""
+        self._waiting.pop(task, None)
+
+    def next_poll_ms(self) -> Iterable[int]:
+        """Return when waiting sources want to be asked again."""
+        return self._waiting.values()
+
+
+def _from(first: int, count: int) -> Iterable[int]:
+    return range(count) if first == 0 else (*range(first, count), *range(first))
+
+
+_DELIVERIES: Final = tuple(Deliver(channel) for channel in range(256))
+
+
+def _delivery(channel: int) -> Deliver:
+    return _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
