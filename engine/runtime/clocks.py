@@ -14,11 +14,15 @@ clocks are read one after the other, and processing time must not tremble."""
 
 
 class Clocks:
-    """The steady clock and the wall clock, in milliseconds."""
+    """The steady clock and the wall clock, in milliseconds; the steady one also in nanoseconds."""
+
+    def steady_ns(self) -> int:
+        """Return the time by a clock that never jumps, since an arbitrary moment."""
+        return time.monotonic_ns()
 
     def steady_ms(self) -> int:
-        """Return the time by a clock that never jumps, since an arbitrary moment."""
-        return time.monotonic_ns() // 1_000_000
+        """Return the same time in milliseconds."""
+        return self.steady_ns() // 1_000_000
 
     def wall_ms(self) -> int:
         """Return the time since the epoch by the wall clock."""

@@ -200,6 +200,9 @@ class RegisteredRun:
         except JobCancelled:
             self._ended(CANCELLED)
             raise
+        except KeyboardInterrupt:
+            self._ended(SUSPENDED)
+            raise
         except JobExecutionFailed as error:
             self._ended(FAILED, failure=str(error))
             raise

@@ -70,6 +70,7 @@ from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
 from onceproof.engine.runtime.growing_pause import GrowingPause
+from onceproof.engine.runtime.interrupts import between_steps
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
@@ -175,7 +176,7 @@ class LocalExecution(Execution):
         self._written: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._writer = self.make_writer(self._written.put)
         self._writes = 0
-        self._schedule = Schedule(settings, self.task_event)
+        self._schedule = Schedule(settings, clocks, self.task_event)
         self._now = 0
         self._failure: str | None = None
         longest_ms = min(settings.interval_ms or LONGEST_PAUSE_AT_END_MS, LONGEST_PAUSE_AT_END_MS)
@@ -202,7 +203,7 @@ class LocalExecution(Execution):
         """Run until the job has finished or failed."""
         started = time.monotonic_ns()
         try:
-            with few_garbage_collections():
+            with between_steps(self._written.put, self.graph.name), few_garbage_collections():
                 self._read_clocks()
                 self.master_event(StartJob())
                 while not self.master.state.is_terminal:

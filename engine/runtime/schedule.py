@@ -13,12 +13,12 @@ Rules:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from onceproof.engine.configuration.settings import CheckpointSettings
 from onceproof.engine.messages import TaskId
+from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.runtime.pace import Pace, head_of
 from onceproof.engine.task.events import POLL, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full
@@ -46,8 +46,11 @@ class Turn:
 class Schedule:
     """Turns of the tasks of one attempt after another; ``handle`` passes an event to a task."""
 
-    def __init__(self, settings: CheckpointSettings, handle: Callable[[Task, TaskEvent], None]) -> None:
+    def __init__(
+        self, settings: CheckpointSettings, clocks: Clocks, handle: Callable[[Task, TaskEvent], None]
+    ) -> None:
         self._handle = handle
+        self._clock_ns = clocks.steady_ns
         self._capacity = settings.channel_buffers
         self._most_records = settings.buffer_records
         self._timeout_ms = settings.buffer_timeout_ms
@@ -114,7 +117,7 @@ class Schedule:
             self.wake(task.id)
         task.read_limit = self._limit(turn)
         before = task.records_read
-        began_ns = time.monotonic_ns()
+        began_ns = self._clock_ns()
         self._handle(task, POLL)
         self._took(turn.pace, task.records_read - before, began_ns)
         retry_ms = task.retry_ms
@@ -133,7 +136,7 @@ class Schedule:
             queue = queues[channel]
             if queue and not blocked[channel]:
                 records = head_of(queue, self._limit(turn))
-                began_ns = time.monotonic_ns()
+                began_ns = self._clock_ns()
                 self._handle(task, _delivery(channel))
                 self._took(turn.pace, records, began_ns)
                 progress = True
@@ -155,7 +158,7 @@ class Schedule:
         return limit
 
     def _took(self, pace: Pace, records: int, began_ns: int) -> None:
-        elapsed_ns = time.monotonic_ns() - began_ns
+        elapsed_ns = self._clock_ns() - began_ns
         was_slow = pace.is_slow
         pace.took(records, elapsed_ns)
         self._slow_tasks += pace.is_slow - was_slow
