@@ -12,6 +12,7 @@ class Numbers(SplitReader):
     """Numbers without end, some at a time."""
 
     exhausted = False
+    position = 0
 
     def __init__(self, position):
         self.position = position or 0
@@ -35,9 +36,9 @@ class Endless(Source):
 
 
 def slowly(number):
-    """Take a moment, and say so once."""
-    time.sleep(float(sys.argv[2]))
+    """Say so, and take a moment."""
     print("working", flush=True)
+    time.sleep(float(sys.argv[2]))
     return number
 
 
