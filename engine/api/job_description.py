@@ -22,6 +22,8 @@ from onceproof.engine.api.operator_settings import Upstreams
 from onceproof.engine.api.submission import submissions
 from onceproof.engine.configuration import (
     AUTO_WATERMARK_INTERVAL,
+    BUFFER_TIMEOUT,
+    BUFFER_TIMEOUT_ENABLED,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MODE,
     CLUSTER_ID,
@@ -34,6 +36,7 @@ from onceproof.engine.configuration import (
 )
 from onceproof.engine.graph import (
     JOB_ID_BYTES,
+    InvalidJob,
     JobGraph,
     StreamNode,
     build_job_graph,
@@ -103,6 +106,24 @@ class JobDescription:
         if mode is not None:
             self._configuration.set(CHECKPOINT_MODE, mode.value)
         return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Bound how long records wait in buffers, and timers, barriers and requests for records.
+
+        ``timeout_millis``: milliseconds; 0: each record is sent by itself; -1: no bound, buffers are full.
+        """
+        if type(timeout_millis) is not int or timeout_millis < -1:
+            raise InvalidJob(f"buffer timeout {timeout_millis!r}: give milliseconds, 0 or -1 (none)")
+        self._configuration.set(BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            self._configuration.set(BUFFER_TIMEOUT, timeout_millis)
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """Return the bound in milliseconds; -1: none."""
+        if not self._configuration.get(BUFFER_TIMEOUT_ENABLED):
+            return -1
+        return self._configuration.get(BUFFER_TIMEOUT)
 
     def get_config(self) -> ExecutionConfig:
         """Return the settings of the execution, to read and to change."""

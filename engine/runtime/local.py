@@ -7,8 +7,8 @@ The rules this module lives by:
   aborted checkpoint or of a dead attempt that wait for it are withdrawn.
 - Nothing keeps a dead attempt in memory: its timers and its waiting snapshots go with it.
 - The schedule takes turns: every task with input and room in its outputs processes one buffer, then messages,
-  finished writes and due timers are handled. Turns are short in time as well as in records (pace.py), and
-  events are handled in between when the turns of a round take long.
+  finished writes and due timers are handled. Turns are short in time as well as in records (task_turns.py),
+  and events are handled in between when the turns of a round take long.
 - User code reads a live clock: processing time goes on within a turn. The machines go by the time that is
   read between turns.
 - The process may be killed at any instruction, and the next one continues from the files. So nothing is
@@ -80,7 +80,7 @@ from onceproof.engine.runtime.job_startup import open_job_storage, recover_job, 
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.request_folder import RequestFolder
-from onceproof.engine.runtime.schedule import Schedule
+from onceproof.engine.runtime.task_turns import Schedule
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import (

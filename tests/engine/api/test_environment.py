@@ -165,3 +165,19 @@ def test_unaligned_checkpoints_go_one_at_a_time():
     env.from_collection([1])
     with pytest.raises(ConfigurationError, match="max-concurrent-checkpoints' allows several"):
         env.get_job_graph()
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 250])
+def test_buffer_timeout_is_that_of_the_options(timeout_ms):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    assert env.get_buffer_timeout() == 100
+    assert env.set_buffer_timeout(timeout_ms).get_buffer_timeout() == timeout_ms
+    env.from_collection([1]).print()
+    assert env.get_job_graph("timed").settings.buffer_timeout_ms == timeout_ms
+
+
+@pytest.mark.parametrize("timeout_ms", [-2, 1.5, True, "100"])
+def test_buffer_timeout_that_is_none_is_refused(timeout_ms):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(InvalidJob, match="give milliseconds, 0 or -1"):
+        env.set_buffer_timeout(timeout_ms)

@@ -105,6 +105,7 @@ def test_closing_closes_every_reader(bench):
                     closed.append(split)
 
                 read = staticmethod(reader.read)
+                when_available = staticmethod(reader.when_available)
 
             return Wrapped()
 

@@ -19,7 +19,7 @@ from typing import Final
 from onceproof.engine.configuration.settings import CheckpointSettings
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime.clocks import Clocks
-from onceproof.engine.runtime.pace import Pace, head_of
+from onceproof.engine.runtime.turn_length import Pace, head_of
 from onceproof.engine.task.events import POLL, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full
 from onceproof.engine.task.task import Task, TaskState
