@@ -1,9 +1,10 @@
 """no_leaks: after the job has finished, nothing is left behind, and nothing is gone that had to stay.
 
 After the end of the job, the system looks for open transactions, orphan files, unowned timers and pending
-notifications, and records each as a leak event; each kind is an anomaly. So is a file of a savepoint or of a
-retained checkpoint that was deleted too early. Leaks of a run that did not finish are ignored, because the
-job may still use these resources.
+notifications, and records each as a leak event; each kind is an anomaly. So is what a dead attempt has left
+in its process while the job ran on (timers, waiting snapshots, tasks, threads, open files), and a file of a
+savepoint or of a retained checkpoint that was deleted too early. Leaks of a run that did not finish are
+ignored, because the job may still use these resources.
 """
 
 from __future__ import annotations

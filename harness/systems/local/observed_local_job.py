@@ -4,19 +4,25 @@ The rules this module lives by:
 
 - It derives from the local runtime and only adds to it (`event_logging_driver.py`). It logs each event before
   anything else can become visible.
+- It looks for what dead attempts leave (`attempt_leaks.py`): timers and waiting snapshots as soon as an
+  attempt or a checkpoint is over, the rest once the next attempt has completed a checkpoint, and at the end.
 - The tasks check their invariants after every event, as in the simulation. The first error that no fault
   injected ends the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
+from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from onceproof.engine.graph import JobGraph
-from onceproof.engine.job.events import JobFailed, JobFinished
+from onceproof.engine.job.events import CancelTasks, Deploy, JobFailed, JobFinished
+from onceproof.engine.messages import AttemptId
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Report, Writer
 from onceproof.engine.runtime.execution import Killed
-from onceproof.engine.runtime.local import LocalExecution
+from onceproof.engine.runtime.local import LocalExecution, Upload
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.task.events import StoreSnapshot, TaskEvent
@@ -26,9 +32,11 @@ from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import ShiftedClocks, ahead_after_ms
 from onceproof.harness.systems.fault_clock import ProcessFaultClock
+from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_SNAPSHOT, AttemptLeaks, Left
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.test_io import records_read
+from onceproof.harness.systems.process.transactional_database import database_of
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import (
@@ -59,6 +67,11 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         self._graph_parallelism = spec.parallelism
         self._logged_snapshots: set[str] = set()
         """Paths of the snapshots that are in the log already."""
+        self._leaks = AttemptLeaks(str(database_of(Path(spec.output))))
+        self._attempt = AttemptId("")
+        self._has_completed = False
+        """Whether the current attempt has completed a checkpoint."""
+        self._checkpoint_writer: CheckpointWriter | None = None
         self._shifted = ShiftedClocks(ahead_after_ms(spec.faults, spec.waiting))
         LocalExecution.__init__(
             self, graph_of(spec.parallelism), storage, recovered, self.fault_clock.probe, self._shifted
@@ -127,6 +140,53 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
             return self._graph_of(self.parallelism)
         return self.graph
 
+    def make_writer(self, report: Callable[[Report], None]) -> Writer:
+        """Keep the writer, to look at what waits for it."""
+        writer = super().make_writer(report)
+        assert isinstance(writer, CheckpointWriter)
+        self._checkpoint_writer = writer
+        return writer
+
+    def attempt_started(self, effect: Deploy) -> None:
+        """Log the attempt, and note what is open before it opens anything."""
+        super().attempt_started(effect)
+        self._attempt = effect.attempt
+        self._has_completed = False
+        self._leaks.attempt_begins()
+
+    def cancel_tasks(self, effect: CancelTasks) -> None:
+        """End the attempt, and log what waits for its tasks nevertheless."""
+        super().cancel_tasks(effect)
+        timers = [f"{due_ms} of {task.name}" for due_ms, _, task, _ in self._timers if task is not None]
+        self._log_left([Left(TIMER, name) for name in timers])
+        self._log_left([Left(SNAPSHOT, name_of(upload)) for upload in self._waiting_uploads()])
+
+    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
+        """Log the checkpoint; from now on what earlier attempts have left can be looked for."""
+        super().checkpoint_completed(effect)
+        self._has_completed = True
+
+    def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
+        """Log the checkpoint, and search now: the commit that ends a recovery does not wait for it."""
+        super().checkpoint_triggered(effect)
+        if self._has_completed:
+            self._log_left(self._leaks.search(self._attempt))
+
+    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        """Log the checkpoint, and what waits to be stored for it nevertheless."""
+        super().checkpoint_aborted(effect)
+        void = [each for each in self._waiting_uploads() if each.checkpoint_id == effect.checkpoint_id]
+        self._log_left([Left(VOID_SNAPSHOT, name_of(upload)) for upload in void])
+
+    def _waiting_uploads(self) -> list[Upload]:
+        writer = self._checkpoint_writer
+        waiting = () if writer is None else tuple(writer.waiting)
+        return [work.about for work in waiting if work.about is not None]
+
+    def _log_left(self, found: Iterable[Left]) -> None:
+        for left in found:
+            self.log.write(event_log.LEFT_BEHIND, what=left.what, name=left.name)
+
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Log the snapshot's cut, once for each snapshot file."""
         if effect.path not in self._logged_snapshots:
@@ -136,6 +196,8 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
     def job_finished(self, effect: JobFinished) -> None:
         """Log the end of the job, after it is durable."""
         super().job_finished(effect)
+        self._leaks.job_ended()
+        self._log_left(self._leaks.search(self._attempt))
         self.log_finished()
 
     def job_failed(self, effect: JobFailed) -> None:
@@ -154,3 +216,8 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
             if isinstance(head, SourceOperator):
                 read.update(records_read(head))
         return read
+
+
+def name_of(upload: Upload) -> str:
+    """Return whose snapshot waits, and for which checkpoint."""
+    return f"{upload.task.name} for checkpoint {upload.checkpoint_id}"

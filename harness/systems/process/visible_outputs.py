@@ -61,12 +61,16 @@ class PartFiles:
 
     def __init__(self, folder: Path, suffix: str, read_rows: ReadRows) -> None:
         self._folders = [folder]
+        self._left_open: set[str] = set()
+        """Hidden files in a folder when the output moved away from it."""
         self._name = re.compile(rf"part-[0-9a-f]+-([0-9]+)-([0-9]+)-([0-9]+\.[0-9]+){re.escape(suffix)}")
         self._read_rows = read_rows
 
     def writes_into(self, folder: Path) -> None:
         """Make a folder the current one."""
         folder.mkdir(parents=True, exist_ok=True)
+        if folder != self._folders[0]:
+            self._left_open.update(self._hidden())
         self._folders = [folder, *[each for each in self._folders if each != folder]]
 
     def names(self) -> list[str]:
@@ -98,9 +102,13 @@ class PartFiles:
     def unfinished(self) -> list[str]:
         """Return the names of the hidden files in the current folder, sorted.
 
-        What a dead attempt has left open in another one, no later attempt deletes (engine/docs/jobs.md).
+        What a dead attempt has left open as the output moved away, no later attempt deletes, also if the
+        output comes back to that folder (engine/docs/jobs.md).
         """
-        return sorted(name for name in os.listdir(self._folders[0]) if name.startswith(HIDDEN))
+        return sorted(name for name in self._hidden() if name not in self._left_open)
+
+    def _hidden(self) -> list[str]:
+        return [name for name in os.listdir(self._folders[0]) if name.startswith(HIDDEN)]
 
     def _path(self, name: str) -> Path:
         paths = [folder / name for folder in self._folders]

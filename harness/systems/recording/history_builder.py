@@ -118,6 +118,8 @@ class HistoryBuilder:
                 self._fault_struck(event)
             case event_log.TASK_FAILED:
                 self._task_failed(event)
+            case event_log.LEFT_BEHIND:
+                self.history.leak(self._step, event["what"], event["name"])
             case event_log.ERROR:
                 self._error(event)
             case event_log.JOB_FINISHED:

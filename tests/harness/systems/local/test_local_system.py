@@ -8,14 +8,24 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, POINTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.local.attempt_leaks import (
+    OPEN_FILE,
+    SNAPSHOT,
+    TASK,
+    THREAD,
+    TIMER,
+    VOID_SNAPSHOT,
+)
 from onceproof.harness.systems.local.local_child import main
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
 from onceproof.harness.systems.process.job_specification import spec_of
@@ -26,6 +36,9 @@ pytestmark = pytest.mark.local_kill
 
 WORD_COUNT = load_family("word_count")
 IDENTITY_MUTANTS = Path(__file__).parent / "identity_mutants.py"
+LOCAL_MUTANTS = str(Path(__file__).with_name("local_mutants.py"))
+AT_A_SNAPSHOT = Fault("kill_task", "snapshotted", "count-0", checkpoint=2)
+AMONG_RECORDS = Fault("kill_task", "element", "count-0", occurrence=18)
 RESTORES = ("restoring", "restored")
 
 
@@ -33,6 +46,11 @@ def tried(scenario, **options):
     """Run a scenario; return its history and verdict."""
     history = LocalSystem(**options).run(WORD_COUNT, scenario)
     return history, judge(scenario, history, PythonOracle(WORD_COUNT, scenario))
+
+
+def records_of(scenario) -> int:
+    """Return the number of records of all splits."""
+    return sum(map(len, scenario.records.values()))
 
 
 def kill(point, kind="kill_process", **details) -> tuple[Fault, ...]:
@@ -124,9 +142,51 @@ def test_pending_files_that_are_sought_in_another_folder_are_missed():
     # Every second process writes into another folder than the one before it.
     faults = (Fault("kill_process", "completed", checkpoint=2),)
     assert tried(scenario_with(*faults))[1].passed
-    mutants = str(Path(__file__).with_name("local_mutants.py"))
-    _, verdict = tried(scenario_with(*faults), mutant="pending-sought-in-the-new-folder", mutant_file=mutants)
+    _, verdict = tried(
+        scenario_with(*faults), mutant="pending-sought-in-the-new-folder", mutant_file=LOCAL_MUTANTS
+    )
     assert "no_error" in verdict.failed_properties()
+
+
+def test_open_file_in_a_folder_to_which_the_output_comes_back_is_no_leak():
+    # The first process leaves it, and the second one writes elsewhere.
+    faults = (
+        Fault("kill_process", "acknowledged", checkpoint=1, occurrence=2),
+        Fault("kill_process", "completed", checkpoint=2),
+    )
+    history, verdict = tried(scenario_with(*faults))
+    assert history.statistics.attempts == 3
+    assert verdict.violations == ()
+
+
+@pytest.mark.parametrize(
+    ("mutant", "fault", "anomalies"),
+    [
+        ("void-snapshots-wait-on", AT_A_SNAPSHOT, {SNAPSHOT, VOID_SNAPSHOT}),
+        ("dead-tasks-are-remembered", AT_A_SNAPSHOT, {TASK}),
+        ("each-attempt-has-a-thread", AT_A_SNAPSHOT, {THREAD}),
+        ("dead-sinks-keep-their-files-open", AMONG_RECORDS, {OPEN_FILE}),
+    ],
+)
+def test_what_a_dead_attempt_leaves_in_the_process_is_a_leak(mutant, fault, anomalies):
+    _, verdict = tried(scenario_with(fault), mutant=mutant, mutant_file=LOCAL_MUTANTS)
+    assert verdict.failed_properties() == ("no_leaks",)
+    assert anomalies <= {violation.anomaly for violation in verdict.violations}
+
+
+@pytest.mark.parametrize(("mutant", "anomalies"), [("", set()), ("timers-of-dead-attempts-stay", {TIMER})])
+def test_timers_of_a_dead_attempt_are_a_leak(mutant, anomalies):
+    family = load_family("bursts")
+    drawn = next(each for seed in range(100) if records_of(each := generate(family, seed)) > 30)
+    # Each record sets a timer that is due seconds later.
+    scenario = structs.replace(drawn, faults=(Fault("kill_task", "element", occurrence=9),))
+    file = LOCAL_MUTANTS if mutant else ""
+    history = LocalSystem(mutant=mutant, mutant_file=file).run(family, scenario)
+    assert history.statistics.attempts == 2
+    verdict = judge(scenario, history, PythonOracle(family, scenario))
+    # A timer that is due by then holds its task no longer.
+    found = {violation.anomaly for violation in verdict.violations}
+    assert found - ({TASK} if mutant else set()) == anomalies
 
 
 @pytest.mark.parametrize("mutant", ["any-program-under-a-name", "registry-forgets", "record-without-sources"])

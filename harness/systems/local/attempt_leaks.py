@@ -1,0 +1,104 @@
+"""What dead attempts leave in a process of the local runtime.
+
+The rules this module lives by:
+
+- What belongs to an attempt ends with it: its tasks and their timers, snapshots that wait to be stored,
+  threads, open files, databases. A write that has begun is finished, and holds its task until then.
+- The search comes when the next attempt has completed a checkpoint, and when the job has finished: by then
+  such a write is over, and no frame of the loop holds a dead task.
+- What is open, or runs, before the first attempt belongs to the process. So does the one thread that writes.
+- Garbage is collected first: a task that was killed has closed nothing, and its files close as it is freed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from typing import Final, NamedTuple
+
+from onceproof.engine.messages import AttemptId
+from onceproof.engine.task.task import Task
+
+WRITER: Final = "checkpoint-writer"
+TASK: Final = "task of a dead attempt"
+THREAD: Final = "thread of a dead attempt"
+OPEN_FILE: Final = "open file of a dead attempt"
+TIMER: Final = "timer of a dead attempt"
+SNAPSHOT: Final = "waiting snapshot of a dead attempt"
+VOID_SNAPSHOT: Final = "waiting snapshot of an aborted checkpoint"
+_DESCRIPTORS: Final = "/proc/self/fd"
+
+
+class Left(NamedTuple):
+    """Something that a dead attempt has left behind."""
+
+    what: str
+    name: str
+
+
+class AttemptLeaks:
+    """Searches one process for what its dead attempts have left."""
+
+    def __init__(self, outside: str) -> None:
+        """Note what is open. Files whose path begins with ``outside`` belong to the external system."""
+        self._outside = outside
+        self._of_process = open_files()
+        self._threads = set(threading.enumerate())
+        self._opened: set[tuple[int, str]] = set()
+        self._started: set[threading.Thread] = set()
+        self._attempts = 0
+        self._is_due = False
+
+    def attempt_begins(self) -> None:
+        """Note what is open and runs, now that the earlier attempts have ended."""
+        self._attempts += 1
+        self._opened = open_files() - self._of_process
+        self._started = set(threading.enumerate()) - self._threads
+        self._is_due = self._attempts > 1
+
+    def job_ended(self) -> None:
+        """Let the search come once more."""
+        self._is_due = self._attempts > 1
+
+    def search(self, current: AttemptId) -> list[Left]:
+        """Return what attempts before the ``current`` one have left, once after each beginning or end."""
+        if not self._is_due:
+            return []
+        self._is_due = False
+        gc.collect()
+        tasks = {
+            f"{each.name} of attempt {each.attempt}"
+            for each in gc.get_objects()
+            if isinstance(each, Task) and each.attempt != current
+        }
+        living = [thread.name for thread in self._started if thread.is_alive()]
+        if WRITER in living:
+            living.remove(WRITER)
+        return [
+            *[Left(TASK, name) for name in sorted(tasks)],
+            *[
+                Left(OPEN_FILE, path)
+                for _, path in sorted(self._opened & open_files())
+                if not path.startswith(self._outside)
+            ],
+            *[Left(THREAD, name) for name in sorted(living)],
+        ]
+
+
+def open_files() -> set[tuple[int, str]]:
+    """Return the open files of this process with their descriptors, as far as the system lists them."""
+    found: set[tuple[int, str]] = set()
+    try:
+        descriptors = os.listdir(_DESCRIPTORS)
+    except OSError:
+        return found
+    for each in descriptors:
+        try:
+            path = os.readlink(f"{_DESCRIPTORS}/{each}")
+        except OSError:
+            # The descriptor of the listing itself.
+            continue
+        if path.startswith("/"):
+            found.add((int(each), path))
+    return found
