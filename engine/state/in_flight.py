@@ -125,8 +125,8 @@ def _pack(value: Any, channel: ChannelId, allow_pickle: bool) -> Any:
             return msgspec.msgpack.Ext(_PICKLED, _ANY_OBJECT.encode(value))
         raise StateError(
             f"a record in flight is a {type(error.value).__qualname__}, which has no typed form: let the job"
-            " exchange tuples, lists, dicts and plain values, set pipeline.allow-pickled-state to true, or"
-            " leave execution.checkpointing.unaligned.enabled off"
+            " exchange tuples, rows, lists, dicts and plain values, set pipeline.allow-pickled-state to true,"
+            " or leave execution.checkpointing.unaligned.enabled off"
         ) from error
 
 

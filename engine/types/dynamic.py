@@ -1,14 +1,14 @@
 """The wire form of self-describing values, for streams and state without a declared type.
 
-msgpack carries None, bool, int, float, str, bytes, list and dict with string keys as they are. Three
-extensions carry tuples (so that a tuple does not come back as a list), dicts with other keys, and integers
-beyond 64 bits. Any other value is refused by name rather than pickled.
+msgpack carries None, bool, int, float, str, bytes, list and dict with string keys as they are. Extensions
+carry tuples (so that a tuple does not come back as a list), dicts with other keys, integers beyond 64 bits,
+and what ``describe`` adds: rows. Any other value is refused by name rather than pickled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,11 @@ Ext = msgspec.msgpack.Ext
 _TUPLE = 1
 _MAPPING = 2
 _INTEGER = 3
+ROW: Final = 4
+"""The extension of rows, whose module describes them: it imports this one."""
+
+_FIELDS_OF: Final[dict[type, tuple[int, Callable[[Any], list[Any]]]]] = {}
+_MADE_OF: Final[dict[int, Callable[[list[Any]], Any]]] = {}
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -32,8 +37,19 @@ class NotDescribable(TypeError):
         self.value = value
         super().__init__(
             f"a value of type {type(value).__qualname__} has no typed form: "
-            "declare Types.PICKLED_BYTE_ARRAY(), or keep tuples, lists, dicts and plain values"
+            "declare Types.PICKLED_BYTE_ARRAY(), or keep tuples, rows, lists, dicts and plain values"
         )
+
+
+def describe(
+    kind: type, code: int, fields_of: Callable[[Any], list[Any]], made_of: Callable[[list[Any]], Any]
+) -> None:
+    """Give a class a self-describing form: an extension with a list of values that describe themselves.
+
+    :param made_of: makes an object of the list; raises TypeError or ValueError where it does not fit
+    """
+    _FIELDS_OF[kind] = code, fields_of
+    _MADE_OF[code] = made_of
 
 
 def is_plain(values: Collection[Any]) -> bool:
@@ -66,6 +82,9 @@ def pack(value: Any) -> Any:
             return {key: pack(item) for key, item in value.items()}
         flat = [pack(part) for item in value.items() for part in item]
         return Ext(_MAPPING, _ENCODER.encode(flat))
+    if kind in _FIELDS_OF:
+        extension, fields_of = _FIELDS_OF[kind]
+        return Ext(extension, _ENCODER.encode([pack(item) for item in fields_of(value)]))
     raise NotDescribable(value)
 
 
@@ -78,6 +97,8 @@ def decode_extension(code: int, data: memoryview) -> Any:
         return dict(zip(flat[::2], flat[1::2], strict=True))
     if code == _INTEGER:
         return int.from_bytes(data, "big", signed=True)
+    if code in _MADE_OF:
+        return _MADE_OF[code](_DECODER.decode(data))
     raise ValueError(f"unknown extension {code} in a stored value")
 
 
@@ -96,4 +117,7 @@ def copy(value: Any) -> Any:
         return {key: copy(item) for key, item in value.items()}
     if kind is tuple and not SCALARS.issuperset(map(type, value)):
         return tuple([copy(item) for item in value])
+    if kind in _FIELDS_OF:
+        code, fields_of = _FIELDS_OF[kind]
+        return _MADE_OF[code]([copy(item) for item in fields_of(value)])
     return value

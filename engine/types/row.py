@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Optional
 
 from onceproof.engine.java_hashes import InvalidKey, hash_fields, signed
+from onceproof.engine.types.dynamic import ROW, describe
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
@@ -108,6 +109,22 @@ def make_row(names: tuple[str, ...] | None, values: Collection[Any]) -> Row:
 def row_like(row: Row, values: Collection[Any]) -> Row:
     """Return a row of other values with the field names of ``row``."""
     return make_row(row._names, values)
+
+
+def _described(row: Row) -> list[Any]:
+    names = row._names
+    return [None if names is None else list(names), *row._values]
+
+
+def _of_description(parts: list[Any]) -> Row:
+    names, *values = parts
+    row = Row(*values)
+    if names is not None:
+        row.set_field_names(names)
+    return row
+
+
+describe(Row, ROW, _described, _of_description)
 
 
 class RowType(TypeInformation):

@@ -8,6 +8,7 @@ import pytest
 
 from onceproof.engine.state.file_envelope import PickleRefused, StateError
 from onceproof.engine.state.in_flight import INPUT, ChannelId, decode_channels, detached, encode_channels
+from onceproof.engine.types import Row
 
 CHANNEL = ChannelId(INPUT, "source", "target", 0, 1, 2)
 
@@ -39,6 +40,10 @@ def round_trip(*values, allow_pickle=False):
 
 def test_plain_values_come_back_as_they_were():
     round_trip("a", 1, 1 << 80, 2.5, None, b"b", ("t", [1, (2,)]), {"k": (1,)}, {1: 2}, True)
+
+
+def test_rows_come_back_with_their_names_and_what_they_hold():
+    round_trip(Row(1, None), Row(a=1, b=("t", Row())), [Row(number=1 << 80)], Row([Row(x=1)]))
 
 
 def test_a_value_without_a_typed_form_is_refused_with_the_way_out():

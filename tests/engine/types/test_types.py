@@ -5,6 +5,7 @@ import pickle
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -179,3 +180,18 @@ def test_row_answers_by_position_name_and_attribute():
         _ = row.nmae
     with pytest.raises(TypeError, match="without names"):
         Row(1).as_dict()
+
+
+def test_a_row_without_a_declared_type_comes_back_and_its_copy_is_isolated():
+    kind, row = Types.DYNAMIC(), Row(name="a", parts=[1, Row(2)])
+    assert kind.decode(kind.encode(row)) == row
+    copy = kind.copy(row)
+    row["parts"].append(3)
+    assert copy == Row(name="a", parts=[1, Row(2)])
+
+
+@pytest.mark.parametrize("parts", [[], [["a"]], [1, 2]])
+def test_a_stored_row_whose_names_do_not_fit_its_values_is_refused(parts):
+    forged = msgspec.msgpack.encode(msgspec.msgpack.Ext(4, msgspec.msgpack.encode(parts)))
+    with pytest.raises((msgspec.DecodeError, ValueError, TypeError)):
+        Types.DYNAMIC().decode(forged)
