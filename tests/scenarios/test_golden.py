@@ -10,6 +10,7 @@ from tests.scenarios.golden import meaning_of
 
 GOLDEN = {
     "behaviour_patterns": "1:4df086c8b51deed0",
+    "bonuses": "1:313d4fb1ac92fcd9",
     "bursts": "1:2d1b9e8a604efedd",
     "expiring_state": "1:2cb4cea366def1e9",
     "flight_delays": "2:3e38466ee6ea2294",
@@ -26,11 +27,14 @@ GOLDEN = {
     "nexmark_q5": "2:48097b59bd3921d9",
     "nexmark_q7": "2:48097b59bd3921d9",
     "nexmark_q8": "2:0308157dc2fcb4d9",
+    "order_lines": "1:689d45d8f527730d",
     "periodic_page_views": "2:961e661d08d1c208",
     "raw_numbers": "1:a3352552cb770a6e",
     "rich_functions": "1:3f549ba41a246a81",
+    "rolling_readings": "1:80c061b524c560cb",
     "sessions": "2:9ab73c1b3f22f50d",
     "sliding_word_count": "2:70eb5fcb32849073",
+    "visits_and_purchases": "1:2c367ddd2b548aff",
     "window_sum": "2:335d09eef3c28845",
     "word_bundles": "2:ded07d0645e7b78d",
 }

@@ -10,7 +10,7 @@ The rules this package lives by:
   in_flight (unaligned barriers, and counted ones), connected (operators with two inputs), sources, state,
   sharing (files that several checkpoints have), retention (what the job must keep), savepoints, timers,
   sinks, other_sinks (besides two-phase commit), rich_functions (state of functions that are no process
-  functions).
+  functions), user_functions (what calls users' functions).
 """
 
 from __future__ import annotations

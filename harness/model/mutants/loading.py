@@ -40,6 +40,7 @@ THEMES: Final = (
     "sinks",
     "other_sinks",
     "rich_functions",
+    "user_functions",
 )
 
 
