@@ -73,7 +73,7 @@ class TriggerCheckpoint(Struct, frozen=True, gc=False):
 
 
 class NotifyCheckpointComplete(Struct, frozen=True, gc=False):
-    """Job master to a task: checkpoint ``checkpoint_id`` is durable. Best effort, never repeated.
+    """Job master to a task: checkpoint ``checkpoint_id`` is durable. Best effort; it may come twice or never.
 
     ``subsumed_id`` is the checkpoint that it subsumed, 0 if none.
     """

@@ -1,12 +1,12 @@
 """Numbers kept outside of managed keyed state: in raw operator state, in a union list and in raw keyed state.
 
-One subtask numbers the records of each split, and writes the numbers as bytes, one partition of raw operator
-state for each split. It counts the records of each key in a second dict, which it writes to a union list.
-Behind ``key_by`` a function adds up the numbers of each key in a dict, which it writes as raw keyed state,
-the bytes of each key group apart.
+The subtasks behind the source number the records of each key in a split from a dict, which they write to
+a union list: after a restart any of them may own the split. Its elements are whole only if all subtasks end
+with one checkpoint, so a checkpoint between the ends of two is refused.
 
-The union list is that of an operator with one subtask: where some subtasks of an operator have ended and
-others have not, a checkpoint of its union list fails, in Flink as here.
+One subtask behind them numbers the records of each split, and writes the numbers as bytes, one partition of
+raw operator state for each split. Behind ``key_by`` a function adds up the numbers of each key in a dict,
+which it writes as raw keyed state, the bytes of each key group apart.
 
 A function must write all of its raw state again in each checkpoint. Each row holds a number, a count and a
 total, which differ from the oracle's when one of the three is lost, doubled, or given to another subtask.
@@ -40,12 +40,20 @@ if TYPE_CHECKING:
 
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
+Counted: TypeAlias = tuple[str, str, int, int]
+"""Split, key, place among the key's records, and a number."""
+
 Placed: TypeAlias = tuple[str, str, int, int, int]
 """Split, key, place in the split, place among the key's records, and a number or a total."""
 
 name = "raw_numbers"
 generator_version = 1
-tasks: dict[str, Role] = {"records": "source", "numbered": "keyed", "totals": "keyed", "table": "sink"}
+tasks: dict[str, Role] = {
+    "records -> counted": "source",
+    "numbered": "keyed",
+    "totals": "keyed",
+    "table": "sink",
+}
 record_schema = "key STRING, number BIGINT"
 row_schema = "split STRING, key STRING, place BIGINT, count BIGINT, total BIGINT"
 oracle_sql = """
@@ -68,32 +76,47 @@ def _number(chance: Chance, key: str, now: int) -> tuple[str, int]:
     return key, chance.integer(-9, 99)
 
 
-class Place(MapFunction, CheckpointedFunction):
-    """Numbers the records of each split and of each key from 1.
+class Count(MapFunction, CheckpointedFunction):
+    """Numbers the records of each key in each split from 1; the counts are a union list.
 
-    Each split is a partition of raw operator state, and each key an element of a union list.
+    Each subtask is restored with the counts of all, because any split may be its own now. What it was given
+    for the splits of others grows old, so of two counts of one key the greater is the newer.
     """
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         entry = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
         self._union = context.get_union_list_state(ListStateDescriptor("counts", entry))
-        self._counts = {(split, key): count for split, key, count in self._union.get()}
+        self._counts: dict[tuple[str, str], int] = {}
+        for split, key, count in self._union.get():
+            self._counts[split, key] = max(count, self._counts.get((split, key), 0))
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        self._union.update([(*key, count) for key, count in self._counts.items()])
+
+    def map(self, value: tuple[str, str, int]) -> Counted:
+        split, key, number = value
+        self._counts[split, key] = count = self._counts.get((split, key), 0) + 1
+        return split, key, count, number
+
+
+class Place(MapFunction, CheckpointedFunction):
+    """Numbers the records of each split from 1; each split is a partition of raw operator state."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
         partitions = context.get_raw_operator_state_inputs()
         self._places: dict[str, int] = dict(
             msgspec.json.decode(each.get_stream().read(), type=tuple[str, int]) for each in partitions
         )
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        self._union.update([(*key, count) for key, count in self._counts.items()])
         output = context.get_raw_operator_state_output()
         for entry in self._places.items():
             output.start_new_partition()
             output.write(msgspec.json.encode(entry))
 
-    def map(self, value: tuple[str, str, int]) -> Placed:
-        split, key, number = value
+    def map(self, value: Counted) -> Placed:
+        split, key, count, number = value
         self._places[split] = place = self._places.get(split, 0) + 1
-        self._counts[split, key] = count = self._counts.get((split, key), 0) + 1
         return split, key, place, count, number
 
 
@@ -123,11 +146,15 @@ class Total(KeyedProcessFunction, CheckpointedFunction):
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build records -> numbered (one subtask) -> totals -> table."""
+    """Build records (and their counts) -> numbered (one subtask) -> totals -> table."""
     text, number = Types.STRING(), Types.LONG()
     row = Types.TUPLE([text, text, number, number, number])
     records = env.from_source(LabelledSource(io.source("records")), None, "records").uid("records")
-    numbered = records.set_parallelism(io.source_parallelism).global_().map(Place(), row)
+    counted = records.set_parallelism(io.source_parallelism).map(
+        Count(), Types.TUPLE([text, text, number, number])
+    )
+    counted = counted.name("counted").uid("counted").set_parallelism(io.source_parallelism)
+    numbered = counted.global_().map(Place(), row)
     numbered = numbered.name("numbered").uid("numbered").force_non_parallel()
     totals = numbered.key_by(label_and_key, LABELLED_KEY).process(Total(), row)
     into_table(named(totals, "totals", io), io)

@@ -5,7 +5,8 @@ Rules:
 - A checkpoint begins only when every task of the attempt runs or has finished; otherwise its request fails.
   Tasks without a running upstream are triggered; all tasks that have not finished must acknowledge.
 - A checkpoint is complete when its metadata is durable, which is written last. Only then are older ones
-  subsumed and the tasks notified. Notifications are sent once and never repeated.
+  subsumed and the tasks notified. Notifications are sent once; only those of the latest are repeated where
+  union list state keeps the tasks that missed them from any later checkpoint (pending.py).
 - While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts
   it, and nothing may be restored before it is known. Otherwise a newer attempt could resume from an older
   checkpoint than the one a later recovery would find.
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.events import (
@@ -86,6 +87,7 @@ from onceproof.engine.wall_clock import WallClock
 
 TASK_FINISHED: Final = "A task finished before it answered"
 REMEMBERED_EXPIRED_CHECKPOINTS: Final = 16
+_Completed: TypeAlias = PendingCheckpoint | CheckpointMetadata
 
 
 class CheckpointCoordinator(CheckpointTriggering):
@@ -310,6 +312,8 @@ class CheckpointCoordinator(CheckpointTriggering):
                 except PartlyFinished as error:
                     # Not counted as a failure: it happens until the other subtasks have finished, too.
                     self._abort(pending, str(error), effects)
+                    if (latest := self.store.latest) is not None:
+                        self._notify(latest, 0, effects)
                     continue
                 except UnknownSharedFile as error:
                     self._fail(pending, str(error), effects)
@@ -421,8 +425,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         effects.append(CheckpointAborted(checkpoint_id, reason))
         plan = self._plan
         if plan is not None and pending.attempt == plan.attempt:
-            latest = self.store.latest
-            latest_id = 0 if latest is None else latest.checkpoint_id
+            latest_id = 0 if (latest := self.store.latest) is None else latest.checkpoint_id
             for task in plan.upstreams:
                 if task not in self._finished:
                     notice = NotifyCheckpointAborted(pending.attempt, task, checkpoint_id, latest_id)
@@ -469,9 +472,7 @@ class CheckpointCoordinator(CheckpointTriggering):
         self._start_waiting(effects)
         return effects
 
-    def _notify(
-        self, completed: PendingCheckpoint, subsumed_id: int, effects: list[CoordinatorEffect]
-    ) -> None:
+    def _notify(self, completed: _Completed, subsumed_id: int, effects: list[CoordinatorEffect]) -> None:
         plan = self._plan
         if plan is None or plan.attempt != completed.attempt:
             return

@@ -5,7 +5,15 @@ It has one outcome, and leaves the coordinator with it.
 
 A finished subtask contributes nothing, and for most state that is right: its state is no longer needed. Union
 list state belongs to all subtasks; without the part of the finished ones it would be restored with holes, so
-such a checkpoint is refused (as in Flink) until all subtasks have finished.
+such a checkpoint is refused. From that follow two rules for the end of an operator with union list state:
+
+- All its subtasks end with one checkpoint (Flink: DefaultCheckpointPlan). One that completed while some had
+  reached the end of their data and others had not would let the former finish; every later one would be
+  refused, and the latter wait for ever for the checkpoint that lets them finish. So it is refused, too.
+- A subtask whose notification of that checkpoint is lost would wait for ever as well: Flink sends it once.
+  With each checkpoint that is refused, the coordinator notifies the tasks again of the latest complete one.
+  Tasks ignore what they know, and the checkpoint is durable, so repeating it is safe; an interval repeats it
+  until one notification arrives.
 """
 
 from __future__ import annotations
@@ -111,9 +119,10 @@ class PendingCheckpoint:
             f"checkpoint {self.checkpoint_id} lacks {len(self.missing)} answers"
         )
         operators = []
+        ended = self._finished.union([task for task, answer in self._answers.items() if answer.finished])
         for vertex in plan.vertices:
-            if self._finished:
-                self._check_partly_finished(vertex)
+            if ended:
+                self._check_partly_finished(vertex, ended)
             tasks = _tasks_of(vertex.index, vertex.parallelism)
             subtasks = tuple([self._subtask_state(task) for task in tasks])
             for node in vertex.operators:
@@ -137,9 +146,10 @@ class PendingCheckpoint:
             operators=tuple(operators),
         )
 
-    def _check_partly_finished(self, vertex: JobVertex) -> None:
+    def _check_partly_finished(self, vertex: JobVertex, ended: frozenset[TaskId]) -> None:
+        """Refuse union list state where some subtasks have finished, or some but not all are at their end."""
         tasks = _tasks_of(vertex.index, vertex.parallelism)
-        if not any(task in self._finished for task in tasks):
+        if self._finished.isdisjoint(tasks) and (ended.isdisjoint(tasks) or ended.issuperset(tasks)):
             return
         for task in tasks:
             answer = self._answers.get(task)
@@ -150,8 +160,8 @@ class PendingCheckpoint:
                 index = handle.index.get(node.operator_id)
                 if index is not None and any(mode == UNION for mode, _ in index.operator.values()):
                     raise PartlyFinished(
-                        f"operator {node.name!r} keeps union list state, and not all of its subtasks live:"
-                        " use list state, or let its subtasks end together"
+                        f"operator {node.name!r} keeps union list state, and some of its subtasks have ended:"
+                        " checkpoints go on when all have"
                     )
 
     def _subtask_state(self, task: TaskId) -> SubtaskState:

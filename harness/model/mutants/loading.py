@@ -28,6 +28,7 @@ THEMES: Final = (
     "storage",
     "durability",
     "redistribution",
+    "unions",
     "in_flight",
     "connected",
     "sources",

@@ -181,9 +181,9 @@ def test_a_checkpoint_that_waits_for_the_write_of_another_ends_with_the_attempt(
 # Union state of tasks that have finished.
 
 
-def acknowledge_with(bench, task, checkpoint_id, mode):
+def acknowledge_with(bench, task, checkpoint_id, mode, finished=False):
     handle = StateHandle("path", 1, "", {"id of read": SnapshotIndex({}, {"all": (mode, 1)})})
-    return bench.handle(AcknowledgeCheckpoint(bench.attempt, task, checkpoint_id, handle, False))
+    return bench.handle(AcknowledgeCheckpoint(bench.attempt, task, checkpoint_id, handle, finished))
 
 
 @pytest.mark.parametrize("mode", [SPLIT_DISTRIBUTE, UNION])
@@ -199,6 +199,48 @@ def test_union_state_of_a_partly_finished_operator_would_be_restored_with_holes(
         assert bench.coordinator.pending == {}
     else:
         assert isinstance(effects[0], StoreMetadata)
+
+
+@pytest.mark.parametrize("mode", [SPLIT_DISTRIBUTE, UNION])
+def test_subtasks_with_union_state_end_with_one_checkpoint(bench, mode):
+    bench.request()
+    acknowledge_with(bench, FIRST, 1, mode, finished=True)
+    acknowledge_with(bench, SECOND, 1, mode)
+    effects = bench.acknowledge(SINK, 1)
+    if mode == SPLIT_DISTRIBUTE:
+        assert isinstance(effects[0], StoreMetadata)
+        return
+    assert "some of its subtasks have ended" in effects[0].reason
+    bench.request()
+    for task in (FIRST, SECOND):
+        acknowledge_with(bench, task, 2, mode, finished=True)
+    assert isinstance(bench.acknowledge(SINK, 2)[0], StoreMetadata)
+
+
+def test_the_last_completion_is_repeated_where_union_state_needs_it(bench):
+    bench.request()
+    for task in (FIRST, SECOND):
+        acknowledge_with(bench, task, 1, UNION, finished=True)
+    bench.acknowledge(SINK, 1)
+    bench.stored(1)
+    bench.finish(FIRST)
+    for again in (2, 3):
+        bench.request()
+        acknowledge_with(bench, SECOND, again, UNION, finished=True)
+        repeated = bench.sent(bench.acknowledge(SINK, again))[-2:]
+        assert repeated == [("complete", SECOND, 1), ("complete", SINK, 1)]
+
+
+def test_the_completion_of_an_earlier_attempt_is_not_repeated(bench):
+    bench.request()
+    bench.complete(1)
+    bench.end()
+    bench.start("1.2")
+    bench.finish(FIRST)
+    bench.request()
+    acknowledge_with(bench, SECOND, 2, UNION, finished=True)
+    effects = bench.acknowledge(SINK, 2)
+    assert bench.sent(effects) == [("aborted", SECOND, 2), ("aborted", SINK, 2)]
 
 
 @pytest.mark.parametrize("sink_has_finished", [False, True])
