@@ -49,8 +49,14 @@ from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink, OutputFileConfig
 from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow
+from onceproof.engine.connectors.folder_source import FileSource, FileSourceBuilder
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.print import PrintSinkFunction
+from onceproof.engine.connectors.sequence_source import (
+    DataGeneratorSource,
+    NumberSequenceSource,
+    RateLimiterStrategy,
+)
 from onceproof.engine.connectors.sink import Sink, SupportsCommitter, SupportsWriterState
 from onceproof.engine.connectors.sink_writer import (
     CommitRequest,
@@ -63,6 +69,7 @@ from onceproof.engine.connectors.sink_writer import (
 )
 from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.connectors.sqlite import SqliteUpsertSink
+from onceproof.engine.connectors.text_lines import StreamFormat
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
 from onceproof.engine.durations import Duration, Time
@@ -194,6 +201,7 @@ __all__ = [
     "CountEvictor",
     "CountTrigger",
     "CsvSource",
+    "DataGeneratorSource",
     "DataStream",
     "DataStreamSink",
     "DeltaEvictor",
@@ -207,6 +215,8 @@ __all__ = [
     "ExecutionConfig",
     "ExternalizedCheckpointRetention",
     "FileSink",
+    "FileSource",
+    "FileSourceBuilder",
     "FilterFunction",
     "FlatJoinFunction",
     "FlatMapFunction",
@@ -237,6 +247,7 @@ __all__ = [
     "MergingState",
     "MergingWindowAssigner",
     "NeverTrigger",
+    "NumberSequenceSource",
     "OutputFileConfig",
     "OutputTag",
     "PrintSinkFunction",
@@ -247,6 +258,7 @@ __all__ = [
     "ProcessingTimeSessionWindows",
     "ProcessingTimeTrigger",
     "PurgingTrigger",
+    "RateLimiterStrategy",
     "ReadOnlyBroadcastState",
     "Recovery",
     "ReduceFunction",
@@ -270,6 +282,7 @@ __all__ = [
     "StateTtlConfig",
     "StatefulSinkWriter",
     "StreamExecutionEnvironment",
+    "StreamFormat",
     "SupportsCommitter",
     "SupportsWriterState",
     "Time",

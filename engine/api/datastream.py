@@ -73,9 +73,12 @@ from onceproof.engine.connected_functions import (
 )
 from onceproof.engine.connectors.collect import CloseableIterator, CollectedRows, CollectSink
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.folder_source import FileSource
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.connectors.socket_source import SocketTextSource
 from onceproof.engine.connectors.source import Source
+from onceproof.engine.connectors.text_lines import DEFAULT_CHARSET, StreamFormat
 from onceproof.engine.durations import milliseconds_of
 from onceproof.engine.functions import (
     AggregateFunction,
@@ -178,6 +181,33 @@ class StreamExecutionEnvironment(JobDescription):
         values = list(collection)
         create = partial(SourceOperator, CollectionSource.of_values(values))
         stream = self._add_source(create, "Collection Source", type_info)
+        return stream.force_non_parallel()
+
+    def from_elements(self, *elements: Any, type_info: TypeInformation | None = None) -> DataStream:
+        """Return a stream of the given values, as ``from_collection`` (Flink: fromElements)."""
+        if not elements:
+            raise InvalidJob("from_elements has no value: give at least one, or from_collection([])")
+        return self.from_collection(elements, type_info)
+
+    def read_text_file(self, path: str, charset_name: str = DEFAULT_CHARSET) -> DataStream:
+        """Return a stream of the lines of a file, or of all visible files in a folder (Flink: readTextFile).
+
+        Raises UnreadableFile if the path does not exist, ValueError for a charset that is not known.
+        """
+        text = StreamFormat.text_line_format(charset_name)
+        source = FileSource.for_record_stream_format(text, path).process_static_file_set().build()
+        return self._add_source(partial(SourceOperator, source), "Text File Source", Types.STRING())
+
+    def socket_text_stream(
+        self, host: str, port: int, delimiter: str = "\n", max_retry: int = 0
+    ) -> DataStream:
+        """Return a stream of the texts that a server sends, read by one subtask (Flink: socketTextStream).
+
+        It ends with the connection, after ``max_retry`` further connections; -1: never. A socket gives
+        nothing twice, so a failure loses what was read since the last checkpoint. Raises ValueError.
+        """
+        source = SocketTextSource(host, port, delimiter, max_retry)
+        stream = self._add_source(partial(SourceOperator, source), "Socket Stream", Types.STRING())
         return stream.force_non_parallel()
 
     def from_source(

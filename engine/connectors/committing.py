@@ -54,6 +54,8 @@ _COMMITTER_STATE = ListStateDescriptor(COMMITTER_STATE, Types.DYNAMIC())
 class WriterFactory(Protocol):
     """What the function asks of its sink; `connectors.sink.Sink` is one."""
 
+    has_committer: bool
+    """Whether the writer gives committables, and ``create_committer`` makes what commits them."""
     keeps_writer_state: bool
     """Whether ``restore_writer`` is called after a restore instead of ``create_writer``."""
     writer_state_type: TypeInformation | None
@@ -82,6 +84,11 @@ class WriterSinkFunction(SinkFunction, CommittingFunction):
         self._last_checkpoint_id = 0
         self._last_completed_id = 0
         self._finished = False
+
+    @property
+    def commits(self) -> bool:
+        """Return whether what the writer writes becomes visible with checkpoints."""
+        return self._sink.has_committer
 
     def pending_transactions(self) -> list[Any]:
         """Return the committables that wait for their checkpoint, oldest first."""

@@ -51,8 +51,8 @@ class UnreadableFile(UnrecoverableError, OSError):
         return str(self.args[0])
 
 
-class FileSource(Source):
-    """Base of the file sources."""
+class FormattedFileSource(Source):
+    """Base of the sources that read files in a format, from their paths."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class FileSource(Source):
     def check_ranges(self, path: str) -> None:
         """Raise MalformedRow if the file cannot be read by byte ranges."""
 
-    def open_split(self, split: str, position: Any | None) -> FileReader:
+    def open_split(self, split: str, position: Any | None) -> SplitReader:
         """Return a reader of one file or range; its first read opens the file.
 
         Raises:
@@ -106,12 +106,16 @@ class FileSource(Source):
             path, begin, end = match[1], int(match[2]), int(match[3])
         return FileReader(self._format, path, begin, end, position, self._block_bytes)
 
+    def open_file(self, path: str, position: Any | None) -> FileReader:
+        """Return a reader of a whole file, from a position of an earlier reader on."""
+        return FileReader(self._format, path, 0, None, position, self._block_bytes)
+
     def identity(self) -> SourceIdentity:
         """Return the format and the paths as they were given: columns and byte ranges may change."""
         return SourceIdentity(f"{type(self._format).__name__} files {', '.join(sorted(self._paths))}")
 
 
-class CsvSource(FileSource):
+class CsvSource(FormattedFileSource):
     """Reads CSV files as in RFC 4180; a value is a tuple of the columns in ``schema`` (ours).
 
     With a header, the schema may name some of the columns, in any order. In the columns ``nullable``, a field
@@ -167,7 +171,7 @@ class CsvSource(FileSource):
         self._checked[path] = key
 
 
-class JsonLinesSource(FileSource):
+class JsonLinesSource(FormattedFileSource):
     """Reads files with one JSON document for each line (ours).
 
     With a schema, each document must be an object, and a value is the tuple of the fields in ``schema``;
@@ -292,7 +296,7 @@ class FileReader(SplitReader):
         try:
             file = self._file = open(self._path, "rb")  # noqa: SIM115
         except OSError as error:
-            raise _unreadable(self._path, error) from error
+            raise unreadable(self._path, error) from error
         start = len(_BYTE_ORDER_MARK) if file.read(3) == _BYTE_ORDER_MARK else 0
         header = b""
         file.seek(start)
@@ -383,8 +387,9 @@ def _size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
-def _unreadable(path: str, error: OSError) -> UnreadableFile:
+def unreadable(path: str, error: OSError) -> UnreadableFile:
+    """Return the error about a file that the system does not read."""
     return UnreadableFile(f"file {path} cannot be read: {error.strerror}: check the path")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Sink(ABC):  # noqa: B024 (either create_writer or create_function)
     """Makes a writer for each subtask of each attempt (Flink: Sink)."""
 
+    has_committer = False
+    """Whether the output becomes visible with checkpoints; see SupportsCommitter."""
     keeps_writer_state = False
     """Whether a restore calls ``restore_writer`` instead of ``create_writer``."""
     writer_state_type: TypeInformation | None = None
@@ -57,6 +59,8 @@ class Sink(ABC):  # noqa: B024 (either create_writer or create_function)
 
 class SupportsCommitter(Sink):
     """A sink whose writer returns committables (Flink: SupportsCommitter)."""
+
+    has_committer = True
 
     @abstractmethod
     def create_committer(self, context: CommitterInitContext) -> Committer:

@@ -113,6 +113,13 @@ class Source(ABC):
     def splits(self) -> Sequence[str]:
         """Return the ids of all splits, in any order."""
 
+    def splits_for(self, parallelism: int) -> Sequence[str]:
+        """Return the ids of all splits of a job that begins with ``parallelism`` subtasks: ``splits()``.
+
+        A source that can be cut at will overrides this. The splits stay when the parallelism changes later.
+        """
+        return self.splits()
+
     @abstractmethod
     def open_split(self, split: str, position: Any | None) -> SplitReader:
         """Return a reader of a split.

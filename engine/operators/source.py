@@ -48,8 +48,9 @@ class SourceOperator(Operator):
         self._store: OperatorStateStore = context.operator_store()
         self._state: OperatorListState = self._store.get_list_state(_STATE)
         if context.operator is None:
-            splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
-            owned: list[tuple[str, Any]] = [(split, None) for split in splits]
+            splits = sorted(self.source.splits_for(context.parallelism))
+            own = splits[context.subtask :: context.parallelism]
+            owned: list[tuple[str, Any]] = [(split, None) for split in own]
         else:
             owned = list(self._state.get())
         self._readers = [(split, self.source.open_split(split, position)) for split, position in owned]

@@ -37,6 +37,7 @@ from onceproof.engine.runtime.recovery import (
     metadata_path,
     recover,
 )
+from onceproof.engine.runtime.replay_warning import warn_of_lossy_sources
 from onceproof.engine.runtime.restore_point import (
     RESTORED_FROM,
     NoRestorePoint,
@@ -88,6 +89,7 @@ def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExec
     except DamagedFile as error:
         raise with_full_path(error, storage) from error
     if not recovered.finished:
+        warn_of_lossy_sources(graph)
         claim_mode = recovered.starting_point.claim_mode if recovery.path is None else recovery.claim_mode
         return resume_from_starting_point(
             storage,

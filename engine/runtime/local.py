@@ -39,6 +39,7 @@ from onceproof.engine.checkpoint.events import (
     AnsweredTooLate,
     CheckpointAborted,
     CheckpointCompleted,
+    CheckpointTriggered,
     MetadataFailed,
     StartTimer,
     StoreMetadata,
@@ -344,6 +345,15 @@ class LocalExecution(Execution):
         self._withdraw(lambda upload: not self.is_current(upload.task))
         self._timers = [timer for timer in self._timers if timer[2] is None]
         heapq.heapify(self._timers)
+
+    def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
+        """Count records from here on to the next checkpoint by records, whatever has triggered this one.
+
+        If only checkpoints by records counted, sources would wait for ever where the interval in time is
+        shorter than a checkpoint takes: one would always be pending.
+        """
+        super().checkpoint_triggered(effect)
+        self._records_at_trigger = self._records_read()
 
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         """Let the next checkpoint at the end of the job begin at once."""

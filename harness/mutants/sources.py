@@ -64,7 +64,7 @@ def splits_are_assigned_anew(reached: Reached) -> Iterator[None]:
         if context.restored_checkpoint_id is None:
             return
         known = dict(self._state.get())
-        splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
+        splits = sorted(self.source.splits_for(context.parallelism))[context.subtask :: context.parallelism]
         if splits != sorted(known):
             reached()
         self._readers = [(split, self.source.open_split(split, known.get(split))) for split in splits]
@@ -87,7 +87,7 @@ def nothing_to_read_means_everything(reached: Reached) -> Iterator[None]:
         opened(self, context)
         if context.restored_checkpoint_id is None or self._readers:
             return
-        splits = sorted(self.source.splits())[context.subtask :: context.parallelism]
+        splits = sorted(self.source.splits_for(context.parallelism))[context.subtask :: context.parallelism]
         if splits:
             reached()
         self._readers = [(split, self.source.open_split(split, None)) for split in splits]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,29 @@ def test_example_of_a_function_with_state_gives_running_averages(tmp_path, monke
         exec(compile(example, "jobs.md", "exec"), names)
     rows = sorted(names["averages"].execute_and_collect("averages"))
     assert rows == [("north", 3.0), ("north", 4.0), ("south", 4.0)]
+
+
+def test_example_of_a_source_without_end_clicks_every_second():
+    names = {}
+    exec(compile(EXAMPLES[2], "jobs.md", "exec"), names)
+    clicked = []
+
+    class Keep(engine.SinkFunction):
+        def invoke(self, value, context):
+            clicked.append((time.monotonic(), value))
+
+    names["clicks"].add_sink(Keep())
+    client = names["env"].execute_async("clicks")
+    while len(clicked) < 3:
+        assert not client.get_job_execution_result().done()
+        time.sleep(0.01)
+    client.cancel().result(10)
+    pauses = [later - moment for (moment, _), (later, _) in pairwise(clicked)]
+    assert min(pauses) > 0.9
+    for _, (user, url, timestamp) in clicked:
+        assert user in ("Mary", "Alice", "Bob", "Cary")
+        assert url.startswith("./")
+        assert timestamp / 1000 == pytest.approx(time.time(), abs=60)
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`([A-Z]\w+)\.(_?\w+)`", TEXT))))

@@ -84,7 +84,7 @@ from onceproof.engine.runtime.spark.epoch import (
 )
 from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed, cause_of, is_gone
 from onceproof.engine.runtime.spark.epoch_requests import LOOK_SECONDS, EpochRequests
-from onceproof.engine.runtime.spark.epoch_size import EpochSize
+from onceproof.engine.runtime.spark.epoch_size import EpochSize, rest_ms
 from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
 from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, has_lost_attempts, mixed_attempts
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
@@ -131,6 +131,8 @@ class SparkExecution(JobDriver):
         self._job: EpochJob | None = None
         self._epoch: Epoch | None = None
         self._epoch_began_ms = 0
+        self._rests_until_ms = 0
+        """Before this moment no epoch begins by itself, because the last one has found nothing to read."""
         self._time = AttemptTime(None)
         self._span = EpochSpan(0, 0, 0)
         self._triggers: list[TriggerCheckpoint] = []
@@ -189,6 +191,8 @@ class SparkExecution(JobDriver):
         elif self._rescaled is not None:
             self.master_event(RescaleRequested())
         elif not self._answer_request():
+            if self.now() < self._rests_until_ms and self.requests.next() is None:
+                return False
             self._begin_epoch()
         return True
 
@@ -199,9 +203,12 @@ class SparkExecution(JobDriver):
             seconds = min(seconds, max(0, self._timers[0][0] - self.now()) / 1000)
         if self._job is not None:
             self._job.wait(seconds)
+            return
+        if self._rests_until_ms:
+            seconds = min(seconds, max(0, self._rests_until_ms - self.now()) / 1000)
         else:
             assert self._timers, "a job that waits for nothing"
-            time.sleep(seconds)
+        time.sleep(seconds)
 
     def _answer_request(self) -> bool:
         """Serve the next waiting request for a savepoint or a stop; return whether there was one."""
@@ -228,6 +235,7 @@ class SparkExecution(JobDriver):
 
     def _begin_epoch(self) -> None:
         self._triggers.clear()
+        self._rests_until_ms = 0
         self.wall_clock.ahead_ms = self._clocks.wall_ms() - self.now()
         self.master_event(TriggerRequested())
         assert self._triggers, "no checkpoint was triggered although all tasks run"
@@ -264,7 +272,7 @@ class SparkExecution(JobDriver):
         self._time.reported(reports)
         records = sum(report.records_read for report in reports)
         self.records_read += records
-        self._pace.learn(records, self.now() - self._epoch_began_ms)
+        self._learn_pace(records, [report.retry_ms for report in reports if report.retry_ms is not None])
         self._has_losses |= has_lost_attempts(reports)
         messages = [message for report in reports for message in report.messages]
         failures = [message for message in messages if isinstance(message, TaskFailed)]
@@ -282,6 +290,15 @@ class SparkExecution(JobDriver):
         for report in reports:
             # The messages came with the driver's own Spark job, so they belong to this attempt.
             self._mailbox.extend([replace(message, attempt=attempt) for message in report.messages])
+
+    def _learn_pace(self, records: int, retries: list[int]) -> None:
+        """Adapt the next epoch, or rest before it; ``retries`` come from the sources that had nothing."""
+        assert self._epoch is not None
+        sources = self._epoch.quotas.keys()
+        if len(retries) + len(self._ended & sources) < len(sources):
+            self._pace.learn(records, self.now() - self._epoch_began_ms)
+        elif retries and not records:
+            self._rests_until_ms = self.now() + rest_ms(min(retries))
 
     def _commit(self, message: NotifyCheckpointComplete) -> None:
         """Commit a completed checkpoint in place of the tasks."""

@@ -222,3 +222,5 @@ class Report(Struct, frozen=True):
     """The packed event time at the end of the epoch; empty where there is none."""
     spark_attempt: int
     """Spark's task attempt id; the ids of a job without lost attempts are consecutive."""
+    retry_ms: int | None = None
+    """After how many milliseconds to read again, where the source had nothing to read at the end."""

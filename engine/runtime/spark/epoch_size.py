@@ -5,6 +5,8 @@ The rules this module lives by:
 - The number is decided before the epoch begins, and never by a clock while it runs: a task that Spark runs
   again must read the same records again.
 - ``execution.checkpointing.interval-records`` is split among the source subtasks that have records left.
+- A source subtask that has nothing now reads no more in the epoch. If all do, the epoch says nothing of the
+  speed; if it has read nothing at all, a rest follows.
 - An interval in time is converted into records by the speed of earlier epochs. The first epoch is small, and
   none is more than LARGEST_GROWTH times the previous one.
 """
@@ -25,6 +27,19 @@ MOST_RECORDS: Final = 4_000_000
 
 MOST_BYTES: Final = 256 * 1024 * 1024
 """The upper limit of what the sources of an epoch send, for the same reason: records may be large."""
+
+
+SHORTEST_REST_MS: Final = 100
+LONGEST_REST_MS: Final = 1000
+"""Timers of processing time wait for the next epoch, so the rest between two epochs is short."""
+
+
+def rest_ms(retry_ms: int) -> int:
+    """Return how long to rest after an epoch in which no source had anything to read.
+
+    ``retry_ms``: when the first of them wants to be asked again.
+    """
+    return max(SHORTEST_REST_MS, min(retry_ms, LONGEST_REST_MS))
 
 
 class EpochSize:

@@ -116,6 +116,7 @@ class SubtaskRun:
         self._upstreams: dict[TaskId, AttemptId] = {}
         self._messages: list[AcknowledgeCheckpoint | DeclineCheckpoint | TaskFailed] = []
         self._records_read = 0
+        self._retry_ms: int | None = None
         self._routes: list[Route] = []
         self._time = b""
         self._now = epoch.begin_ms - epoch.ahead_ms
@@ -164,6 +165,7 @@ class SubtaskRun:
             self._records_read,
             self._time,
             self._spark_attempt,
+            self._retry_ms,
         )
         yield (DRIVER, 0, 0, 0, report)
 
@@ -226,7 +228,7 @@ class SubtaskRun:
             raise Unreadable(str(error)) from error
 
     def _read(self, task: Task, source: SourceOperator) -> Iterator[None]:
-        """Poll all splits in turn until the subtask's share is read, then take the snapshot."""
+        """Poll all splits in turn until the share is read or none has something, then take the snapshot."""
         quota = self.epoch.quotas[self.task_id]
         splits = source.start_at_split(self.epoch.checkpoint_id)
         # With buffers larger than a split's part of the share, the other splits would get nothing.
@@ -238,6 +240,9 @@ class SubtaskRun:
                 break
             task.read_limit = max(1, limit)
             self._handle(task, POLL)
+            self._retry_ms = task.retry_ms
+            if self._retry_ms is not None:
+                break
             size.add([route.queue for route in self._routes], source.records_read)
             yield
         self._let_time_pass(task)
