@@ -154,12 +154,12 @@ def test_thread_of_a_slow_task_stops_receiving(server):
 
 
 def test_closed_reader_leaves_no_thread(server):
-    before = threading.active_count()
-    reading = Reading(server([b"a\n", None]).port)
+    port = server([b"a\n", None]).port
+    reading = Reading(port)
     reading.until(lambda: reading.values)
-    assert threading.active_count() == before + 2
+    [thread] = [each for each in threading.enumerate() if each.name == f"socket 127.0.0.1:{port}"]
     reading.reader.close()
-    assert threading.active_count() == before + 1
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ from onceproof.engine import (
     NumberSequenceSource,
     RateLimiterStrategy,
     StreamFormat,
+    TimestampAssigner,
+    TumblingEventTimeWindows,
+    Types,
+    WatermarkStrategy,
 )
 from onceproof.engine.protocol_points import ELEMENT, SNAPSHOTTED
 from onceproof.engine.runtime.job_result import JobExecutionFailed
@@ -124,6 +128,34 @@ def test_monitored_folder_goes_on_from_a_savepoint_at_another_parallelism(job, t
         savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(PATIENCE_SECONDS)
         client.get_job_execution_result().result(PATIENCE_SECONDS)
     assert job.rows() == job.counts
+
+
+class SecondField(TimestampAssigner):
+    """The timestamp is the number behind the word."""
+
+    def extract_timestamp(self, value, record_timestamp):
+        return int(value.split()[1])
+
+
+def test_bucket_without_files_does_not_hold_back_event_time_once_it_is_idle(job, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    job.output.mkdir()
+    (folder / "a").write_text("w 1\nw 2\nw 11\nw 25\n")
+    text = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(folder))
+    source = text.monitor_continuously(Duration.of_millis(20)).build()
+    in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondField())
+    env = job.environment(execution__checkpointing__interval="20 ms", parallelism__default=2)
+    lines = env.from_source(source, in_order.with_idleness(Duration.of_millis(100)), "lines")
+    counts = lines.map(lambda line: (line.split()[0], 1)).key_by(lambda pair: pair[0], Types.STRING())
+    windows = counts.window(TumblingEventTimeWindows.of(Duration.of_millis(10)))
+    job.into_files(windows.reduce(lambda a, b: (a[0], a[1] + b[1])))
+    client = env.execute_async("words")
+    wait_for(job, 2)
+    assert job.rows() == {"('w', 2)": 1, "('w', 1)": 1}
+    client.stop_with_savepoint(True, str(tmp_path / "savepoints")).result(PATIENCE_SECONDS)
+    client.get_job_execution_result().result(PATIENCE_SECONDS)
+    assert job.rows() == {"('w', 2)": 1, "('w', 1)": 2}
 
 
 def test_sources_go_on_where_checkpoints_take_longer_than_their_interval(job, monkeypatch):
