@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from onceproof.engine.functions import MapFunction, RuntimeContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import JobIO, Records, Workload
@@ -41,6 +43,19 @@ def into_table(stream: DataStream, io: JobIO) -> None:
     """End the job in a sink, keyed like the operator before it."""
     table = stream.key_by(label_and_key, LABELLED_KEY).add_sink(io.sink("table"))
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)
+
+
+class Place(MapFunction):
+    """Numbers the values of each split and key from 1: (split, key, ...) becomes (split, key, place, ...)."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._place = runtime_context.get_state(ValueStateDescriptor("place", Types.LONG()))
+
+    def map(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        split, key, *rest = value
+        place = (self._place.value() or 0) + 1
+        self._place.update(place)
+        return split, key, place, *rest
 
 
 def draw_keyed(

@@ -19,9 +19,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from onceproof.engine.durations import Time
-from onceproof.engine.functions import MapFunction, ProcessFunction, RuntimeContext
+from onceproof.engine.functions import ProcessFunction
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.evictors import CountEvictor
@@ -29,7 +28,7 @@ from onceproof.engine.windows.window_functions import ProcessWindowFunction, Win
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
-from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
+from onceproof.scenarios._keyed_job import LABELLED_KEY, Place, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
 
 if TYPE_CHECKING:
@@ -144,19 +143,6 @@ def generate(random: Random) -> Workload:
             [(timestamp, (chance.choice(sensors), chance.integer(-9, 99))) for timestamp in timestamps]
         )
     return Workload(records, {"sensors": len(sensors), "pace_ms": pace_ms, "late": late_share})
-
-
-class Place(MapFunction):
-    """Numbers the readings of each sensor from 1."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._place = runtime_context.get_state(ValueStateDescriptor("place", Types.LONG()))
-
-    def map(self, value: tuple[str, str, int]) -> Reading:
-        split, sensor, number = value
-        place = (self._place.value() or 0) + 1
-        self._place.update(place)
-        return split, sensor, place, number
 
 
 class NewestReadings(ProcessWindowFunction):
