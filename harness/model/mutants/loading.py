@@ -29,6 +29,7 @@ THEMES: Final = (
     "durability",
     "redistribution",
     "unions",
+    "windows",
     "in_flight",
     "connected",
     "sources",
