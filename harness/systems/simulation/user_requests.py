@@ -36,8 +36,9 @@ from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 
 _CONTROL: Final = CLASS_INDEX["message_control"]
-UNION_STATE: Final = "keeps union list state"
-"""In the reason why there is no savepoint although nothing went wrong."""
+EXCUSES: Final = ("keeps union list state", "is there already, from a process that had lost the job")
+"""In the reason why there is no savepoint although nothing went wrong in this attempt. The second one: the
+metadata of a dead process's savepoint have landed late; savepoints with one id have one folder here."""
 
 
 class UserRequests:
@@ -103,7 +104,7 @@ class UserRequests:
         if operation is None:
             return
         if published is None:
-            if operation.kind == "stop" and UNION_STATE in (effect.reason or ""):
+            if operation.kind == "stop" and any(each in (effect.reason or "") for each in EXCUSES):
                 self._recorder.stop_failed(effect.reason or "")
         elif operation.kind == "savepoint":
             self._complete[published.checkpoint_id] = published

@@ -163,3 +163,14 @@ def test_write_of_an_aborted_checkpoint_may_fail_in_silence(scenario):
     history.checkpoint_aborted(4, 7, "CHECKPOINT_EXPIRED")
     history.write_refused(5, "count-0", 7)
     assert anomalies(scenario, history) == []
+
+
+def test_no_checkpoint_is_asked_of_a_job_that_only_passes_watermarks_on(scenario):
+    history = History()
+    history.wait_begun(3, INTERVAL_WAIT, 80, 500)
+    history.wait_begun(5, INTERVAL_WAIT, 80, 501 + LONG_MS)
+    busy = replace(scenario, watermark_interval_ms=1, parallelism=3, source_parallelism=1, sink_parallelism=0)
+    assert anomalies(busy, history) == []
+    for enough_ms in (200, 43):
+        assert anomalies(replace(busy, watermark_interval_ms=enough_ms), history) == [NO_CHECKPOINT]
+    assert anomalies(replace(busy, watermark_interval_ms=42), history) == []
