@@ -71,12 +71,17 @@ GLOBAL: Final = Partitioner(PartitionerKind.GLOBAL)
 
 
 class OperatorNode(Struct, frozen=True):
-    """One operator of a chain. ``create`` returns a new operator with its own copy of the user's function."""
+    """One operator of a chain. ``create`` returns a new operator with its own copy of the user's function.
+
+    ``output_type`` is the declared type of what it emits, which its task applies; None: there is none, or the
+    operator passes on what it gets.
+    """
 
     operator_id: str
     uid: str | None
     name: str
     create: Callable[[], Operator]
+    output_type: TypeInformation | None = None
 
 
 class JobEdge(Struct, frozen=True):
@@ -166,6 +171,12 @@ class StreamNode(Struct, eq=False):
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     parallelism_is_fixed: bool = False
     """Whether the operator is correct only with one subtask."""
+    output_type: TypeInformation | None = None
+    """See OperatorNode."""
+
+    def as_operator(self, operator_id: str) -> OperatorNode:
+        """Return the operator of a chain."""
+        return OperatorNode(operator_id, self.uid, self.name, self.create, self.output_type)
 
 
 @lru_cache(maxsize=1024)
@@ -241,12 +252,7 @@ def build_job_graph(
             JobVertex(
                 index,
                 _unique(" -> ".join([nodes[member].name for member in chain]), names),
-                tuple(
-                    [
-                        OperatorNode(ids[member], nodes[member].uid, nodes[member].name, nodes[member].create)
-                        for member in chain
-                    ]
-                ),
+                tuple([nodes[member].as_operator(ids[member]) for member in chain]),
                 own_parallelism,
                 default_max_parallelism(own_parallelism) if own_max is None else own_max,
                 own_max is not None,

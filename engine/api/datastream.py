@@ -237,7 +237,8 @@ class StreamExecutionEnvironment(JobDescription):
     def _add_source(
         self, create: Callable[[], Operator], name: str, type_info: TypeInformation | None
     ) -> DataStream:
-        return DataStream(self, (Upstream(self._add_node(name, create, ())),), type_info)
+        node = self._add_node(name, create, (), type_info)
+        return DataStream(self, (Upstream(node),), type_info)
 
     # ---- execution
 
@@ -412,8 +413,12 @@ class DataStream(OperatorSettings):
         output_type: TypeInformation | None,
         upstreams: Upstreams | None = None,
     ) -> DataStream:
-        node = self._environment._add_node(name, create, upstreams or self._upstreams)
+        node = self._environment._add_node(name, create, upstreams or self._upstreams, output_type)
         return DataStream(self._environment, (Upstream(node),), output_type)
+
+    def _passed_on(self, stream: DataStream) -> DataStream:
+        """Return ``stream`` with the type of this one; its operator passes on values that have it already."""
+        return DataStream(self._environment, stream._upstreams, self._type)
 
     def transform(
         self, operator_name: str, output_type: TypeInformation | None, create: Callable[[], Operator]
@@ -443,9 +448,8 @@ class DataStream(OperatorSettings):
 
     def filter(self, func: Selector | FilterFunction) -> DataStream:
         """Emit the values for which ``func`` is true."""
-        return self._transform(
-            "Filter", OperatorFactory(FilterOperator, filter_function_of(func)), self._type
-        )
+        factory = OperatorFactory(FilterOperator, filter_function_of(func))
+        return self._passed_on(self._transform("Filter", factory, None))
 
     def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Emit any number of values for each value, with access to timestamps and side outputs."""
@@ -459,7 +463,7 @@ class DataStream(OperatorSettings):
                 f"assign_timestamps_and_watermarks takes a WatermarkStrategy, not {watermark_strategy!r}"
             )
         create = partial(TimestampsAndWatermarksOperator, watermark_strategy)
-        return self._transform("Timestamps/Watermarks", create, self._type)
+        return self._passed_on(self._transform("Timestamps/Watermarks", create, None))
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """Return the stream of what the operator emits under a tag."""
@@ -533,7 +537,7 @@ class KeyedStream(DataStream):
         """Emit the values for which ``func`` is true; a FilterFunction has the state of the value's key."""
         if not isinstance(func, FilterFunction):
             return super().filter(func)
-        return self._keyed("Filter", KeyedFilterOperator, func, self._type)
+        return self._passed_on(self._keyed("Filter", KeyedFilterOperator, func, None))
 
     def process(
         self,
@@ -771,8 +775,8 @@ class BundledStream(BundleDescription):
         folded_type: TypeInformation | None,
         output_type: TypeInformation | None,
     ) -> DataStream:
-        pair = Types.TUPLE([self._key_type or Types.DYNAMIC(), folded_type or Types.DYNAMIC()])
-        local = self._stream._transform(f"Local {verb}", self._local_operator(fold), pair)
+        # The accumulators are the engine's own values, and what is folded has been checked already.
+        local = self._stream._transform(f"Local {verb}", self._local_operator(fold), None)
         first, *others = self._stream._upstreams
         if not others and first.partitioner is None:
             # The local operator chains to the one before it only with as many subtasks.

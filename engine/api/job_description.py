@@ -47,6 +47,7 @@ from onceproof.engine.graph import (
 if TYPE_CHECKING:
     from onceproof.engine.configuration import CheckpointSettings
     from onceproof.engine.operators.base import Operator
+    from onceproof.engine.types import TypeInformation
 
 DEFAULT_JOB_NAME: Final = "Streaming Job"
 
@@ -167,8 +168,14 @@ class JobDescription:
     def close(self) -> None:
         """Do nothing: an environment holds nothing open between executions."""
 
-    def _add_node(self, name: str, create: Callable[[], Operator], upstreams: Upstreams) -> StreamNode:
-        node = StreamNode(self._next_number, name, create, upstreams)
+    def _add_node(
+        self,
+        name: str,
+        create: Callable[[], Operator],
+        upstreams: Upstreams,
+        output_type: TypeInformation | None = None,
+    ) -> StreamNode:
+        node = StreamNode(self._next_number, name, create, upstreams, output_type=output_type)
         self._next_number += 1
         self._nodes.append(node)
         return node

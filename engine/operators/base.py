@@ -27,6 +27,7 @@ from onceproof.engine.functions import (
     KeyedStateStore,
     RuntimeContext,
 )
+from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.operator import OperatorStateStore
@@ -188,6 +189,13 @@ class Operator:
 
     def open(self, context: OperatorContext) -> None:
         """Restore state and open the user's function."""
+
+    def applies(self, declared: DeclaredOutput) -> bool:
+        """Return whether the operator itself makes its results values of their declared type.
+
+        The task asks before ``open``, and applies the type behind the operator if the answer is no.
+        """
+        return False
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return the records to emit for ``records``, in order."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.elements import MAX_WATERMARK, Record
 from onceproof.engine.operators.base import Downstream, Operator, OperatorContext
+from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.watermarks.stamping import StampingTime, TimestampsAndWatermarks
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
@@ -66,6 +67,12 @@ class TimestampedSourceOperator(SourceOperator):
     def __init__(self, source: Source, strategy: WatermarkStrategy) -> None:
         super().__init__(source)
         self._strategy = strategy
+        self._declared: DeclaredOutput | None = None
+
+    def applies(self, declared: DeclaredOutput) -> bool:
+        """Return True: the strategy's functions get values of the declared type."""
+        self._declared = declared
+        return True
 
     def open(self, context: OperatorContext) -> None:
         """Open every split, and make a generator for each that is not exhausted."""
@@ -98,6 +105,8 @@ class TimestampedSourceOperator(SourceOperator):
                     self._stamping.remove(place)
         if not records:
             return records
+        if self._declared is not None:
+            records = self._declared.apply(records)
         place = self._polled
         stamped = self._stamping.stamp(place, records)
         if self._readers[place][1].exhausted:

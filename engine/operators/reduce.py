@@ -12,6 +12,7 @@ from typing import Any
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import TypeInformation, Types
@@ -37,15 +38,30 @@ class KeyedReduceOperator(KeyedFunctionOperator):
     ) -> None:
         super().__init__(function, key_selector, key_type)
         self._value_type = value_type
+        self._declared: DeclaredOutput | None = None
+
+    def applies(self, declared: DeclaredOutput) -> bool:
+        """Take rows and the like before they get into the state; simple values are checked as they leave."""
+        if declared.is_simple:
+            return False
+        self._declared = declared
+        return True
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         descriptor = ValueStateDescriptor(STATE_NAME, self._value_type or Types.DYNAMIC())
         self._table = self._keyed.table(descriptor)
 
+    def _reduce(self) -> Callable[[Any, Any], Any]:
+        """Return the function whose results have the declared type."""
+        reduce, declared = self.function.reduce, self._declared
+        if declared is None:
+            return reduce
+        return lambda first, second: declared.value_of(reduce(first, second))
+
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return one record for each; the first value of a key is emitted unchanged."""
-        reduce = self.function.reduce
+        reduce = self._reduce()
         select_key = self._key_selector
         table = self._table
         results: list[Record] = []
@@ -63,7 +79,7 @@ class RichReduceOperator(KeyedReduceOperator):
     """The same for a function object, which may keep state of its own under the record's key."""
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        reduce = self.function.reduce
+        reduce = self._reduce()
         select_key = self._key_selector
         table = self._table
         backend = self.begin_buffer(records)

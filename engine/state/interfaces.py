@@ -139,9 +139,9 @@ class WritableMap(ReadableMap):
         """Set the value of a key, which may be None."""
         raise NotImplementedError
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        """Set the values of several keys."""
-        for key, value in dict_value.items():
+    def put_all(self, dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        """Set the values of several keys: of a dict, or of (key, value) pairs."""
+        for key, value in dict(dict_value).items():
             self.put(key, value)
 
     def remove(self, key: Any) -> None:

@@ -133,10 +133,8 @@ class KeyedMapState(KeyedState, MapState, eq=False):
             raise no_map_key(self._name)
         self._table.put(self._entry(), key, value)
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        if None in dict_value:
-            raise no_map_key(self._name)
-        self._table.put_all(self._entry(), dict_value)
+    def put_all(self, dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        self._table.put_all(self._entry(), entries_of(dict_value, self._name))
 
     def remove(self, key: Any) -> None:
         self._table.remove(self._entry(), key)
@@ -242,6 +240,25 @@ def elements_of(values: Iterable[Any], name: str) -> list[Any]:
         if element is None:
             raise no_element(name)
     return elements
+
+
+def entries_of(dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]], name: str) -> Mapping[Any, Any]:
+    """Return what a map state puts at once: a mapping, or (key, value) pairs as PyFlink's process mode takes.
+
+    Raises StateError for anything else, and for None as a key.
+    """
+    if isinstance(dict_value, Mapping):
+        entries = dict_value
+    else:
+        try:
+            entries = dict(dict_value)
+        except (TypeError, ValueError) as error:
+            raise StateError(
+                f"map state {name!r}: put_all takes a dict or (key, value) pairs, not {dict_value!r}"
+            ) from error
+    if None in entries:
+        raise no_map_key(name)
+    return entries
 
 
 def no_element(name: str) -> StateError:

@@ -17,7 +17,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
-from onceproof.engine.state.states import KeyedState, elements_of, merge_values, no_element, no_map_key
+from onceproof.engine.state.states import (
+    KeyedState,
+    elements_of,
+    entries_of,
+    merge_values,
+    no_element,
+    no_map_key,
+)
 from onceproof.engine.state.ttl import StateTtlConfig
 
 Held: TypeAlias = tuple[Any, int]
@@ -234,11 +241,10 @@ class TtlMapState(TtlState, MapState, eq=False):
             raise no_map_key(self._name)
         self._table.put(self._accessed_entry(), key, (value, self._life.now()))
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        if None in dict_value:
-            raise no_map_key(self._name)
+    def put_all(self, dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        entries = entries_of(dict_value, self._name)
         now = self._life.now()
-        held = {key: (value, now) for key, value in dict_value.items()}
+        held = {key: (value, now) for key, value in entries.items()}
         self._table.put_all(self._accessed_entry(), held)
 
     def remove(self, key: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onceproof.engine.elements import ACTIVE, IDLE, Record, Watermark
-from onceproof.engine.operators.base import Emit, Operator
+from onceproof.engine.operators.base import Emit, Operator, ProcessBatch
 from onceproof.engine.task.event_context import EventContext
 from onceproof.engine.task.outputs import Output
 
@@ -17,16 +17,18 @@ from onceproof.engine.task.outputs import Output
 class ChainTail:
     """Where an operator emits records, watermarks and status on its own initiative (Flink: Output)."""
 
-    __slots__ = ("_emits", "_operators", "_outputs", "wake_at", "wake_at_steady")
+    __slots__ = ("_emits", "_operators", "_outputs", "_processes", "wake_at", "wake_at_steady")
 
     def __init__(
         self,
         operators: Sequence[Operator],
+        processes: Sequence[ProcessBatch],
         emits: Sequence[Emit],
         outputs: Sequence[Output],
         context: EventContext,
     ) -> None:
         self._operators = operators
+        self._processes = processes
         self._emits = emits
         self._outputs = outputs
         self.wake_at = context.wake_at
@@ -58,10 +60,10 @@ class ChainTail:
             output.broadcast(status)
 
     def _emit(self, records: list[Record], place: int) -> None:
-        for operator in self._operators[place:]:
+        for process in self._processes[place:]:
             if not records:
                 return
-            records = operator.process_batch(records, 0)
+            records = process(records, 0)
         if records:
             for emit in self._emits:
                 emit(records)

@@ -68,6 +68,7 @@ from onceproof.engine.operators.base import (
     ProcessBatch,
     close_all,
 )
+from onceproof.engine.operators.declared_output import DeclaredOutput, declared_output
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.protocol_points import (
     ACKNOWLEDGED,
@@ -181,6 +182,7 @@ class Task:
         "_aborted_ids",
         "_chain",
         "_context",
+        "_declared",
         "_emits",
         "_ended_channels",
         "_first_final_checkpoint_id",
@@ -244,9 +246,16 @@ class Task:
         self._tail_first: list[tuple[Operator, str]] = []
         self._processes: list[ProcessBatch] = []
         """Bound once: to look the method up for every buffer costs more than the call."""
+        declared: DeclaredOutput | None = None
         for operator, node in zip(operators, vertex.operators, strict=True):
             self._tail_first.append((operator, node.operator_id))
-            self._processes.append(operator.process_batch)
+            process = operator.process_batch
+            self._processes.append(process if declared is None else declared.before(process))
+            declared = declared_output("operator", node.name, node.output_type)
+            if declared is not None and operator.applies(declared):
+                declared = None
+        self._declared = declared
+        """The declared type of what the last operator emits."""
         self._tail_first.reverse()
         if isinstance(operators[0], SourceOperator):
             self._source = operators[0]
@@ -273,6 +282,8 @@ class Task:
             if edge.side_output is not None:
                 self._emits, self._side_emits = sort_outputs(self.vertex.outputs, outputs)
                 break
+        if self._declared is not None and self._emits:
+            self._emits = [self._declared.before_outputs(self._emits)]
 
     @property
     def is_source(self) -> bool:
@@ -431,7 +442,8 @@ class Task:
 
     def _behind(self, place: int) -> ChainTail:
         """Return the chain from the operator at ``place`` on."""
-        return ChainTail(self._chain[place:], self._emits, self.outputs, self._context)
+        chain, processes = self._chain[place:], self._processes[place:]
+        return ChainTail(chain, processes, self._emits, self.outputs, self._context)
 
     def _barrier_effects(self, decisions: Sequence[BarrierEffect]) -> Sequence[TaskEffect]:
         effects: list[TaskEffect] = []

@@ -132,6 +132,11 @@ class Types:
         return scalar_type("SQL_TIMESTAMP")
 
     @staticmethod
+    def VOID() -> TypeInformation:
+        """None and nothing else, as the key of a state with one entry (Flink's Java API: Types.VOID)."""
+        return scalar_type("VOID")
+
+    @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:
         """Any object that pickle takes; restored only where the job allows pickled state."""
         return scalar_type("PICKLED_BYTE_ARRAY")

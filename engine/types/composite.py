@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain, repeat
+from operator import is_
+from typing import Any, Final
 
 from onceproof.engine.java_hashes import InvalidKey, hash_fields
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
+
+_SEQUENCES: Final = (tuple, list)
+_WITHOUT_NONE: Final = ("LIST", "PRIMITIVE_ARRAY")
+"""The lists whose elements cannot be None where they leave an operator."""
+
+
+def converted(
+    items: Iterable[Any], converters: Iterable[Packer | None], place_of: Callable[[int], str]
+) -> list[Any]:
+    """Return the items, each converted by its converter; WrongValue says at which place it was raised."""
+    results: list[Any] = []
+    try:
+        for item, convert in zip(items, converters, strict=False):
+            results.append(item if convert is None else convert(item))
+    except WrongValue as error:
+        error.path.append(place_of(len(results)))
+        raise
+    return results
+
+
+def are_same(items: Iterable[Any], others: Iterable[Any]) -> bool:
+    """Return whether two collections of equal length hold the same objects."""
+    return all(map(is_, items, others))
+
+
+def or_none(convert: Packer | None) -> Packer | None:
+    """Return a converter that lets None pass."""
+    return None if convert is None else lambda value: None if value is None else convert(value)
+
+
+def field_at(place: int) -> str:
+    """Return how messages call a field without a name."""
+    return f"field {place}"
 
 
 class TupleType(TypeInformation):
@@ -56,6 +90,21 @@ class TupleType(TypeInformation):
             [item if unpack is None else unpack(item) for item, unpack in zip(value, unpackers, strict=True)]
         )
 
+    def converter(self) -> Packer:
+        """Take a tuple, a list or anything else with so many fields in order, as a Row."""
+        converters = [field.converter() for field in self.fields]
+
+        def convert(value: Any) -> Any:
+            kind = type(value)
+            is_sequence = isinstance(value, _SEQUENCES) or getattr(kind, "has_fields_in_order", False)
+            if not is_sequence or len(value) != len(converters):
+                hint = f"it has {len(value)} fields" if is_sequence else ""
+                raise WrongValue(value, self.name, hint)
+            items = converted(value, converters, field_at)
+            return value if kind is tuple and are_same(items, value) else tuple(items)
+
+        return convert
+
     def copy(self, value: Any) -> Any:
         if self.immutable:
             return value
@@ -97,6 +146,22 @@ class ListType(TypeInformation):
     def unpacker(self) -> Packer | None:
         unpack = self.element.unpacker()
         return None if unpack is None else lambda value: list(map(unpack, value))
+
+    def converter(self) -> Packer:
+        """Take a list or a tuple; elements of BASIC_ARRAY and OBJECT_ARRAY may be None, as in PyFlink."""
+        convert_element = self.element.converter()
+        if self.kind not in _WITHOUT_NONE:
+            convert_element = or_none(convert_element)
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, _SEQUENCES):
+                raise WrongValue(value, self.name)
+            if convert_element is None:
+                return value if type(value) is list else list(value)
+            items = converted(value, repeat(convert_element), lambda place: f"element {place}")
+            return value if type(value) is list and are_same(items, value) else items
+
+        return convert
 
     def copy(self, value: Any) -> Any:
         if self.element.immutable:
@@ -156,6 +221,22 @@ class MapType(TypeInformation):
             )
             for key, item in pairs
         }
+
+    def converter(self) -> Packer:
+        """Take a dict, whose values may be None, as in PyFlink."""
+        convert_key, convert_value = self.key.converter(), or_none(self.value.converter())
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, dict):
+                raise WrongValue(value, self.name)
+            keys = converted(value, repeat(convert_key), lambda place: f"key {list(value)[place]!r}")
+            items = converted(
+                value.values(), repeat(convert_value), lambda place: f"value of {list(value)[place]!r}"
+            )
+            is_same = type(value) is dict and are_same(keys, value) and are_same(items, value.values())
+            return value if is_same else dict(zip(keys, items, strict=True))
+
+        return convert
 
     def copy(self, value: Any) -> Any:
         if self.value.immutable:

@@ -17,7 +17,14 @@ from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from onceproof.engine.types.composite import list_type, map_type, tuple_type
+from onceproof.engine.types.composite import (
+    are_same,
+    converted,
+    list_type,
+    map_type,
+    or_none,
+    tuple_type,
+)
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 from onceproof.engine.types.row import make_row
 from onceproof.engine.types.scalars import scalar_type
@@ -88,6 +95,22 @@ class DataclassType(TypeInformation):
         return lambda items: self.build(
             [_packed(item, unpack) for item, unpack in zip(items, unpackers, strict=True)]
         )
+
+    def converter(self) -> Packer:
+        """Take objects of the class, any field of which may be None; a changed field makes a new object."""
+        converters = [or_none(field.converter()) for field in self.fields]
+
+        def place_of(place: int) -> str:
+            return f"field {self.names[place]!r}"
+
+        def convert(value: Any) -> Any:
+            if type(value) is not self.python_type:
+                raise WrongValue(value, self.name)
+            items = [getattr(value, name) for name in self.names]
+            results = converted(items, converters, place_of)
+            return value if are_same(results, items) else self.build(results)
+
+        return convert
 
     def build(self, values: list[Any]) -> Any:
         """Return an object with these values of its fields, in order."""

@@ -8,6 +8,8 @@ The rules this module lives by:
   would make a restored run differ from an undisturbed one.
 - The wire form is msgpack. ``prepare`` returns the function from a value to its wire form, or None if the
   value itself is written; ``wire_type`` is the type that the decoder reads.
+- ``converter`` is for streams: what a function returns becomes a value of its declared type, or is refused.
+  State is not converted, because its owner holds the value that it has put there.
 - Types are interned: one object for each descriptor (and class, for dataclasses), compared by identity.
 """
 
@@ -33,11 +35,15 @@ _INTERNED: dict[tuple[Any, ...], TypeInformation] = {}
 
 
 class WrongValue(TypeError):
-    """The declared type does not admit ``value``."""
+    """The declared type does not admit ``value``.
+
+    ``path`` says where in a nested value it is, innermost place first; converters fill it.
+    """
 
     def __init__(self, value: Any, type_name: str, hint: str = "") -> None:
         self.value = value
         self.type_name = type_name
+        self.path: list[str] = []
         shown = repr(value)
         if len(shown) > 60:
             shown = shown[:57] + "..."
@@ -126,6 +132,14 @@ class TypeInformation:
 
     def unpacker(self) -> Packer | None:
         """Return the function from the decoded wire form to the value, or None if they are the same."""
+        return None
+
+    def converter(self) -> Packer | None:
+        """Return the function from a value that a user's function returns to a value of this type.
+
+        It returns the same object where the value fits, never changes it, and raises WrongValue. None: every
+        value passes as it is.
+        """
         return None
 
     def copy(self, value: Any) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Optional
+from typing import Any, Final, Optional
 
 from onceproof.engine.java_hashes import InvalidKey, hash_fields, signed
+from onceproof.engine.types.composite import are_same, converted, field_at, or_none
 from onceproof.engine.types.dynamic import ROW, describe
+from onceproof.engine.types.fitting import fields_check
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
@@ -20,6 +23,8 @@ class Row:
     """
 
     __slots__ = ("_names", "_values")
+
+    has_fields_in_order = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
@@ -101,7 +106,8 @@ class Row:
 
 def make_row(names: tuple[str, ...] | None, values: Collection[Any]) -> Row:
     """Return a row of these values; ``names`` None: by position only."""
-    row = Row(*values)
+    row = Row.__new__(Row)
+    row._values = list(values)
     row._names = names
     return row
 
@@ -125,6 +131,9 @@ def _of_description(parts: list[Any]) -> Row:
 
 
 describe(Row, ROW, _described, _of_description)
+
+
+_SEQUENCES: Final = (tuple, list, Row)
 
 
 class RowType(TypeInformation):
@@ -186,6 +195,59 @@ class RowType(TypeInformation):
                 for item, unpack in zip(fields, unpackers, strict=True)
             ],
         )
+
+    def converter(self) -> Packer:
+        """Take a row, tuple or list with so many fields, or what has fields by name, as PyFlink does.
+
+        Of a dict, an object, or a row with names the fields of this type are taken by name.
+        """
+        names, count, fields_of = self.names, len(self.fields), self._fields_of
+        converters = [or_none(field.converter()) for field in self.fields]
+        place_of = field_at if names is None else lambda place: f"field {names[place]!r}"
+        fit = fields_check(self.fields)
+
+        def convert(value: Any) -> Any:
+            is_row = type(value) is Row
+            if is_row and value._names == names and len(value._values) == count:
+                items = value._values
+                if fit is not None and fit(items):
+                    return value
+            else:
+                is_row = False
+                items = fields_of(value)
+                if fit is not None and fit(items):
+                    return make_row(names, items)
+            results = converted(items, converters, place_of)
+            return value if is_row and are_same(results, items) else make_row(names, results)
+
+        return convert
+
+    def _fields_of(self, value: Any) -> Sequence[Any]:
+        """Return the fields of a value in the order of this type."""
+        count, names = len(self.fields), self.names
+        own = value._names if isinstance(value, Row) else None
+        if own is not None and names is not None and own != names:
+            missing = [name for name in names if name not in own]
+            if missing:
+                raise WrongValue(value, self.name, f"it has no field {missing[0]!r}")
+            return [value[name] for name in names]
+        if isinstance(value, _SEQUENCES):
+            if len(value) != count:
+                raise WrongValue(value, self.name, f"it has {len(value)} fields")
+            return value._values if isinstance(value, Row) else value
+        if names is None:
+            raise WrongValue(value, self.name)
+        if isinstance(value, dict):
+            found = value
+        elif isinstance(value, type):
+            raise WrongValue(value, self.name)
+        elif dataclasses.is_dataclass(value):
+            found = {name: getattr(value, name) for name in names if hasattr(value, name)}
+        else:
+            found = getattr(value, "__dict__", {})
+        if not any(name in found for name in names):
+            raise WrongValue(value, self.name, "it has none of the fields")
+        return [found.get(name) for name in names]
 
     def copy(self, value: Any) -> Any:
         return make_row(

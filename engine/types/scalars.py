@@ -7,11 +7,66 @@ import pickle
 from collections.abc import Callable, Collection
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any
+from operator import index
+from struct import Struct
+from types import NoneType
+from typing import Any, Final
 
 from onceproof.engine.java_hashes import check_number, hash_dynamic
 from onceproof.engine.types import dynamic
 from onceproof.engine.types.information import ENCODE, Packer, TypeInformation, WrongValue
+
+PACK_FLOAT: Final = Struct("<f").pack
+UNPACK_FLOAT: Final = Struct("<f").unpack
+
+
+def _integer(value: Any) -> int | None:
+    return index(value) if hasattr(type(value), "__index__") else None
+
+
+def _real(value: Any) -> float | None:
+    if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _decimal(value: Any) -> Decimal | None:
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return Decimal(str(value))
+    return None
+
+
+def _date(value: Any) -> date | None:
+    return date(value.year, value.month, value.day) if isinstance(value, date) else None
+
+
+def _timestamp(value: Any) -> datetime | None:
+    return datetime.combine(value.date(), value.timetz()) if isinstance(value, datetime) else None
+
+
+OTHERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "STRING": lambda value: str.__str__(value) if isinstance(value, str) else None,
+    "CHAR": lambda value: str.__str__(value) if isinstance(value, str) else None,
+    "BOOLEAN": lambda value: value == 1 if isinstance(value, int) and value in (0, 1) else None,
+    "BYTE": _integer,
+    "SHORT": _integer,
+    "INT": _integer,
+    "LONG": _integer,
+    "BIG_INT": _integer,
+    "FLOAT": _real,
+    "DOUBLE": _real,
+    "BIG_DEC": _decimal,
+    "SQL_DATE": _date,
+    "SQL_TIMESTAMP": _timestamp,
+    "BYTES": lambda value: bytes(value) if isinstance(value, bytearray | memoryview | bytes) else None,
+}
+"""How a type takes values of other Python types where they leave an operator: by PyFlink's coders.
+
+A function returns None for a value that its type does not take.
+"""
 
 
 class NamedType(TypeInformation):
@@ -48,6 +103,19 @@ class ScalarType(NamedType):
             return ENCODE(value)
 
         return encode
+
+    def converter(self) -> Packer | None:
+        only, name, convert_other = self.python_type, self.name, OTHERS.get(self.name)
+
+        def convert(value: Any) -> Any:
+            if type(value) is only:
+                return value
+            result = None if convert_other is None else convert_other(value)
+            if result is None:
+                raise WrongValue(value, name)
+            return result
+
+        return convert
 
     def first_wrong(self, values: Collection[Any]) -> Any:
         """Find the first value of another Python type."""
@@ -86,6 +154,24 @@ class IntegerType(ScalarType):
 
         return encode
 
+    def converter(self) -> Packer:
+        convert_type = super().converter()
+        assert convert_type is not None
+        smallest, largest = self.limits
+
+        def convert(value: Any) -> Any:
+            number = convert_type(value)
+            if not smallest <= number <= largest:
+                raise self._outside(value)
+            return number
+
+        return convert
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Return the smallest and the largest integer of the type."""
+        return self._smallest, self._largest
+
     def _outside(self, value: int) -> WrongValue:
         return WrongValue(value, self.name, f"it holds {self._smallest} to {self._largest}")
 
@@ -97,6 +183,22 @@ class FloatType(ScalarType):
 
     def __init__(self, name: str, java_hash_kind: str) -> None:
         super().__init__(name, float, java_hash_kind=java_hash_kind)
+
+    def converter(self) -> Packer | None:
+        """Take numbers of all kinds; FLOAT rounds to the nearest float of 32 bits, as PyFlink does."""
+        convert_type = super().converter()
+        if self.name != "FLOAT" or convert_type is None:
+            return convert_type
+
+        def convert(value: Any) -> Any:
+            number = convert_type(value)
+            try:
+                (rounded,) = UNPACK_FLOAT(PACK_FLOAT(number))
+            except OverflowError:
+                raise WrongValue(value, self.name, "it is beyond the floats of 32 bits") from None
+            return number if rounded == number else rounded
+
+        return convert
 
     def java_hash(self, key: Any) -> int:
         if type(key) is float:
@@ -144,6 +246,9 @@ class CharType(ScalarType):
                 raise WrongValue(value, self.name, "it holds one character")
         return None
 
+    def converter(self) -> Packer:
+        return _checked_by(self, super().converter())
+
 
 class TimestampType(ScalarType):
     """A date and time without a zone."""
@@ -161,6 +266,21 @@ class TimestampType(ScalarType):
                     value, self.name, "it holds times without a zone: convert to UTC and drop it"
                 )
         return None
+
+    def converter(self) -> Packer:
+        return _checked_by(self, super().converter())
+
+
+def _checked_by(kind: ScalarType, convert_type: Packer | None) -> Packer:
+    """Return a converter that applies the check of ``prepare`` to each value that has the right class."""
+    assert convert_type is not None
+
+    def convert(value: Any) -> Any:
+        result = convert_type(value)
+        kind.prepare((result,))
+        return result
+
+    return convert
 
 
 class PickledType(NamedType):
@@ -250,6 +370,7 @@ SCALAR_TYPES: tuple[TypeInformation, ...] = (
     ScalarType("SQL_TIME", time),
     TimestampType(),
     ScalarType("BYTES", bytes, java_hash_kind="bytes"),
+    ScalarType("VOID", NoneType),
     PickledType(),
     DynamicType(),
 )

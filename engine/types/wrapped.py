@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+from onceproof.engine.types.composite import or_none
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
@@ -37,6 +38,9 @@ class NullableType(TypeInformation):
     def unpacker(self) -> Packer | None:
         unpack = self.inner.unpacker()
         return None if unpack is None else lambda value: None if value is None else unpack(value)
+
+    def converter(self) -> Packer | None:
+        return or_none(self.inner.converter())
 
     def copy(self, value: Any) -> Any:
         return None if value is None else self.inner.copy(value)
@@ -81,8 +85,8 @@ class LastAccessType(TypeInformation):
 
 
 def nullable(inner: TypeInformation) -> TypeInformation:
-    """Return the type of a value of ``inner`` or None. DYNAMIC admits None already."""
-    if inner.name == "DYNAMIC" or isinstance(inner, NullableType):
+    """Return the type of a value of ``inner`` or None. DYNAMIC and VOID admit None already."""
+    if inner.name in ("DYNAMIC", "VOID") or isinstance(inner, NullableType):
         return inner
     return interned(NullableType, inner)
 

@@ -39,6 +39,7 @@ EXTRA = {
     ("RuntimeContext", "get_job_id"): JAVA,
     ("RuntimeContext", "get_operator_unique_id"): JAVA,
     ("RuntimeContext", "get_owner_id"): OURS,
+    ("Types", "VOID"): JAVA,
     ("Configuration", "get"): JAVA,
     ("Configuration", "set"): JAVA,
     ("Configuration", "from_mapping"): OURS,

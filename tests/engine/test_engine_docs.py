@@ -45,9 +45,16 @@ def test_example_of_a_function_with_state_gives_running_averages(tmp_path, monke
     assert rows == [("north", 3.0), ("north", 4.0), ("south", 4.0)]
 
 
+def test_example_of_declared_types_reads_rows_by_name():
+    env = engine.StreamExecutionEnvironment.get_execution_environment()
+    names = {"Types": engine.Types, "env": env}
+    exec(compile(EXAMPLES[2], "jobs.md", "exec"), names)
+    assert list(names["dear"].execute_and_collect()) == ["north"]
+
+
 def test_example_of_a_source_without_end_clicks_every_second():
     names = {}
-    exec(compile(EXAMPLES[2], "jobs.md", "exec"), names)
+    exec(compile(EXAMPLES[3], "jobs.md", "exec"), names)
     clicked = []
 
     class Keep(engine.SinkFunction):

@@ -144,6 +144,22 @@ def test_wrong_element_is_refused_naming_the_state():
 
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+ONE_PATTERN = MapStateDescriptor("pattern", Types.VOID(), Types.TUPLE([Types.STRING(), Types.STRING()]))
+
+
+@pytest.mark.parametrize("descriptor", [ONE_PATTERN, MapStateDescriptor("pattern")])
+def test_none_is_the_key_of_a_broadcast_state_with_one_entry(descriptor):
+    store = OperatorStateStore()
+    store.get_broadcast_state(descriptor).put(None, ("login", "logout"))
+    pattern = restored(stored(store)).get_broadcast_state(descriptor)
+    assert (pattern.get(None), list(pattern.keys())) == (("login", "logout"), [None])
+    pattern.put_all([(None, ("add", "pay"))])
+    assert list(pattern.items()) == [(None, ("add", "pay"))]
+
+
+def test_none_is_no_key_of_a_declared_type_that_does_not_hold_it():
+    with pytest.raises(StateError, match="'rules': None cannot be a key"):
+        OperatorStateStore().get_broadcast_state(RULES).put(None, 1)
 
 
 def test_broadcast_state_is_a_map():

@@ -1,5 +1,7 @@
 """Keyed state of every kind: what an access gives, for whom, and that a snapshot has all of it."""
 
+from types import MappingProxyType
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -312,6 +314,23 @@ def test_map_accepts_none_as_a_value_only(backends, at):
     for put in (lambda: state.put(None, 1), lambda: state.put_all({None: 1})):
         with pytest.raises(StateError, match="'map': None cannot be a key"):
             put()
+
+
+def test_put_all_takes_a_mapping_or_pairs_on_every_backend(backends, at):
+    backend = backends.make()
+    state = backend.map_state(MAP)
+    at(backend, "a")
+    state.put_all({"x": 1, "y": None})
+    state.put_all([("y", 2), ("z", 3)])
+    state.put_all({"z": 4}.items())
+    state.put_all(MappingProxyType({"x": 5}))
+    state.put_all({})
+    state.put_all(iter([]))
+    assert sorted(state.items()) == [("x", 5), ("y", 2), ("z", 4)]
+    for wrong in (1, ["x"], [("x", 1, 2)]):
+        with pytest.raises(StateError, match=r"'map': put_all takes a dict or \(key, value\) pairs"):
+            state.put_all(wrong)
+    assert sorted(state.items()) == [("x", 5), ("y", 2), ("z", 4)]
 
 
 def test_reducing_folds_by_a_function_object_or_a_callable(backends, at):
