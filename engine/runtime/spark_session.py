@@ -76,7 +76,7 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 
 
 class SparkFailed(Exception):
-    """Spark did not start. The message is one line."""
+    """Spark did not start, or may not be started. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ def start_spark(
 
     Raises:
         JavaMissing: there is no Java.
-        SparkFailed: no Spark answers at the master's address, or Java or Spark does not start.
-        RuntimeError: this process already runs a Spark.
+        SparkFailed: no Spark answers at the master's address, Java or Spark does not start, or this process
+            runs a Spark already.
     """
     context = _start(master, name, configuration, python_path, links)
     try:
@@ -168,7 +168,10 @@ def _start(
     links: Path | None = None,
 ) -> SparkContext:
     if _session.running is not None or SparkContext._active_spark_context is not None:
-        raise RuntimeError("this process already runs a Spark session; stop it first")
+        raise SparkFailed(
+            "this process already runs a Spark session, and can run only one: stop it first,"
+            " or run this in a process of its own"
+        )
     java = find_java(os.environ)
     _check_reachable(master)
     folder = _SessionFolder.make()

@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from onceproof.engine.runtime import spark_session as module
-from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line, spark_log, start_spark
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS, SparkFailed, one_line, spark_log, start_spark
 
 pytestmark = pytest.mark.spark
 
@@ -119,7 +119,7 @@ def test_killed_worker_does_not_fail_the_job(spark: SparkSession, tmp_path: Path
 
 
 def test_second_session_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(RuntimeError, match="already runs a Spark session"):
+    with pytest.raises(SparkFailed, match="already runs a Spark session"):
         start_spark()
 
 
@@ -185,7 +185,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_program_that_forgets_to_stop_leaves_nothing(short_folder: Path) -> None:
     program = """
-from onceproof.engine.runtime.spark_session import start_spark
+from onceproof.engine.runtime.spark_session import SparkFailed, start_spark
 print(start_spark().range(5).count())
 raise SystemExit(7)
 """

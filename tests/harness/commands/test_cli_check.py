@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.harness.commands.conftest import Command
 
 LEDGER = Path(__file__).parents[1] / "ledger.py"
@@ -88,6 +90,18 @@ def test_a_family_that_passed_is_not_checked_again(
 
     monkeypatch.setattr("onceproof.harness.commands.check.mistakes_of", check_again)
     assert onceproof("run", *options).code == 0
+
+
+@pytest.mark.spark
+def test_spark_of_the_process_is_in_the_way_of_one_line(
+    onceproof: Command, sales: Path, spark: SparkSession
+) -> None:
+    ended = onceproof("check", "sales.py", "--scenarios", "5", "--sql")
+    assert (ended.code, ended.error) == (
+        3,
+        "onceproof: this process already runs a Spark session, and can run only one: stop it first,"
+        " or run this in a process of its own\n",
+    )
 
 
 @pytest.mark.spark
