@@ -14,6 +14,7 @@ what the clock is. The rules that all drivers share:
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.errors import UnrecoverableError, text_of
@@ -34,7 +35,7 @@ from onceproof.engine.task.events import (
     StoreSnapshot,
     TaskEvent,
 )
-from onceproof.engine.task.task import RUNNING, Task, TaskSettings
+from onceproof.engine.task.task import RUNNING, Task, TaskSettings, no_wake_up
 
 
 class Killed(BaseException):
@@ -94,8 +95,12 @@ class Execution(JobDriver):
         the task requests its storage.
         """
 
-    def wake_source(self, task: TaskId) -> None:
-        """Called, from any thread, when a source has something to read again."""
+    def source_waker(self) -> Callable[[TaskId], None]:
+        """Return what is called, from any thread, when the source of a task has something to read again.
+
+        It is no bound method here: the tasks would hold the driver that holds them.
+        """
+        return no_wake_up
 
     def task_killed(self, task: Task, cause: str) -> None:
         """Called when a task has been killed, before the failure is reported to the job master."""
@@ -167,7 +172,7 @@ class Execution(JobDriver):
                 options=graph.settings.checkpoint_options(is_savepoint=False),
                 wall_clock=self.wall_clock,
                 job_id=graph.job_id,
-                wake_up=self.wake_source,
+                wake_up=self.source_waker(),
                 scope=self._scope,
             ),
         )

@@ -305,13 +305,13 @@ class LocalExecution(Execution):
         self.master_event(TriggerRequested())
         return bool(coordinator.pending)
 
-    def wake_source(self, task: TaskId) -> None:
-        """Poll the task in the next round; called from any thread."""
+    def source_waker(self) -> Callable[[TaskId], None]:
+        """Let the task be polled in the next round."""
 
-        def wake() -> None:
-            self._schedule.wake(task)
+        def wake(task: TaskId) -> None:
+            self._written.put(partial(self._schedule.wake, task))
 
-        self._written.put(wake)
+        return wake
 
     def _records_read(self) -> int:
         return sum(task.records_read for task in self.tasks.values())

@@ -21,6 +21,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     id="subtasks-with-union-state-end-alone",
     breaks="liveness",
     summary="a checkpoint completes when some, but not all, subtasks with union list state are at their end",
+    families=("raw_numbers",),
 )
 def subtasks_with_union_state_end_alone(reached: Reached) -> Iterator[None]:
     """The subtasks at their end finish with it; the others are left without any further checkpoint."""
@@ -39,6 +40,7 @@ def subtasks_with_union_state_end_alone(reached: Reached) -> Iterator[None]:
     id="last-completion-not-repeated",
     breaks="liveness",
     summary="a subtask with union list state that missed its last completion is not notified of it again",
+    families=("raw_numbers",),
 )
 def last_completion_not_repeated(reached: Reached) -> Iterator[None]:
     """The others have finished, so no later checkpoint can let it finish."""
@@ -63,6 +65,7 @@ def last_completion_not_repeated(reached: Reached) -> Iterator[None]:
     id="union-state-is-split",
     breaks="exactly_once",
     summary="each subtask is restored with its share of a union list instead of all its elements",
+    families=("raw_numbers",),
 )
 def union_state_is_split(reached: Reached) -> Iterator[None]:
     """A subtask that reads the split of another one from now on lacks what was kept for it."""

@@ -31,11 +31,17 @@ def everything() -> dict[str, int]:
         for attribute, value in vars(module).items():
             found[f"{name}.{attribute}"] = id(value)
             if isinstance(value, type) and value.__module__ == name:
-                for inner, part in vars(value).items():
-                    # Caches that Python or a library keeps in a class are not the class.
-                    if isinstance(part, FunctionType | property | staticmethod | classmethod):
-                        found[f"{name}.{attribute}.{inner}"] = id(part)
+                add_members(found, f"{name}.{attribute}", value)
     return found
+
+
+def add_members(found: dict[str, int], name: str, owner: type) -> None:
+    for inner, part in vars(owner).items():
+        # Caches that Python or a library keeps in a class are not the class.
+        if isinstance(part, FunctionType | property | staticmethod | classmethod):
+            found[f"{name}.{inner}"] = id(part)
+        elif isinstance(part, type) and part.__qualname__ == f"{owner.__qualname__}.{inner}":
+            add_members(found, f"{name}.{inner}", part)
 
 
 @pytest.mark.parametrize("each", MUTANTS, ids=IDS)

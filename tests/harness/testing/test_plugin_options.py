@@ -168,9 +168,9 @@ NOT_FAMILIES = {
     '("wordcount")': "unknown family 'wordcount'; did you mean word_count?",
     '("absent.py")': "absent.py: no such file in ",
     '("sales.py:Sale")': "sales.py: it has no 'Sale'",
-    "(5)": "builtins.int: a family needs 'name', a string; it is missing",
+    "(5)": "builtins.int: a family needs 'name', a string of up to 100 printable characters",
     "()": "test_4.py: no family is named, so it must be the test's own module: a family needs 'name'",
-    '("test_4.py")': "test_4.py: a family needs 'name', a string; it is missing",
+    '("test_4.py")': "test_4.py: a family needs 'name', a string of up to 100 printable characters",
     '("broken.py")': "broken.py:3: SyntaxError: ",
 }
 
