@@ -25,11 +25,23 @@ from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, Records, Rows
 from onceproof.harness.model.history import Row
+from onceproof.harness.model.scenario import InputRecord
 from onceproof.scenarios._event_time import with_progress
 
 SECOND_MS = 1000
 BOUND_MS = 2 * SECOND_MS
 """How much older than the newest record of its split a record may be without being late."""
+
+DAY_MS = 86_400 * SECOND_MS
+BEGINNINGS = (
+    (0, 12),
+    (-20 * SECOND_MS, 3),
+    (-2 * DAY_MS, 1),
+    ((-(1 << 63) // DAY_MS + 2) * DAY_MS, 1),
+    (((1 << 63) // DAY_MS - 2) * DAY_MS, 1),
+)
+"""When the records of a scenario begin, with weights: at 0, so that many are before it and many behind, long
+before it, and a day from the least and the greatest time that there is. Windows of all sizes begin there."""
 
 LATE = "late"
 WATERMARKS = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
@@ -56,6 +68,15 @@ def draw_timestamps(
             behind = chance.weighted([(0, 3), (BOUND_MS, 1), (chance.integer(0, BOUND_MS), 4)])
         timestamps.append(max(0, now - behind))
     return timestamps
+
+
+def moved(chance: Chance, records: Mapping[str, Sequence[InputRecord]]) -> dict[str, tuple[InputRecord, ...]]:
+    """Draw when the records begin, and move all of them there."""
+    beginning = chance.weighted(BEGINNINGS)
+    return {
+        split: tuple([(timestamp + beginning, value) for timestamp, value in drawn])
+        for split, drawn in records.items()
+    }
 
 
 def draw_late_share(chance: Chance) -> float:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord, Parameter
 
 name = "interval_join"
-generator_version = 2
+generator_version = 3
 tasks: dict[str, Role] = {
     "orders": "source",
     "clicks": "source",
@@ -128,7 +128,7 @@ def generate(random: Random) -> Workload:
         "pace_ms": pace_ms,
         LATE_SHARE: late_share,
     }
-    return Workload(records, parameters)
+    return Workload(lateness.moved(chance, records), parameters)
 
 
 class Pair(ProcessJoinFunction):

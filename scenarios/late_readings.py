@@ -42,7 +42,7 @@ ReadingsRow: TypeAlias = tuple[str, str, int, int, int, int, str]
 """Split, sensor, start or timestamp, oldest place, newest place, total, and "late" or "window"."""
 
 name = "late_readings"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {
     "readings": "source",
@@ -142,7 +142,9 @@ def generate(random: Random) -> Workload:
         records[f"readings-{split}"] = tuple(
             [(timestamp, (chance.choice(sensors), chance.integer(-9, 99))) for timestamp in timestamps]
         )
-    return Workload(records, {"sensors": len(sensors), "pace_ms": pace_ms, "late": late_share})
+    return Workload(
+        lateness.moved(chance, records), {"sensors": len(sensors), "pace_ms": pace_ms, "late": late_share}
+    )
 
 
 class NewestReadings(ProcessWindowFunction):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord
 
 name = "periodic_page_views"
-generator_version = 2
+generator_version = 3
 options = FamilyOptions(
     declares=True,
     # The watermark decides whether a view comes before a timer, or after it and sets the next one.
@@ -113,7 +113,7 @@ def generate(random: Random) -> Workload:
         records[f"log-{split}"] = tuple(
             [(timestamp, (chance.choice(users), chance.choice(PAGES))) for timestamp in timestamps]
         )
-    return Workload(records, {"users": len(users), "pace_ms": pace_ms})
+    return Workload(lateness.moved(chance, records), {"users": len(users), "pace_ms": pace_ms})
 
 
 class PageViews(KeyedProcessFunction):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onceproof.scenarios._lateness import Arrival
 
 name = "sessions"
-generator_version = 2
+generator_version = 3
 options = FamilyOptions(
     declares=True,
     any_backend=True,
@@ -136,7 +136,7 @@ def generate(random: Random) -> Workload:
             actions.append((timestamp, (chance.choice(users), action)))
         records[f"actions-{split}"] = tuple(actions)
     parameters = {"users": len(users), "pace_ms": pace_ms, "late": late_share}
-    return Workload(records, parameters)
+    return Workload(lateness.moved(chance, records), parameters)
 
 
 class SessionRow(ProcessWindowFunction):

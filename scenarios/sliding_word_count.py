@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "sliding_word_count"
-generator_version = 2
+generator_version = 3
 options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"words -> once": "source", "counts": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "word STRING"
@@ -70,7 +70,7 @@ def generate(random: Random) -> Workload:
         )
         records[f"words-{split}"] = tuple([(timestamp, chance.choice(words)) for timestamp in timestamps])
     parameters = {"words": len(words), "pace_ms": pace_ms, "late": late_share}
-    return Workload(records, parameters)
+    return Workload(lateness.moved(chance, records), parameters)
 
 
 class Count(AggregateFunction):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onceproof.engine.windows.windows import TimeWindow
 
 name = "window_sum"
-generator_version = 2
+generator_version = 3
 options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"numbers -> pair": "source", "sums": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "number BIGINT"
@@ -64,7 +64,7 @@ def generate(random: Random) -> Workload:
         records[f"numbers-{split}"] = tuple(
             [(timestamp, 1 << chance.integer(0, 40)) for timestamp in timestamps]
         )
-    return Workload(records, {"pace_ms": pace_ms, "late": late_share})
+    return Workload(lateness.moved(chance, records), {"pace_ms": pace_ms, "late": late_share})
 
 
 class Add(ReduceFunction):

@@ -16,18 +16,20 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6
 RESTARTS: Final = 0.04
-"""The share of scenarios whose jobs restart until attempts and checkpoints have ids of more digits."""
+"""The share of scenarios whose jobs restart until attempts, checkpoints or processes have longer ids."""
+PROCESSES: Final = -1
+"""Drawn in place of a number of complete checkpoints: it is the processes that die."""
 HIGHEST_PARALLELISM: Final = 4
 AN_HOUR_MS: Final = 3_600_000
 
@@ -49,27 +51,6 @@ _CHECKPOINT_POINTS: Final[tuple[tuple[Point, int], ...]] = (
     ("barrier_received", 2),
     ("triggered", 1),
 )
-
-
-@dataclass(slots=True)
-class JobOutline:
-    """The size of a job and estimates of its run, from which patterns draw tasks, checkpoints and delays."""
-
-    tasks: tuple[str, ...]
-    """All subtasks at the start."""
-    sinks: tuple[str, ...]
-    records: int
-    checkpoints: int
-    """About how many checkpoints will complete."""
-    checkpoint_steps: int
-    """About how many steps a checkpoint takes, apart from the data in between."""
-    interval: int
-    restart_delay: int
-    short_timeout: int
-    """The steps after which a checkpoint expires, in scenarios with a short timeout."""
-    max_parallelism: int
-    kinds: frozenset[FaultKind] = frozenset()
-    rescales: bool = False
 
 
 Pattern: TypeAlias = Callable[[Chance, JobOutline], list[Fault]]
@@ -99,16 +80,20 @@ def draw_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
 
 
 def _restarts(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """Draw, rarely, a job that restarts until the ids of attempts and checkpoints get one more digit.
+    """Draw, rarely, a job that restarts until ids get one more digit.
 
     Each trigger kills the attempt, and the next one takes a checkpoint with a higher id. Either the attempts
-    get as far, or a process is killed when checkpoints on both sides of the change are complete.
+    get as far, or a process is killed when checkpoints on both sides of the change are complete. Or each
+    trigger kills the process: then the incarnations get as far, and all take a checkpoint of the same id.
     """
     digits, is_drawn = chance.weighted(((10, 24), (100, 1))), chance.chance(RESTARTS)
-    complete = chance.choice((0, 2, 2, 3))
-    if not is_drawn or "kill_all" not in stage.kinds:
+    complete = chance.choice((0, 2, 2, 3, PROCESSES))
+    kind: FaultKind = "kill_process" if complete == PROCESSES else "kill_all"
+    if not is_drawn or kind not in stage.kinds:
         return []
-    kill = Fault("kill_all", "triggered")
+    kill = Fault(kind, "triggered")
+    if complete == PROCESSES:
+        return [kill] * min(digits, 10)
     if not complete:
         return [kill] * digits
     return [kill] * (digits - complete) + [Fault("kill_process", "completed", ANY_TASK, digits)]

@@ -23,10 +23,10 @@ from msgspec import UNSET, UnsetType
 
 from onceproof.harness.generation.fault_patterns import (
     HIGHEST_PARALLELISM,
-    JobOutline,
     draw_faults,
     draw_kinds,
 )
+from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, Role, Workload, options_of
 from onceproof.harness.model.faults import FAULTS, FaultKind, Point
@@ -47,7 +47,7 @@ from onceproof.harness.model.scenario import (
 )
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps, held_up_ms
 
-GENERATION: Final = 11
+GENERATION: Final = 12
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))

@@ -5,12 +5,12 @@ They change nothing but the one case, so only input that lies exactly there can 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.runtime import recovery
-from onceproof.engine.state.timers import TimerQueue
+from onceproof.engine.state.timers import TimerQueue, Timers
 from onceproof.engine.windows.assigners import AssignerContext, _Sliding, _Tumbling
 from onceproof.engine.windows.triggers import FIRE, EventTimeTrigger, TriggerResult, TriggerScope
 from onceproof.engine.windows.windows import TimeWindow
@@ -111,6 +111,48 @@ def timers_wait_for_a_later_watermark(reached: Reached) -> Iterator[None]:
 
 
 @mutant(
+    id="window-before-zero-starts-late",
+    breaks="exactly_once",
+    summary="the window of a time before zero is cut off towards zero, so it is the one behind",
+    families=("late_readings", "window_sum"),
+)
+def window_before_zero_starts_late(reached: Reached) -> Iterator[None]:
+    """That is how C and Java divide a negative number."""
+    sound = _Tumbling.assign_windows
+
+    def towards_zero(
+        self: _Tumbling, element: Any, timestamp: int | None, context: AssignerContext
+    ) -> Collection[TimeWindow]:
+        (window,) = sound(self, element, timestamp, context)
+        if self.is_event_time() and timestamp is not None and timestamp < 0 and timestamp != window.start:
+            reached()
+            return (TimeWindow(window.end, 2 * window.end - window.start),)
+        return (window,)
+
+    with replaced(_Tumbling, "assign_windows", towards_zero):
+        yield
+
+
+@mutant(
+    id="event-time-begins-at-zero",
+    breaks="exactly_once",
+    summary="the watermark of an operator is 0 until the first one comes",
+    families=("late_readings", "periodic_page_views", "sliding_word_count", "window_sum"),
+)
+def event_time_begins_at_zero(reached: Reached) -> Iterator[None]:
+    """Records before it are late, and timers before it are due, though no watermark has come."""
+    sound = Timers.__init__
+
+    def at_zero(self: Timers, *arguments: Any, **named: Any) -> None:
+        sound(self, *arguments, **named)
+        reached()
+        self.watermark = 0
+
+    with replaced(Timers, "__init__", at_zero):
+        yield
+
+
+@mutant(
     id="timers-fire-a-millisecond-early",
     breaks="exactly_once",
     summary="a timer fires when the time is one millisecond before it",
@@ -206,4 +248,33 @@ def retained_checkpoints_in_the_order_of_names(reached: Reached) -> Iterator[Non
         return sound(storage, {each: known[each] for each in by_text}, skips_damaged)
 
     with replaced(recovery, "_complete", by_name):
+        yield
+
+
+class _ByText(int):
+    """A number that is compared by its digits: 9 is greater than 10."""
+
+    def __gt__(self, other: int) -> bool:
+        return str(int(self)) > str(int(other))
+
+    def __le__(self, other: int) -> bool:
+        return not self > other
+
+
+@mutant(
+    id="processes-in-the-order-of-names",
+    breaks="no_error",
+    summary="a process compares the names of processes as text: process 9 comes after process 10",
+)
+def processes_in_the_order_of_names(reached: Reached) -> Iterator[None]:
+    """The tenth process takes the ninth for one that has taken the job over from it."""
+    sound = recovery._markers
+
+    def by_name(paths: Iterable[str]) -> list[int]:
+        found = sound(paths)
+        if sorted(found, key=str) != sorted(found):
+            reached()
+        return [_ByText(number) for number in found]
+
+    with replaced(recovery, "_markers", by_name):
         yield

@@ -1,0 +1,28 @@
+"""What the generator knows of a job before it draws faults and operations for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onceproof.harness.model.faults import FaultKind
+
+
+@dataclass(slots=True)
+class JobOutline:
+    """The size of a job and estimates of its run, from which patterns draw tasks, checkpoints and delays."""
+
+    tasks: tuple[str, ...]
+    """All subtasks at the start."""
+    sinks: tuple[str, ...]
+    records: int
+    checkpoints: int
+    """About how many checkpoints will complete."""
+    checkpoint_steps: int
+    """About how many steps a checkpoint takes, apart from the data in between."""
+    interval: int
+    restart_delay: int
+    short_timeout: int
+    """The steps after which a checkpoint expires, in scenarios with a short timeout."""
+    max_parallelism: int
+    kinds: frozenset[FaultKind] = frozenset()
+    rescales: bool = False
