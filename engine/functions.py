@@ -16,6 +16,7 @@ from msgspec import Struct
 from onceproof.engine.owner_ids import owner_id
 from onceproof.engine.state.raw import KeyedStateOutput, OperatorStateOutput
 from onceproof.engine.timer_service import TimeDomain, TimerService
+from onceproof.engine.type_parameters import TypeParameters
 
 if TYPE_CHECKING:
     from onceproof.engine.state.descriptors import (
@@ -138,7 +139,7 @@ class RuntimeContext(KeyedStateStore, eq=False, kw_only=True):
         self.pass_point(point, checkpoint_id)
 
 
-class Function:
+class Function(TypeParameters):
     """Base of all user functions (Flink: RichFunction)."""
 
     _runtime_context: RuntimeContext | None = None

@@ -56,6 +56,7 @@ ROOMS = (
         "outside_files",
         "temporary_folders",
         "key_groups",
+        "type_parameters",
         "types",
         "protocol_points",
         "messages",

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from onceproof.engine.type_parameters import TypeParameters
 
-class State:
+
+class State(TypeParameters):
     """Base of all states (PyFlink: State)."""
 
     __slots__ = ()

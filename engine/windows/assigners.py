@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from onceproof.engine.durations import Duration, Time, milliseconds_of
 from onceproof.engine.elements import MIN_WATERMARK
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.type_parameters import TypeParameters
 from onceproof.engine.windows.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, Trigger
 from onceproof.engine.windows.windows import (
     GlobalWindow,
@@ -46,7 +47,7 @@ class AssignerContext(ABC):
         """Return the context of the subtask."""
 
 
-class WindowAssigner(ABC):
+class WindowAssigner(TypeParameters, ABC):
     """Assigns records to windows (PyFlink: WindowAssigner)."""
 
     WindowAssignerContext: ClassVar = AssignerContext

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from onceproof.engine.durations import Duration, Time, milliseconds_of
 from onceproof.engine.state.descriptors import ReducingStateDescriptor, StateDescriptor
 from onceproof.engine.state.interfaces import ReducingState
+from onceproof.engine.type_parameters import TypeParameters
 from onceproof.engine.types import Types
 from onceproof.engine.windows.windows import Window
 
@@ -81,7 +82,7 @@ class MergedScope(TriggerScope):
         """Merge the state of the merged windows into that of the new one."""
 
 
-class Trigger(ABC):
+class Trigger(TypeParameters, ABC):
     """Decides when a window fires (PyFlink: Trigger)."""
 
     TriggerContext: ClassVar = TriggerScope

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from onceproof.engine.functions import Function, KeyedStateStore
+from onceproof.engine.type_parameters import TypeParameters
 
 
 class WindowFunction(Function, ABC):
@@ -29,7 +30,7 @@ class AllWindowFunction(Function, ABC):
         """Return or yield the values to emit for the window."""
 
 
-class WindowContext(ABC):
+class WindowContext(TypeParameters, ABC):
     """The context of a process window function (PyFlink: ProcessWindowFunction.Context)."""
 
     @abstractmethod

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from onceproof.engine.elements import MAX_WATERMARK
+from onceproof.engine.type_parameters import TypeParameters
 from onceproof.engine.types import TypeInformation, Types
 
 
@@ -86,7 +87,7 @@ class GlobalWindow(Window, frozen=True):
 _GLOBAL = GlobalWindow()
 
 
-class WindowMergeCallback(ABC):
+class WindowMergeCallback(TypeParameters, ABC):
     """Receives the windows to merge (PyFlink: MergingWindowAssigner.MergeCallback)."""
 
     @abstractmethod
@@ -94,7 +95,7 @@ class WindowMergeCallback(ABC):
         """Merge these windows into ``merge_result``."""
 
 
-class WindowSerializer(ABC):
+class WindowSerializer(TypeParameters, ABC):
     """Converts windows of a kind to plain data and back (PyFlink: the serializers of windows)."""
 
     @property
