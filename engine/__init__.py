@@ -9,6 +9,7 @@ Describe a job in a StreamExecutionEnvironment, then call its ``execute``::
     env.execute("word count")
 """
 
+from onceproof.engine.api.batch_execution import RuntimeExecutionMode
 from onceproof.engine.api.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -132,6 +133,7 @@ from onceproof.engine.windows.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from onceproof.engine.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from onceproof.engine.windows.evictors import (
     CountEvictor,
     DeltaEvictor,
@@ -157,6 +159,8 @@ from onceproof.engine.windows.window_functions import (
     WindowFunction,
 )
 from onceproof.engine.windows.windows import (
+    CountWindow,
+    CountWindowSerializer,
     GlobalWindow,
     GlobalWindowSerializer,
     TimeWindow,
@@ -199,7 +203,11 @@ __all__ = [
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
     "CountEvictor",
+    "CountSlidingWindowAssigner",
     "CountTrigger",
+    "CountTumblingWindowAssigner",
+    "CountWindow",
+    "CountWindowSerializer",
     "CsvSource",
     "DataGeneratorSource",
     "DataStream",
@@ -266,6 +274,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "Row",
     "RuntimeContext",
+    "RuntimeExecutionMode",
     "SavepointFailed",
     "SessionWindowTimeGapExtractor",
     "Sink",

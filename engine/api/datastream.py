@@ -137,9 +137,10 @@ from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
-from onceproof.engine.windows.assigners import GlobalWindows, WindowAssigner
-from onceproof.engine.windows.evictors import CountEvictor, Evictor
-from onceproof.engine.windows.triggers import CountTrigger, PurgingTrigger, Trigger
+from onceproof.engine.windows.assigners import WindowAssigner
+from onceproof.engine.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from onceproof.engine.windows.evictors import Evictor
+from onceproof.engine.windows.triggers import Trigger
 from onceproof.engine.windows.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -577,13 +578,12 @@ class KeyedStream(DataStream):
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
         """Cut the records of each key into windows of ``size`` records, evaluated every ``slide`` records.
 
-        Without a slide each record is in one window, which is evaluated when it is full. As in Flink, the
-        first windows with a slide are shorter, and what is left at the end is not evaluated.
+        Without a slide each record is in one window. As in PyFlink, a window is a CountWindow, and only full
+        ones are evaluated: Flink's Java API evaluates shorter ones at the beginning of a key.
         """
-        windowed = self.window(GlobalWindows.create())
         if not slide:
-            return windowed.trigger(PurgingTrigger.of(CountTrigger.of(size)))
-        return windowed.evictor(CountEvictor.of(size)).trigger(CountTrigger.of(slide))
+            return self.window(CountTumblingWindowAssigner.of(size))
+        return self.window(CountSlidingWindowAssigner.of(size, slide))
 
     def bundle(self, size: int, latency: Duration | Time | None = None) -> BundledStream:
         """Fold the records in bundles of up to ``size``; a bundle emits at most one result for each key.

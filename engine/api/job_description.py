@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from msgspec.structs import replace
 
+from onceproof.engine.api.batch_execution import RuntimeExecutionMode, in_runtime_mode
 from onceproof.engine.api.checkpoint_config import CheckpointConfig, CheckpointingMode
 from onceproof.engine.api.execution_config import ExecutionConfig
 from onceproof.engine.api.operator_settings import Upstreams
@@ -31,6 +32,7 @@ from onceproof.engine.configuration import (
     JOB_NAME,
     MAX_PARALLELISM,
     OPERATOR_CHAINING,
+    RUNTIME_MODE,
     Configuration,
     job_settings,
 )
@@ -91,6 +93,13 @@ class JobDescription:
         if self._max_parallelism is not None:
             return self._max_parallelism
         return self._configuration.get(MAX_PARALLELISM)
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
+        """Say when results come: after each record, or one for each key at the end of bounded input."""
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise InvalidJob(f"set_runtime_mode takes a RuntimeExecutionMode, not {execution_mode!r}")
+        self._configuration.set(RUNTIME_MODE, execution_mode.value)
+        return self
 
     def disable_operator_chaining(self) -> Self:
         """Give every operator a task of its own."""
@@ -154,7 +163,7 @@ class JobDescription:
         max_parallelism = self.get_max_parallelism()
         name = job_name or configuration.get(JOB_NAME)
         identity = configuration.get(CLUSTER_ID) or name
-        return build_job_graph(
+        graph = build_job_graph(
             name or identity or DEFAULT_JOB_NAME,
             self._nodes,
             job_settings(configuration) if settings is None else settings,
@@ -164,6 +173,7 @@ class JobDescription:
             auto_watermark_interval_ms=configuration.get(AUTO_WATERMARK_INTERVAL),
             identity=identity or "",
         )
+        return in_runtime_mode(graph, RuntimeExecutionMode(configuration.get(RUNTIME_MODE)))
 
     def close(self) -> None:
         """Do nothing: an environment holds nothing open between executions."""

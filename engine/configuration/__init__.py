@@ -54,6 +54,7 @@ from onceproof.engine.configuration.options import (
     OPERATOR_CHAINING,
     OPTIONS,
     RETAIN_ON_CANCELLATION,
+    RUNTIME_MODE,
     SPARK_MASTER,
     SPARK_TARGET,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "RETAIN_ON_CANCELLATION",
     "ROCKSDB",
     "ROCKSDB_LOCAL_DIRECTORY",
+    "RUNTIME_MODE",
     "SAVEPOINT_DIRECTORY",
     "SPARK_MASTER",
     "SPARK_TARGET",

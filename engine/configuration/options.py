@@ -24,6 +24,9 @@ from onceproof.engine.configuration.restart_options import RESTART_OPTIONS
 
 LOCAL_TARGET: Final = "local"
 SPARK_TARGET: Final = "spark"
+STREAMING: Final = "STREAMING"
+BATCH: Final = "BATCH"
+AUTOMATIC: Final = "AUTOMATIC"
 EXACTLY_ONCE: Final = "EXACTLY_ONCE"
 AT_LEAST_ONCE: Final = "AT_LEAST_ONCE"
 
@@ -169,6 +172,13 @@ SPARK_MASTER: Final[ConfigOption[str | None]] = ConfigOption(
     parse_text,
     "Ours: the master of Spark; unset: the Spark of this process if it runs one, else all cores here.",
 )
+RUNTIME_MODE: Final[ConfigOption[str]] = ConfigOption(
+    "execution.runtime-mode",
+    STREAMING,
+    one_of({word: word for word in (STREAMING, BATCH, AUTOMATIC)}),
+    "Whether a key's results come after each record, or (BATCH) one at the end of bounded input; AUTOMATIC:"
+    " BATCH if all sources are bounded.",
+)
 OPERATOR_CHAINING: Final[ConfigOption[bool]] = ConfigOption(
     "pipeline.operator-chaining.enabled",
     True,
@@ -245,6 +255,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     CLUSTER_ID,
     EXECUTION_TARGET,
     SPARK_MASTER,
+    RUNTIME_MODE,
     OPERATOR_CHAINING,
     AUTO_WATERMARK_INTERVAL,
     BUFFER_TIMEOUT_ENABLED,

@@ -190,6 +190,10 @@ class Operator:
     def open(self, context: OperatorContext) -> None:
         """Restore state and open the user's function."""
 
+    def in_batch(self) -> Operator:
+        """Return the operator that takes the place of this one, not yet opened, in BATCH mode."""
+        return self
+
     def applies(self, declared: DeclaredOutput) -> bool:
         """Return whether the operator itself makes its results values of their declared type.
 

@@ -69,6 +69,9 @@ class TimestampedSourceOperator(SourceOperator):
         self._strategy = strategy
         self._declared: DeclaredOutput | None = None
 
+    def in_batch(self) -> Operator:
+        return TimestampedSourceOperator(self.source, self._strategy.without_progress())
+
     def applies(self, declared: DeclaredOutput) -> bool:
         """Return True: the strategy's functions get values of the declared type."""
         self._declared = declared
@@ -130,6 +133,9 @@ class TimestampsAndWatermarksOperator(Operator):
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._strategy = strategy
+
+    def in_batch(self) -> Operator:
+        return TimestampsAndWatermarksOperator(self._strategy.without_progress())
 
     def open(self, context: OperatorContext) -> None:
         assert context.downstream is not None

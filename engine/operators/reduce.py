@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onceproof.engine.elements import Record
+from onceproof.engine.elements import MAX_WATERMARK, Record
 from onceproof.engine.functions import ReduceFunction
-from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
 
 STATE_NAME = "_op_state"
@@ -51,6 +52,9 @@ class KeyedReduceOperator(KeyedFunctionOperator):
         super().open(context)
         descriptor = ValueStateDescriptor(STATE_NAME, self._value_type or Types.DYNAMIC())
         self._table = self._keyed.table(descriptor)
+
+    def in_batch(self) -> Operator:
+        return FinalReduceOperator(self.function, self._key_selector, self._key_type, self._value_type)
 
     def _reduce(self) -> Callable[[Any, Any], Any]:
         """Return the function whose results have the declared type."""
@@ -92,3 +96,40 @@ class RichReduceOperator(KeyedReduceOperator):
             table[key] = value
             results.append((value, timestamp))
         return results
+
+    def in_batch(self) -> Operator:
+        return FinalRichReduceOperator(self.function, self._key_selector, self._key_type, self._value_type)
+
+
+class FinalResults(KeyedReduceOperator):
+    """Mix-in that holds the results back to the end of the input; it stands before the operator that reduces.
+
+    What has been emitted leaves the state: an operator that is restored behind its end emits nothing again.
+    """
+
+    def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
+        """Reduce the records, and emit nothing."""
+        super().process_batch(records, input_index)
+        return []
+
+    def finish(self) -> list[Record]:
+        """Return the reduced value of each key, in the order in which the state has the keys."""
+        table = self.table
+        return [(table.pop(key, None), MAX_WATERMARK) for key in list(table)]
+
+    @property
+    def table(self) -> ValueTable:
+        """The reduced value of each key."""
+        return self._table
+
+    def key_of(self, value: Any) -> Any:
+        """Return the key of a value."""
+        return self._key_selector(value)
+
+
+class FinalReduceOperator(FinalResults, KeyedReduceOperator):
+    """Emits the reduced value of each key at the end of the input (Flink: BatchGroupedReduceOperator)."""
+
+
+class FinalRichReduceOperator(FinalResults, RichReduceOperator):
+    """The same for a function object."""

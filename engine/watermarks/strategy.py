@@ -127,6 +127,10 @@ class WatermarkStrategy(Struct, frozen=True):
             raise ValueError(f"idle timeout {timeout_ms} ms must be positive")
         return replace(self, _idle_timeout_ms=timeout_ms)
 
+    def without_progress(self) -> WatermarkStrategy:
+        """Return this strategy with its timestamps and without watermarks, for BATCH mode (ours)."""
+        return WatermarkStrategy(_none, self._assigner)
+
     def create_watermark_generator(self, context: WatermarkGeneratorContext) -> WatermarkGenerator:
         """Return a new generator (Flink: createWatermarkGenerator)."""
         generator = self._supplier(context)

@@ -87,6 +87,16 @@ class GlobalWindow(Window, frozen=True):
 _GLOBAL = GlobalWindow()
 
 
+class CountWindow(Window, frozen=True, order=True):
+    """The window of a number of records of a key; ``id`` counts from 0 (PyFlink: CountWindow)."""
+
+    id: int
+
+    def max_timestamp(self) -> int:
+        """Return MAX_WATERMARK."""
+        return MAX_WATERMARK
+
+
 class WindowMergeCallback(TypeParameters, ABC):
     """Receives the windows to merge (PyFlink: MergingWindowAssigner.MergeCallback)."""
 
@@ -138,3 +148,17 @@ class GlobalWindowSerializer(WindowSerializer):
     def from_data(self, data: int) -> GlobalWindow:
         """Return the global window."""
         return _GLOBAL
+
+
+class CountWindowSerializer(WindowSerializer):
+    """A count window as its number (PyFlink: CountWindowSerializer)."""
+
+    window_type = Types.LONG()
+
+    def to_data(self, window: CountWindow) -> int:
+        """Return the number of the window."""
+        return window.id
+
+    def from_data(self, data: int) -> CountWindow:
+        """Return the window of a number."""
+        return CountWindow(data)

@@ -81,6 +81,7 @@ EXTRA = {
     ("AllWindowedStream", "evictor"): JAVA,
     ("WindowedStream", "evictor"): JAVA,
     ("WatermarkStrategy", "for_generator"): JAVA,
+    ("WatermarkStrategy", "without_progress"): OURS,
     ("WatermarkStrategy", "create_watermark_generator"): JAVA,
     ("WatermarkStrategy", "create_timestamp_assigner"): JAVA,
 }

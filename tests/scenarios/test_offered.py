@@ -126,6 +126,9 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
     ENGINE: (
         "FunctionInitializationContext.is_settled",
         "FunctionSnapshotContext.written_raw_state",
+        "CountSlidingWindowAssigner",
+        "CountTumblingWindowAssigner",
+        "CountWindowSerializer",
         "GlobalWindowSerializer",
         "KeyedStateOutput.streams",
         "OperatorStateOutput.partitions",
@@ -137,6 +140,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "TimestampedValue",
         "WatermarkStrategy.create_timestamp_assigner",
         "WatermarkStrategy.create_watermark_generator",
+        "WatermarkStrategy.without_progress",
     ),
     READS: (
         "DataStream.get_execution_environment",
@@ -162,6 +166,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "OperatorSettings.start_new_chain",
     ),
     SAME: (
+        "CountWindow",
         "EventTimeTrigger",
         "FunctionInitializationContext.get_keyed_state_store",
         "KeySelector",

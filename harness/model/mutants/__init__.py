@@ -11,7 +11,8 @@ The rules this package lives by:
   inputs), sources, state,
   sharing (files that several checkpoints have), retention (what the job must keep), savepoints, timers,
   sinks, other_sinks (besides two-phase commit), rich_functions (state of functions that are no process
-  functions), user_functions (what calls users' functions), windows (windows and idle streams).
+  functions), user_functions (what calls users' functions), windows (windows and idle streams), batch
+  (the runtime mode BATCH).
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ THEMES: Final = (
     "retention",
     "savepoints",
     "timers",
+    "batch",
     "boundaries",
     "sinks",
     "other_sinks",

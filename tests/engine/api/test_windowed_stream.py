@@ -156,7 +156,7 @@ def test_count_windows(env):
         [number for _, number in held]
         for _, held in stream.count_window(3, 2).apply(Apply()).execute_and_collect()
     ]
-    assert numbers == [[1, 2], [2, 3, 4], [4, 5, 6]]
+    assert numbers == [[1, 2, 3], [3, 4, 5], [5, 6, 7]]
 
 
 def test_windows_follow_watermarks_assigned_mid_stream(env):
@@ -202,7 +202,8 @@ WRONG = {
         .trigger(NeverTrigger())
         .process(Spans())
     ),
-    "a count trigger needs a whole number of at least 1": lambda stream: stream.count_window(-1),
+    "a count window needs a size of at least 1 record": lambda stream: stream.count_window(-1),
+    "a count window needs a slide of at least 1 record": lambda stream: stream.count_window(2, -1),
 }
 
 
