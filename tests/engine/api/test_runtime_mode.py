@@ -99,7 +99,7 @@ def test_event_time_stands_still_until_the_end_of_batch():
 def test_batch_of_a_source_without_end_is_refused_by_its_name():
     env = environment(RuntimeExecutionMode.BATCH)
     env.from_source(DataGeneratorSource(str), source_name="clicks").print()
-    with pytest.raises(InvalidJob, match="source 'clicks'.* has no end"):
+    with pytest.raises(InvalidJob, match=r"source 'clicks'.* has no end"):
         env.execute()
 
 
