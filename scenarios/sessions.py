@@ -51,7 +51,7 @@ oracle_sql = f"""
 WITH arrivals AS (
     SELECT *, coalesce(max(timestamp) OVER (
       PARTITION BY scenario_id, split ORDER BY offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) - {lateness.BOUND_MS} - 1, -1) AS watermark
+    ) - {lateness.BOUND_MS} - 1, -9223372036854775807 - 1) AS watermark
     FROM records
   ),
   stated AS (

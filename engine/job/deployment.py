@@ -171,7 +171,9 @@ def read_restore(
     operators: dict[str, RestoredOperator] = {}
     for operator_id, assignment in plan.operators.items():
         restored = read_assignment(assignment, read, decoded)
-        operators[operator_id] = RestoredOperator(restored.keyed, restored.operator, restored.native)
+        operators[operator_id] = RestoredOperator(
+            restored.keyed, restored.operator, restored.native, assignment.finished
+        )
     if not plan.in_flight:
         return Restore(plan.checkpoint_id, operators)
     known = {} if in_flight is None else in_flight

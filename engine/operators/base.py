@@ -108,6 +108,8 @@ class OperatorContext(Struct, kw_only=True):
     keyed: Any = None
     operator: Any = None
     native: Any = ()
+    has_finished: bool = False
+    """Whether all subtasks of the operator had ended their data when the restored checkpoint was taken."""
     state_backend: StateBackendSettings = StateBackendSettings()
     allow_pickle: bool = False
     settled: bool = False

@@ -51,6 +51,9 @@ class SourceOperator(Operator):
             splits = sorted(self.source.splits_for(context.parallelism))
             own = splits[context.subtask :: context.parallelism]
             owned: list[tuple[str, Any]] = [(split, None) for split in own]
+        elif context.has_finished:
+            # A source without an end was ended by its user; others have nothing left but what came too late.
+            owned = []
         else:
             owned = list(self._state.get())
         self._readers = [(split, self.source.open_split(split, position)) for split, position in owned]

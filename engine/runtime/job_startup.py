@@ -94,7 +94,7 @@ def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExec
         return resume_from_starting_point(
             storage,
             recovered,
-            partial(_found, storage),
+            partial(find_starting_point, storage),
             graph.settings.num_retained,
             is_claimed=claim_mode == CLAIM,
         )
@@ -170,7 +170,13 @@ def add_starting_point(recovered: Recovered, find: Find, num_retained: int, *, i
     return claimed if len(recovered.checkpoints) < num_retained else replace(recovered, outlived=files)
 
 
-def _found(storage: MountedStorage, begun: StartingPoint) -> tuple[CheckpointMetadata, tuple[str, ...]]:
+def find_starting_point(
+    storage: MountedStorage, begun: StartingPoint
+) -> tuple[CheckpointMetadata, tuple[str, ...]]:
+    """Read a starting point; return it with the files to delete if the job claims it.
+
+    Raises NoRestorePoint if it is gone, and DamagedFile.
+    """
     point = read_restore_point(begun.path)
     # An unclaimed checkpoint is read through a mount, so that no checkpoint of the job refers to its files.
     if begun.own_checkpoint and not begun.spared:

@@ -19,12 +19,14 @@ from onceproof.engine.state.snapshot import TaskSnapshot
 class RestoredOperator(Struct, frozen=True):
     """The state that redistribution gave one operator of a subtask; None where there is none of the kind.
 
-    ``native`` is keyed state as the databases that a backend has stored.
+    ``native`` is keyed state as the databases that a backend has stored. ``has_finished``: all subtasks of
+    the operator had ended their data.
     """
 
     keyed: Any
     operator: Any
     native: Any = ()
+    has_finished: bool = False
 
 
 class Restore(Struct, frozen=True):

@@ -619,6 +619,7 @@ class Task:
                 keyed=restored.keyed,
                 operator=restored.operator,
                 native=restored.native,
+                has_finished=restored.has_finished,
                 state_backend=settings.state_backend,
                 allow_pickle=settings.allow_pickle,
                 settled=settings.settled,

@@ -130,6 +130,8 @@ def decisions_of(scenario: Scenario) -> Iterator[Decision]:
     if scenario.watermark_interval != USUAL_WATERMARK_INTERVAL_MS:
         text = f"watermarks every {scenario.watermark_interval} ms"
         yield Decision(text, replace(scenario, watermark_interval_ms=UNSET))
+    if scenario.is_endless:
+        yield Decision("sources without an end", replace(scenario, endless=UNSET))
 
 
 def measure_decisions(scenario: Scenario, signature: Signature, run: RunForSignature) -> DecisionEffects:

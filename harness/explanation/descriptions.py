@@ -156,10 +156,11 @@ def steps(count: int) -> str:
 def scenario_text(scenario: Scenario) -> str:
     """Return a scenario's seed, family, size, faults and schedule in one line."""
     name = "a scenario" if scenario.seed is None else f"seed {scenario.seed}"
-    count = scenario.record_count()
+    count, splits = scenario.record_count(), len(scenario.records)
+    end = " without an end" if scenario.is_endless else ""
     return (
-        f"{name} of {scenario.family}: {count} record{'' if count == 1 else 's'} in {len(scenario.records)}"
-        f" split{'' if len(scenario.records) == 1 else 's'}, parallelism {scenario.parallelism},"
+        f"{name} of {scenario.family}: {count} record{'' if count == 1 else 's'} in {splits}"
+        f" split{'' if splits == 1 else 's'}{end}, parallelism {scenario.parallelism},"
         f" {len(scenario.faults)} fault{'' if len(scenario.faults) == 1 else 's'},"
         f" {_operations_text(scenario)}{scenario.schedule.kind} schedule"
     )

@@ -47,7 +47,7 @@ from onceproof.harness.model.scenario import (
 )
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps, held_up_ms
 
-GENERATION: Final = 12
+GENERATION: Final = 13
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -72,6 +72,9 @@ ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
     ("end_of_data", 1),
 )
 OTHER_BACKEND: Final = 0.02
+ENDLESS: Final = 0.1
+"""The share of scenarios whose sources never end. None of them has a short timeout: a stop whose savepoint
+expires costs an attempt."""
 
 MOST_WATERMARK_INTERVALS: Final = ((1, 3), (10, 3), (60, 3), (USUAL_WATERMARK_INTERVAL_MS, 1))
 """At the default most runs are over before the second watermark, at 1 ms each record has one behind it."""
@@ -148,6 +151,7 @@ def generate(family: Family, seed: int) -> Scenario:
         mode=mode,
         operations=draw_operations(chance, stage, family, may_stop=not hurried),
         watermark_interval_ms=draw_watermark_interval(chance),
+        endless=(chance.chance(ENDLESS) and not hurried) or UNSET,
     )
 
 

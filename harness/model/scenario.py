@@ -215,6 +215,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The requests to the running job; none if unset."""
     watermark_interval_ms: Positive | msgspec.UnsetType = msgspec.UNSET
     """How often stock watermark strategies emit; the engine's default if unset."""
+    endless: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether the sources never end: records arrive while the job runs, and once all are read its user stops
+    it, drained. If unset, all records are there from the beginning and the sources end behind them."""
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether the sources never end."""
+        return self.endless is True
 
     @property
     def watermark_interval(self) -> int:

@@ -66,7 +66,7 @@ def _natural_steps(scenario: Scenario) -> int:
 def _delays(scenario: Scenario) -> int:
     """Return for how many milliseconds the faults of a scenario may hold its job up."""
     each = scenario.restart_delay_ms + scenario.checkpoint_interval_ms
-    return sum(held_up_ms(fault) + each for fault in scenario.faults)
+    return sum(held_up_ms(fault) + each for fault in scenario.faults) + each * scenario.is_endless
 
 
 def held_up_ms(fault: Fault) -> int:

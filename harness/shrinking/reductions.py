@@ -43,6 +43,7 @@ PLAIN_SETTINGS: Final = {
     "restart_delay_ms": 1,
     "mode": UNSET,
     "watermark_interval_ms": UNSET,
+    "endless": UNSET,
 }
 PLAIN_MAX_PARALLELISM: Final = 4
 SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)

@@ -179,6 +179,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "barrier_overtakes_the_end_of_data": upstream_is_not_asked,
     "restored_when_nothing_is_stored_any_more": only_files_tell_of_time,
     "record_in_flight_changed_by_its_reader": find_mutant("records-in-flight-are-shared"),
+    "drained_source_reads_on": find_mutant("drained-source-reads-on"),
 }
 
 

@@ -33,6 +33,7 @@ THEMES: Final = (
     "in_flight",
     "connected",
     "sources",
+    "endless",
     "state",
     "sharing",
     "retention",

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from functools import partial
 
 from onceproof.engine.protocol_points import COMMITTING
 from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_result import JobExecutionFailed
+from onceproof.engine.runtime.job_startup import find_starting_point, resume_from_starting_point
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
@@ -48,7 +50,13 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     # No fault strikes the questions of the harness.
     reliable = LocalCheckpointStorage(storage.root)
     check_guard(reliable, graph, other)
-    recovered = recover(storage, spec.retained)
+    recovered = resume_from_starting_point(
+        storage,
+        recover(storage, spec.retained),
+        partial(find_starting_point, storage),
+        spec.retained,
+        is_claimed=False,
+    )
     if not log_process_start(log, recovered):
         return 0
     execution = ObservedLocalExecution(spec, assembly.graph, storage, recovered, log)

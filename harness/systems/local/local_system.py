@@ -114,6 +114,7 @@ class LocalSystem:
             spec = msgspec.structs.replace(
                 spec_of(family, scenario, folder),
                 faults=faults,
+                is_endless=scenario.is_endless,
                 mutant=self._mutant,
                 mutant_file=self._mutant_file,
             )

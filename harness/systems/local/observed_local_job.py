@@ -15,13 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
+from onceproof.engine.checkpoint.events import (
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    RequestResolved,
+)
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import CancelTasks, Deploy, JobFailed, JobFinished
 from onceproof.engine.messages import AttemptId
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Report, Writer
 from onceproof.engine.runtime.execution import Killed
+from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest
 from onceproof.engine.runtime.local import LocalExecution, Upload
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
@@ -34,7 +41,7 @@ from onceproof.harness.systems.clock_jumps import ShiftedClocks, ahead_after_ms
 from onceproof.harness.systems.fault_clock import ProcessFaultClock
 from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_SNAPSHOT, AttemptLeaks, Left
 from onceproof.harness.systems.process.fault_actions import die
-from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.process.transactional_database import database_of
 from onceproof.harness.systems.recording import event_log
@@ -42,6 +49,7 @@ from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import (
     EventLoggingDriver,
     RunOver,
+    checkpoint_entry,
     log_error,
     log_snapshot,
     log_task_failure,
@@ -71,6 +79,10 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         self._attempt = AttemptId("")
         self._has_completed = False
         """Whether the current attempt has completed a checkpoint."""
+        self._savepoints = spec.savepoints
+        self._records_of_input = _record_count(spec) if spec.is_endless else None
+        """How many records an endless input has; None: it ends by itself, or is being ended."""
+        self._savepoint: CheckpointMetadata | None = None
         self._checkpoint_writer: CheckpointWriter | None = None
         self._shifted = ShiftedClocks(ahead_after_ms(spec.faults, spec.waiting))
         LocalExecution.__init__(
@@ -121,6 +133,8 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         """Hand an event to a task, unless another task's fault has killed it during this round."""
         if self.is_current(task):
             super().task_event(task, event)
+            if self._records_of_input is not None and task.is_source and task.retry_ms is not None:
+                self._end_if_all_is_read()
 
     def task_died(self, task: Task, error: BaseException) -> None:
         """Log a task that raised; an error that no fault injected ends the run."""
@@ -130,6 +144,35 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
             log_error(self.log, task.name, error)
             raise RunOver
         super().task_died(task, error)
+
+    # The end of an endless input.
+
+    def _end_if_all_is_read(self) -> None:
+        """Stop the job, drained, once the living sources have read all records."""
+        total = self._records_of_input
+        assert total is not None
+        if sum(self._positions().values()) < total:
+            return
+        self._records_of_input = None
+
+        def answered(answer: JobAnswer) -> None:
+            if answer.error:
+                self._records_of_input = total
+
+        self.submit(JobRequest("stop", self._savepoints, drains=True), answered)
+
+    def metadata_published(self, checkpoint_id: int) -> None:
+        """Keep the metadata of a savepoint, to log that it is complete."""
+        pending = self.master.coordinator.pending[checkpoint_id]
+        if pending.number:
+            self._savepoint = pending.published
+        super().metadata_published(checkpoint_id)
+
+    def request_resolved(self, effect: RequestResolved) -> None:
+        """Log the savepoint that ends the job before what it lists is committed."""
+        super().request_resolved(effect)
+        if effect.checkpoint_id is not None and self._savepoint is not None:
+            self.log.write(event_log.CHECKPOINT_COMPLETED, checkpoint=checkpoint_entry(self._savepoint))
 
     # Events of the job.
 
@@ -216,6 +259,10 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
             if isinstance(head, SourceOperator):
                 read.update(records_read(head))
         return read
+
+
+def _record_count(spec: Spec) -> int:
+    return sum(map(len, read_records(spec.records).values()))
 
 
 def name_of(upload: Upload) -> str:

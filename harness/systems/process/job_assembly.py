@@ -53,7 +53,7 @@ def _source(spec: Spec) -> CountedSource:
         split: [(value, timestamp) for timestamp, value in records]
         for split, records in read_records(spec.records).items()
     }
-    return CountedSource(CollectionSource(splits))
+    return CountedSource(CollectionSource(splits), is_bounded=not spec.is_endless)
 
 
 def _configuration(spec: Spec) -> Configuration:

@@ -69,6 +69,10 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     tolerable_failures: int = 0
     restart_delay_ms: int = 0
     watermark_interval_ms: int = USUAL_WATERMARK_INTERVAL_MS
+    is_endless: bool = False
+    """Whether the sources never end; once all is read the process stops the job, drained."""
+    savepoints: str = ""
+    """The folder of savepoints."""
     barriers: Barriers = "aligned"
     aligned_timeout_ms: int = 0
     state_backend: StateBackend = "hashmap"
@@ -128,6 +132,7 @@ def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
         tolerable_failures=scenario.tolerable_failures,
         restart_delay_ms=scenario.restart_delay_ms,
         watermark_interval_ms=scenario.watermark_interval,
+        savepoints=str(folder / "savepoints"),
         barriers=scenario.checkpoint_mode.barriers,
         aligned_timeout_ms=scenario.checkpoint_mode.aligned_timeout_ms,
         state_backend=scenario.state_backend or "hashmap",

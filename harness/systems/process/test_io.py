@@ -79,16 +79,24 @@ def task_name(context: RuntimeContext) -> str:
 
 
 class CountedReader(ForwardingReader):
-    """Reads and counts the records of a split; its position is [position of the inner reader, count]."""
+    """Reads and counts the records of a split; its position is [position of the inner reader, count].
 
-    def __init__(self, reader: SplitReader, count: int) -> None:
+    If it is endless, it waits for more records behind the last one.
+    """
+
+    def __init__(self, reader: SplitReader, count: int, is_endless: bool) -> None:
         super().__init__(reader)
         self._count = count
+        self._is_endless = is_endless
 
     def read(self, limit: int) -> list[Record]:
         records = self._reader.read(limit)
         self._count += len(records)
         return records
+
+    @property
+    def exhausted(self) -> bool:
+        return self._reader.exhausted and not self._is_endless
 
     @property
     def position(self) -> list[Any]:
@@ -98,7 +106,10 @@ class CountedReader(ForwardingReader):
 class CountedSource(Source):
     """Counts the records of an inner source; ``names`` maps the family's split names to that source's."""
 
-    def __init__(self, source: Source, names: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, source: Source, names: Mapping[str, str] | None = None, *, is_bounded: bool = True
+    ) -> None:
+        self.is_bounded = is_bounded
         self._source = source
         self._names = names or {split: split for split in source.splits()}
 
@@ -109,7 +120,8 @@ class CountedSource(Source):
     def open_split(self, split: str, position: Any | None) -> CountedReader:
         """Return a reader from a position, or from the start of the split if it is None."""
         inner, count = (None, 0) if position is None else position
-        return CountedReader(self._source.open_split(self._names[split], inner), count)
+        reader = self._source.open_split(self._names[split], inner)
+        return CountedReader(reader, count, is_endless=not self.is_bounded)
 
     def identity(self) -> SourceIdentity:
         """Return what the inner source reads."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.task.events import POLL, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full
 from onceproof.engine.task.task import Task, TaskState
@@ -50,6 +51,16 @@ class Slot(Struct, eq=False):
         return True
 
 
+class WaitingSlot(Slot, eq=False, kw_only=True):
+    """A source that has nothing now and then, and waits."""
+
+    source: SourceOperator
+
+    def is_ready(self) -> bool:
+        """Whether the source has something, as far as it knows, and the task has room for it."""
+        return not self.source.waits and super().is_ready()
+
+
 class Action(Struct, eq=False):
     """Something under way: ``perform(argument)`` when its turn comes; ``step`` is that of its beginning."""
 
@@ -60,12 +71,16 @@ class Action(Struct, eq=False):
     step: int
 
 
-def slots_of(task: Task, capacity: int) -> list[Slot]:
-    """The slots of a task."""
+def slots_of(task: Task, capacity: int, *, is_endless: bool = False) -> list[Slot]:
+    """The slots of a task; of a source that may wait if the input is endless."""
     outputs = task.output_queues
     if task.is_source:
         label = f"poll {task.name}"
-        return [Slot(_POLL, label, task, POLL, task.unread, 0, _NOT_BLOCKED, outputs, capacity)]
+        polled = (_POLL, label, task, POLL, task.unread, 0, _NOT_BLOCKED, outputs, capacity)
+        head = task.operators[0]
+        if is_endless and isinstance(head, SourceOperator):
+            return [WaitingSlot(*polled, source=head)]
+        return [Slot(*polled)]
     name = task.name
     blocked = task.barriers.blocked
     slots = []

@@ -153,6 +153,7 @@ def _run_to_cut(
         operations=UNSET,
         # Its barriers overtake nothing: what is before the cut is in the state.
         mode=UNSET,
+        endless=UNSET,
         schedule=Schedule(horizon=2 * budget),
         checkpoint_interval_ms=budget,
         checkpoint_timeout_ms=10 * budget,

@@ -200,7 +200,8 @@ class SimulatedProcess(Execution):
         """Make restoring an action of its own, so that a crash can come between two tasks' restores."""
         name, task_id = task.name, task.id
         self._names[task_id] = name
-        self._slots[task_id] = slots_of(task, self._ports.scenario.channel_capacity)
+        scenario = self._ports.scenario
+        self._slots[task_id] = slots_of(task, scenario.channel_capacity, is_endless=scenario.is_endless)
         self._agenda.add(_RESTORE, f"restore {name}", self._restore, (task, event))
 
     def slots(self) -> list[Slot]:

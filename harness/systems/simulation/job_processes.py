@@ -16,7 +16,7 @@ from onceproof.engine.job.events import MasterEvent
 from onceproof.engine.messages import TO_TASK
 from onceproof.engine.task.events import TaskEvent
 from onceproof.engine.task.task import Task
-from onceproof.harness.systems.simulation.actions import Slot
+from onceproof.harness.systems.simulation.actions import Slot, WaitingSlot
 from onceproof.harness.systems.simulation.job_process import SimulatedProcess
 
 
@@ -51,6 +51,12 @@ class JobProcesses:
         """Let all processes see a wall clock that was set."""
         for process in (*self.headless, *([] if self.current is None else [self.current])):
             process.set_wall_clock(ahead_ms)
+
+    def wake_sources(self) -> None:
+        """Let every source that waits be polled again: records have arrived."""
+        for slot in self.slots():
+            if isinstance(slot, WaitingSlot):
+                slot.source.waits = False
 
     def slots(self) -> list[Slot]:
         """Return the inputs of all tasks."""

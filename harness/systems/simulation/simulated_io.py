@@ -27,7 +27,7 @@ class SimulatedReader(SplitReader):
     def read(self, limit: int) -> list[Record]:
         """Return up to ``limit`` records."""
         position = self._position
-        records = self._records[position : position + limit]
+        records = self._records[position : min(position + limit, self._log.available[self._split])]
         position += len(records)
         self._position = position
         self._log.read_up_to[self._split] = position
@@ -40,18 +40,21 @@ class SimulatedReader(SplitReader):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the split is read out."""
-        return self._position >= len(self._records)
+        """Whether the split is read out, and nothing more will come."""
+        return self._position >= len(self._records) and self._log.is_bounded
 
 
 class SimulatedLog(Source):
     """The scenario's splits as a replayable source, and how far each was last read."""
 
-    def __init__(self, records: dict[str, tuple[InputRecord, ...]]) -> None:
+    def __init__(self, records: dict[str, tuple[InputRecord, ...]], *, is_bounded: bool = True) -> None:
         self.records: dict[str, list[Record]] = {
             split: [(value, timestamp) for timestamp, value in rows] for split, rows in records.items()
         }
         self.read_up_to: dict[str, int] = dict.fromkeys(records, 0)
+        self.is_bounded = is_bounded
+        self.available = {split: len(rows) for split, rows in records.items()}
+        """By split, how many records have arrived; all of them, unless an ``EndlessInput`` says otherwise."""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -60,8 +63,14 @@ class SimulatedLog(Source):
         """Return the names of all splits."""
         return list(self.records)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether all records have been read."""
+        return all(self.read_up_to[split] == len(records) for split, records in self.records.items())
+
     def open_split(self, split: str, position: Any | None) -> SimulatedReader:
         """Return a reader that begins at the offset ``position``, or at 0."""
+        self.read_up_to[split] = position or 0
         return SimulatedReader(self, split, position or 0)
 
 

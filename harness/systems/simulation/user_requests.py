@@ -13,8 +13,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -36,9 +35,22 @@ from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 
 _CONTROL: Final = CLASS_INDEX["message_control"]
+THE_END: Final = Operation("stop", "end_of_data")
+"""The request with which the user of an endless input ends the job."""
 EXCUSES: Final = ("keeps union list state", "is there already, from a process that had lost the job")
 """In the reason why there is no savepoint although nothing went wrong in this attempt. The second one: the
 metadata of a dead process's savepoint have landed late; savepoints with one id have one folder here."""
+
+
+class JobMasters(Protocol):
+    """Where requests go: to the job master that lives, if one does (`job_processes.py`)."""
+
+    @property
+    def has_master(self) -> bool:
+        """Whether a job master lives."""
+
+    def master_event(self, event: MasterEvent) -> None:
+        """Hand an event to the job master, if one lives."""
 
 
 class UserRequests:
@@ -52,7 +64,7 @@ class UserRequests:
         storage: SimulatedStorage,
         recorder: RunRecorder,
         job: SimulatedJob,
-        to_master: Callable[[MasterEvent], None],
+        masters: JobMasters,
     ) -> None:
         self._retained = scenario.retained
         self._clock = clock
@@ -60,12 +72,16 @@ class UserRequests:
         self._storage = storage
         self._recorder = recorder
         self._job = job
-        self._to_master = to_master
+        self._masters = masters
         self.waiting: dict[str, list[Waiting[Operation]]] = {}
         """By protocol point, the requests that have not been made."""
         for operation in scenario.asked:
             self.waiting.setdefault(operation.point, []).append(Waiting(operation))
         self._asked: dict[int, Operation] = {}
+        self._end_asked_for = 0
+        """The number of the request that ends the input, while it is open."""
+        self.has_ended = False
+        """Whether the job has been stopped for good, drained."""
         self.begins_from: StartingPoint | None = None
         """What the next process begins from, whatever checkpoints there are."""
         self._is_claimed = False
@@ -86,9 +102,17 @@ class UserRequests:
 
     def _ask(self, number: int) -> None:
         if self._asked[number].kind == "savepoint":
-            self._to_master(TriggerRequested(SAVEPOINT, number))
+            self._masters.master_event(TriggerRequested(SAVEPOINT, number))
         else:
-            self._to_master(StopRequested(number))
+            self._masters.master_event(StopRequested(number))
+
+    def ask_for_the_end(self) -> None:
+        """Stop the job, drained, unless that is under way or no job master lives."""
+        if self._end_asked_for or self.has_ended or not self._masters.has_master:
+            return
+        number = self._end_asked_for = len(self._asked) + 1
+        self._asked[number] = THE_END
+        self._masters.master_event(StopRequested(number, drains=True))
 
     def starting_point_after(self, checkpoint_id: int, number: int) -> StartingPoint | None:
         """Return what the job goes on from once the savepoint of a request is complete, if that changes."""
@@ -103,6 +127,9 @@ class UserRequests:
         operation = self._asked.get(effect.number)
         if operation is None:
             return
+        if effect.number == self._end_asked_for:
+            self._end_asked_for = 0
+            self.has_ended = published is not None
         if published is None:
             if operation.kind == "stop" and any(each in (effect.reason or "") for each in EXCUSES):
                 self._recorder.stop_failed(effect.reason or "")
@@ -126,6 +153,8 @@ class UserRequests:
 
     def recover(self) -> Recovered:
         """Claim the job for a new process; return what it finds, with what the job has begun from."""
+        # A new process knows of no request.
+        self._end_asked_for = 0
         begins_from, self.begins_from = self.begins_from, None
         recovered = recover(self._storage, self._retained, begins_from)
         begun = resume_from_starting_point(

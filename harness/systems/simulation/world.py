@@ -32,6 +32,7 @@ from onceproof.harness.systems.fault_clock import MasterKilled, PowerLost, Proce
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.endless_input import EndlessInput
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.job_process import ProcessPorts, SimulatedProcess
@@ -96,15 +97,13 @@ class World:
         self.storage = storage_for(scenario)
         self.external = TransactionalSystem(self.history, clock)
         move_in(self.external)
-        log = SimulatedLog(scenario.records)
+        log = SimulatedLog(scenario.records, is_bounded=not scenario.is_endless)
         self.recorder = recorder = RunRecorder(
             self.history, clock, log, tracer, RetentionWatch(self.storage, scenario.retained)
         )
         self.job = SimulatedJob(family, scenario, log, self.external)
         self.processes = processes = JobProcesses()
-        self.requests = UserRequests(
-            scenario, clock, agenda, self.storage, recorder, self.job, processes.master_event
-        )
+        self.requests = UserRequests(scenario, clock, agenda, self.storage, recorder, self.job, processes)
         self.faults = FaultInjector(
             scenario.faults, clock, agenda, recorder, self.requests, self.job, processes
         )
@@ -125,6 +124,8 @@ class World:
         self.storage.fails = self.faults.storage_fails
         if recorder.is_tracing:
             self.external.seen = self._transaction_visible
+        if scenario.is_endless:
+            EndlessInput(clock, agenda, log, processes, self.requests)
         self._is_fair = False
         self._is_over = False
         self._slots: list[Slot] = []

@@ -59,6 +59,7 @@ class Bench:
         restored: int | None = None,
         keyed: Any = None,
         lists: Any = None,
+        has_finished: bool = False,
     ) -> Any:
         operator.open(
             OperatorContext(
@@ -74,6 +75,7 @@ class Bench:
                 restored_checkpoint_id=restored,
                 keyed=keyed,
                 operator=lists,
+                has_finished=has_finished,
                 downstream=self.behind,
                 auto_watermark_interval_ms=10,
                 side_outputs={tag: [records.extend] for tag, records in self.side.items()},
@@ -86,7 +88,12 @@ class Bench:
         return [self.open(make(), subtask=subtask, parallelism=parallelism) for subtask in range(parallelism)]
 
     def restore_all(
-        self, operators: Sequence[Operator], make: Callable[[], Operator], parallelism: int
+        self,
+        operators: Sequence[Operator],
+        make: Callable[[], Operator],
+        parallelism: int,
+        *,
+        has_finished: bool = False,
     ) -> list[Any]:
         """Take checkpoint 7 of ``operators``, and restore it into new subtasks."""
         files: dict[str, bytes] = {}
@@ -97,7 +104,7 @@ class Bench:
             encoded = encode_task_snapshot(TaskSnapshot({"op": snapshot}))
             path = f"chk-7/{subtask}"
             files[path] = encoded.data
-            subtasks.append(SubtaskState(handle_of(path, encoded), False))
+            subtasks.append(SubtaskState(handle_of(path, encoded), has_finished))
         metadata = OperatorMetadata("op", "op", "op", len(operators), MAX_PARALLELISM, tuple(subtasks))
         checkpoint = CheckpointMetadata(7, "job", "words", 70, "checkpoint", "3.1", (metadata,))
         dealt = redistribute(checkpoint, [Vertex("op", parallelism, MAX_PARALLELISM, True)])
@@ -112,6 +119,7 @@ class Bench:
                     restored=7,
                     keyed=state.keyed,
                     lists=state.operator,
+                    has_finished=dealt["op", subtask].finished,
                 )
             )
         return restored

@@ -86,6 +86,16 @@ def test_a_restored_subtask_that_was_dealt_nothing_reads_nothing(bench):
     assert operator.poll(1) == []
 
 
+def test_a_source_that_had_finished_reads_nothing_more(bench):
+    """Its split has grown since, or never ends and was ended by a stop that drains."""
+    operator = bench.open(SourceOperator(source_of(a="1")))
+    assert operator.poll(1)
+    longer = source_of(a="123")
+    for restored in bench.restore_all([operator], lambda: SourceOperator(longer), 2, has_finished=True):
+        assert restored.poll(1) == []
+        assert restored.exhausted
+
+
 def test_a_source_that_is_new_in_a_restored_job_reads_from_the_beginning(bench):
     operator = bench.open(SourceOperator(source_of(a="12")), restored=7, lists=None)
     assert read_out(operator) == ["1", "2"]

@@ -92,6 +92,20 @@ def test_tasks_killed_one_after_another_lose_and_repeat_no_rows(kind):
     assert history.statistics.attempts > len(points) // 2
 
 
+@pytest.mark.parametrize("point", ["element", "snapshotted", "completed", "committing"])
+def test_endless_job_that_is_killed_is_drained_by_its_user(point):
+    history, verdict = tried(scenario_with(*kill(point), endless=True))
+    assert verdict.violations == ()
+    assert history.statistics.attempts > 1
+    assert sum(history.statistics.coverage.values()) == 1
+
+
+def test_endless_job_without_records_is_drained_as_well():
+    scenario = scenario_with(endless=True)
+    _, verdict = tried(structs.replace(scenario, records=dict.fromkeys(scenario.records, ())))
+    assert verdict.violations == ()
+
+
 def test_job_restarts_with_the_parallelism_that_each_kill_requests():
     faults = (
         Fault("kill_process", "notified", checkpoint=1, rescale_to=3),

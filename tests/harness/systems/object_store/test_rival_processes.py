@@ -97,7 +97,7 @@ def transactions_of_a_successor_aborted() -> tuple[Any, str, Any]:
         (listed_before_the_claim, range(100)),
         pytest.param(failed_metadata_not_declared_void, range(400), marks=pytest.mark.slow),
         pytest.param(checkpoints_of_losers_count, range(400), marks=pytest.mark.slow),
-        pytest.param(transactions_of_a_successor_aborted, range(900), marks=pytest.mark.slow),
+        pytest.param(transactions_of_a_successor_aborted, range(1700, 2600), marks=pytest.mark.slow),
     ],
 )
 def test_planted_bug_is_seen(plant: Callable[[], tuple[Any, str, Any]], seeds: range) -> None:

@@ -1,0 +1,64 @@
+"""Sources without an end in the simulation: they wait, and a stop that drains ends the job."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from onceproof.harness.model.family import load_family
+from onceproof.harness.model.history import JOB_FINISHED, JOB_STOPPED
+from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
+from onceproof.harness.trials.trial import Trial, scenario_of, try_scenario
+
+
+def endless(family: str, seed: int) -> Scenario:
+    """Return the scenario of a seed without faults and requests, on sources that never end."""
+    return replace(scenario_of(load_family(family), seed), faults=(), operations=UNSET, endless=True)
+
+
+def sound(scenario: Scenario) -> Trial:
+    trial = try_scenario(load_family(scenario.family), scenario)
+    assert trial.verdict.passed
+    return trial
+
+
+@pytest.mark.parametrize("family", ["word_count", "window_sum", "full_join", "pausing_sensors"])
+def test_job_is_drained_once_and_ends_when_it_is_started_again(family: str) -> None:
+    for seed in range(10):
+        kinds = [event[1] for event in sound(endless(family, seed)).history.events]
+        assert kinds.count(JOB_STOPPED) == 1
+        assert kinds[-1] == JOB_FINISHED
+
+
+def test_source_that_waits_is_not_polled() -> None:
+    for seed in range(20):
+        scenario = endless("word_count", seed)
+        waiting = sound(scenario).history.statistics
+        reading = sound(replace(scenario, endless=UNSET)).history.statistics
+        # Besides, records arrive, the user looks, and the job is stopped and started again.
+        assert waiting.steps < 3 * reading.steps + 400
+
+
+def test_input_without_any_record_is_drained_as_well() -> None:
+    scenario = endless("word_count", 1)
+    sound(replace(scenario, records=dict.fromkeys(scenario.records, ())))
+
+
+def test_what_has_arrived_is_there_for_the_next_attempt() -> None:
+    """Faults and stops are those of the seed; a job that reads again finds the records at once."""
+    family = load_family("page_views")
+    drawn = [scenario_of(family, seed) for seed in range(60)]
+    scenarios = [replace(each, endless=True) for each in drawn if each.faults and each.endless is UNSET]
+    ample = [each for each in scenarios if each.checkpoint_timeout_ms > 3000]
+    assert len(ample) > 20
+    for scenario in ample:
+        sound(scenario)
+
+
+def test_an_endless_scenario_is_read_as_it_was_written() -> None:
+    scenario = endless("word_count", 2)
+    assert '"endless":true' in to_json(scenario)
+    assert from_json(to_json(scenario)) == scenario
+    with pytest.raises(ScenarioError, match="expected `bool`, got `int` at endless"):
+        from_json(to_json(scenario).replace('"endless":true', '"endless":1'))
