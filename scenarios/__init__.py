@@ -11,5 +11,14 @@ from typing import Final
 
 SEVERAL: Final[Mapping[str, tuple[str, ...]]] = {
     "averages": ("average_by_list", "average_by_map", "average_by_value"),
+    "textbook_average_by_list": ("textbook_average_by_list",),
+    "textbook_average_by_map": ("textbook_average_by_map",),
+    "textbook_average_by_reducing_state": ("textbook_average_by_reducing_state",),
+    "textbook_average_by_value": ("textbook_average_by_value",),
+    "textbook_average_timestamp": ("textbook_average_timestamp",),
+    "textbook_click_source": (),
+    "textbook_concatenation": ("textbook_concatenation",),
+    "textbook_count_to_100": ("textbook_count_to_100",),
+    "textbook_time_to_live": (),
 }
-"""By module, the names of its families."""
+"""By module, the names of its families; a program of the textbook may have none of its own."""

@@ -423,7 +423,7 @@ def address_of(family: Family) -> str:
         if file is None:
             raise FamilyError(f"family {family.name!r}: its module has no file that another process can load")
         return str(file)
-    if type(family).__module__.startswith(_BUILT_IN):
+    if type(family).__module__.startswith(_BUILT_IN) and family.name in _built_in_places():
         return family.name
     for wanted in (family, type(family)) if _has_no_state(family) else (family,):
         place = _place_in_a_module(wanted, type(family).__module__)
