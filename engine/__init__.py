@@ -94,6 +94,7 @@ from onceproof.engine.functions import (
 )
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.partitioner import Partitioner
 from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -258,6 +259,7 @@ __all__ = [
     "NumberSequenceSource",
     "OutputFileConfig",
     "OutputTag",
+    "Partitioner",
     "PrintSinkFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",

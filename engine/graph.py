@@ -53,14 +53,21 @@ class PartitionerKind(Enum):
     RESCALE = "rescale"
     BROADCAST = "broadcast"
     GLOBAL = "global"
+    SHUFFLE = "shuffle"
+    CUSTOM = "custom"
 
 
 class Partitioner(Struct, frozen=True):
-    """A kind and, for HASH, the key selector and the key type, which decides the hash."""
+    """A kind, and what decides the channel.
+
+    HASH has the key selector and the key type, CUSTOM the key selector and ``choose``, which is called with a
+    key and the number of channels.
+    """
 
     kind: PartitionerKind
     key_selector: Callable[[Any], Any] | None = None
     key_type: TypeInformation | None = None
+    choose: Callable[[Any, int], int] | None = None
 
 
 FORWARD: Final = Partitioner(PartitionerKind.FORWARD)
@@ -68,6 +75,7 @@ REBALANCE: Final = Partitioner(PartitionerKind.REBALANCE)
 RESCALE: Final = Partitioner(PartitionerKind.RESCALE)
 BROADCAST: Final = Partitioner(PartitionerKind.BROADCAST)
 GLOBAL: Final = Partitioner(PartitionerKind.GLOBAL)
+SHUFFLE: Final = Partitioner(PartitionerKind.SHUFFLE)
 
 
 class OperatorNode(Struct, frozen=True):
@@ -129,6 +137,7 @@ class JobGraph(Struct, frozen=True):
 
 JOB_ID_BYTES: Final = 16
 
+_CUSTOM_KIND: Final = PartitionerKind.CUSTOM
 _FORWARD_KIND: Final = PartitionerKind.FORWARD
 
 
@@ -236,7 +245,8 @@ def build_job_graph(
     maxima = [max_parallelism if node.max_parallelism is None else node.max_parallelism for node in nodes]
     place = {node.number: position for position, node in enumerate(nodes)}
     chains, vertex_of = _chains(nodes, place, parallelisms, maxima, chaining)
-    incoming, outgoing = _edges(nodes, place, parallelisms, chains, vertex_of)
+    refuses_custom = settings.unaligned and not settings.forces_unaligned
+    incoming, outgoing = _edges(nodes, place, parallelisms, chains, vertex_of, refuses_custom)
     names: set[str] = set()
     vertices = []
     for index, chain in enumerate(chains):
@@ -341,8 +351,9 @@ def _edges(
     parallelisms: list[int],
     chains: list[list[int]],
     vertex_of: list[int],
+    refuses_custom: bool,
 ) -> tuple[list[list[JobEdge]], list[list[JobEdge]]]:
-    """Return the edges into and out of each vertex."""
+    """Return the edges into and out of each vertex. ``refuses_custom``: custom partitioners are an error."""
     incoming: list[list[JobEdge]] = [[] for _ in chains]
     outgoing: list[list[JobEdge]] = [[] for _ in chains]
     for target, chain in enumerate(chains):
@@ -358,6 +369,13 @@ def _edges(
                     f"forward from {upstream.name!r} (parallelism {parallelisms[before]}) to"
                     f" {nodes[head].name!r} (parallelism {parallelisms[head]}) needs equal parallelism:"
                     " use rescale() or rebalance()"
+                )
+            elif partitioner.kind is _CUSTOM_KIND and refuses_custom:
+                raise InvalidJob(
+                    f"unaligned checkpoints do not go with partition_custom in front of {nodes[head].name!r}:"
+                    " after a rescale the partitioner is asked again where records in flight belong. Set"
+                    " execution.checkpointing.unaligned.forced if it always chooses the same for a key, or"
+                    " take aligned checkpoints"
                 )
             edge = JobEdge(
                 source,

@@ -64,7 +64,7 @@ ROOMS = (
         "wall_clock",
     ),
     ("state",),
-    ("functions", "broadcast_functions", "connected_functions", "timer_service", "watermarks"),
+    ("functions", "broadcast_functions", "connected_functions", "partitioner", "timer_service", "watermarks"),
     ("operators", "windows", "connectors"),
     ("graph", "api"),
     ("task", "checkpoint"),

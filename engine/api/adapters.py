@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import FunctionType
 from typing import Any
 
@@ -28,9 +28,11 @@ from onceproof.engine.functions import (
     MapFunction,
     ReduceFunction,
 )
-from onceproof.engine.graph import InvalidJob
+from onceproof.engine.graph import InvalidJob, PartitionerKind
+from onceproof.engine.graph import Partitioner as EdgePartitioner
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.partitioner import Partitioner
 
 
 def _copy_callable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,6 +157,28 @@ def key_of(key_selector: object) -> Callable[[Any], Any]:
     raise InvalidJob(
         f"key_by needs a key selector, not {key_selector!r}: give a function of the value or a KeySelector"
     )
+
+
+def custom_partitioner(partitioner: object, key_selector: object) -> EdgePartitioner:
+    """Return the rule of ``partition_custom``; raises InvalidJob for what cannot be called."""
+    choose: Any = partitioner.partition if isinstance(partitioner, Partitioner) else partitioner
+    if not callable(choose):
+        raise InvalidJob(
+            f"partition_custom needs a partitioner, not {partitioner!r}: give a function of the key and the"
+            " number of partitions, or a Partitioner"
+        )
+    return EdgePartitioner(PartitionerKind.CUSTOM, key_of(key_selector), choose=partial(_chosen, choose))
+
+
+def _chosen(choose: Callable[[Any, int], Any], key: Any, partitions: int) -> int:
+    """Return the partition of a key. Raises ValueError where there is no such partition."""
+    chosen = choose(key, partitions)
+    if type(chosen) is not int or not 0 <= chosen < partitions:
+        raise ValueError(
+            f"the partitioner of partition_custom chose {chosen!r} for key {key!r}: it must return a whole"
+            f" number from 0 to {partitions - 1}"
+        )
+    return chosen
 
 
 _ATOMIC = frozenset((type(None), bool, int, float, str, bytes, FunctionType, type))

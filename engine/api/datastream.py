@@ -28,6 +28,7 @@ from onceproof.engine.api.adapters import (
     aggregate_function_of,
     check_function,
     create_sink_operator,
+    custom_partitioner,
     filter_function_of,
     flat_map_function_of,
     key_of,
@@ -98,6 +99,7 @@ from onceproof.engine.graph import (
     GLOBAL,
     REBALANCE,
     RESCALE,
+    SHUFFLE,
     InvalidJob,
     JobGraph,
     Partitioner,
@@ -134,6 +136,7 @@ from onceproof.engine.operators.stateless import FilterOperator, FlatMapOperator
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.operators.window_parts import WindowFunctions
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.partitioner import Partitioner as CustomPartitioner
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
@@ -340,6 +343,25 @@ class DataStream(OperatorSettings):
     def rescale(self) -> DataStream:
         """Send the records to a part of the subtasks in turn, which takes fewer channels than rebalance."""
         return self._partitioned(RESCALE)
+
+    def shuffle(self) -> DataStream:
+        """Send each record to a random subtask."""
+        return self._partitioned(SHUFFLE)
+
+    def partition_custom(
+        self,
+        partitioner: CustomPartitioner | Callable[[Any, int], int],
+        key_selector: Selector | KeySelector,
+    ) -> DataStream:
+        """Send each record to the subtask that ``partitioner`` chooses by its key.
+
+        The partitioner gets the key and the number of subtasks and returns an index; for one key always the
+        same. The records have no keyed state. A job with unaligned checkpoints needs
+        ``execution.checkpointing.unaligned.forced``, because a rescale chooses anew for records in flight.
+
+        :raises InvalidJob: one of the arguments is neither a function nor an object of its class
+        """
+        return self._partitioned(custom_partitioner(partitioner, key_selector))
 
     @overload
     def broadcast(self) -> DataStream: ...

@@ -83,6 +83,8 @@ class SubtaskMapper(Enum):
 MAPPERS: Final = {
     PartitionerKind.HASH: SubtaskMapper.RANGE,
     PartitionerKind.REBALANCE: SubtaskMapper.ROUND_ROBIN,
+    PartitionerKind.SHUFFLE: SubtaskMapper.ROUND_ROBIN,
+    PartitionerKind.CUSTOM: SubtaskMapper.FULL,
     PartitionerKind.GLOBAL: SubtaskMapper.FIRST,
     PartitionerKind.FORWARD: SubtaskMapper.UNSUPPORTED,
     PartitionerKind.RESCALE: SubtaskMapper.UNSUPPORTED,
@@ -127,13 +129,27 @@ class KeyFilter(Struct, frozen=True):
         ]
 
 
+class ChoiceFilter(Struct, frozen=True):
+    """Which records of an edge with a custom partitioner a subtask keeps: those that it chooses it for."""
+
+    key_selector: Callable[[Any], Any]
+    choose: Callable[[Any, int], int]
+    parallelism: int
+    subtask: int
+
+    def keep(self, records: Iterable[Record]) -> list[Record]:
+        """Give the records that are the subtask's."""
+        select, choose, parallelism = self.key_selector, self.choose, self.parallelism
+        return [record for record in records if choose(select(record[0]), parallelism) == self.subtask]
+
+
 class InFlightShare(Struct, frozen=True):
     """What a subtask takes of one channel of before, into its channel from ``sender``."""
 
     sender: int
     handle: StateHandle
     channel: ChannelId
-    filter: KeyFilter | None
+    filter: KeyFilter | ChoiceFilter | None
 
 
 def redistribute_in_flight(
@@ -218,9 +234,11 @@ def _deal(
             dealt[place, receiver] = shares
 
 
-def _filter(edge: Edge, receiver: int) -> KeyFilter:
+def _filter(edge: Edge, receiver: int) -> KeyFilter | ChoiceFilter:
     partitioner = edge.partitioner
     assert partitioner.key_selector is not None
+    if partitioner.choose is not None:
+        return ChoiceFilter(partitioner.key_selector, partitioner.choose, edge.target_parallelism, receiver)
     low, high = key_group_range(edge.max_parallelism, edge.target_parallelism, receiver)
     return KeyFilter(partitioner.key_selector, partitioner.key_type, edge.max_parallelism, low, high)
 

@@ -107,7 +107,7 @@ CHECKPOINT_FORCE_UNALIGNED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.checkpointing.unaligned.forced",
     False,
     parse_boolean,
-    "Whether unaligned checkpoints include iterations and custom partitioners; this engine has neither.",
+    "Whether a job with custom partitioners may have unaligned checkpoints.",
 )
 CHECKPOINT_ALIGNED_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
     "execution.checkpointing.aligned-checkpoint-timeout",

@@ -41,6 +41,8 @@ class CheckpointSettings(Struct, frozen=True):
     retention: str | None = None
     mode: str = EXACTLY_ONCE
     unaligned: bool = False
+    forces_unaligned: bool = False
+    """Whether jobs with custom partitioners may have unaligned checkpoints."""
     aligned_timeout_ms: int = 0
     checkpoints_after_tasks_finish: bool = True
     restarts: RestartSettings = NoRestarts()
@@ -106,6 +108,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         retention=get(options.CHECKPOINT_RETENTION),
         mode=mode,
         unaligned=unaligned,
+        forces_unaligned=get(options.CHECKPOINT_FORCE_UNALIGNED),
         aligned_timeout_ms=get(options.CHECKPOINT_ALIGNED_TIMEOUT),
         checkpoints_after_tasks_finish=get(options.CHECKPOINTS_AFTER_TASKS_FINISH),
         restarts=restart_settings(configuration, checkpointing),

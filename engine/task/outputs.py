@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onceproof.engine.elements import (
@@ -185,6 +186,55 @@ class RebalanceOutput(Output):
         self._next = (start + len(records)) % count
 
 
+class ShuffleOutput(Output):
+    """Each record to a random queue (Flink: ShufflePartitioner).
+
+    The seed is the sender's index, so a run of the simulation, and a Spark task that is repeated, draws the
+    same again.
+    """
+
+    __slots__ = ("_unit",)
+
+    def __init__(self, queues: Sequence[Queue], seed: int) -> None:
+        super().__init__(queues)
+        self._unit = Random(seed).random
+
+    def emit(self, records: list[Record]) -> None:
+        """Split the buffer by queue; the order within a queue is that of ``records``."""
+        unit, queues = self._unit, self.queues
+        count = len(queues)
+        _append_split(queues, records, [int(unit() * count) for _ in records])
+
+
+class CustomOutput(Output):
+    """Each record to the queue that the user's partitioner chooses (Flink: CustomPartitionerWrapper)."""
+
+    __slots__ = ("_choose", "_key_selector")
+
+    def __init__(
+        self, queues: Sequence[Queue], key_selector: Callable[[Any], Any], choose: Callable[[Any, int], int]
+    ) -> None:
+        super().__init__(queues)
+        self._key_selector = key_selector
+        self._choose = choose
+
+    def emit(self, records: list[Record]) -> None:
+        """Split the buffer by queue; the order within a queue is that of ``records``."""
+        select_key, choose, queues = self._key_selector, self._choose, self.queues
+        count = len(queues)
+        _append_split(queues, records, [choose(select_key(record[0]), count) for record in records])
+
+
+def _append_split(queues: Sequence[Queue], records: list[Record], chosen: Sequence[int]) -> None:
+    """Append to each queue the records that it was chosen for."""
+    buffers: list[list[Record]] = [[] for _ in queues]
+    for record, index in zip(records, chosen, strict=True):
+        buffers[index].append(record)
+    for queue, buffer in zip(queues, buffers, strict=True):
+        if buffer:
+            queue.append(buffer)
+
+
 class BroadcastOutput(Output):
     """Every record to every queue."""
 
@@ -225,4 +275,10 @@ def build_output(edge: JobEdge, subtask: int, queues: Sequence[Queue], max_paral
         return BroadcastOutput(queues)
     if kind is PartitionerKind.GLOBAL:
         return SingleOutput(queues)
+    if kind is PartitionerKind.SHUFFLE:
+        return ShuffleOutput(queues, subtask)
+    if kind is PartitionerKind.CUSTOM:
+        assert partitioner.key_selector is not None
+        assert partitioner.choose is not None
+        return CustomOutput(queues, partitioner.key_selector, partitioner.choose)
     return RebalanceOutput(queues, subtask)

@@ -32,6 +32,7 @@ GOLDEN = {
     "nexmark_q7": "2:48097b59bd3921d9",
     "nexmark_q8": "2:0308157dc2fcb4d9",
     "order_lines": "1:689d45d8f527730d",
+    "parcels": "1:ab6c7abf1ad4be7e",
     "pausing_sensors": "1:d63f992c28263970",
     "periodic_page_views": "3:130a0ef5624c5641",
     "raw_numbers": "1:a3352552cb770a6e",

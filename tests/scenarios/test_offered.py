@@ -153,7 +153,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "OperatorSettings.get_name",
         "OperatorStateOutput.get_number_of_partitions",
         "RuntimeContext.get_job_id",
-        "RuntimeContext.get_number_of_parallel_subtasks",
         "RuntimeContext.get_operator_unique_id",
         "TimeWindow.max_timestamp",
         "_Windowed.get_execution_environment",

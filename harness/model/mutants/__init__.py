@@ -7,12 +7,11 @@ The rules this package lives by:
 - Each mutant names the guarantee that it breaks. A mutant that no scenario kills shows a gap in the harness.
 - Mutants wrap the engine's methods instead of copying them, so they follow changes of the engine.
 - One module for each theme: alignment, tasks, completion, recovery, masters (job masters), redistribution,
-  unions (union list state), in_flight (unaligned barriers, and counted ones), connected (operators with two
-  inputs), sources, endless (input without an end), state,
-  sharing (files that several checkpoints have), retention (what the job must keep), savepoints, timers,
-  sinks, other_sinks (besides two-phase commit), rich_functions (state of functions that are no process
-  functions), user_functions (what calls users' functions), windows (windows and idle streams), batch
-  (the runtime mode BATCH).
+  unions (union list state), in_flight (unaligned barriers, and counted ones), edges (random and custom
+  ones), connected (operators with two inputs), sources, endless (input without an end), state, sharing
+  (files that several checkpoints have), retention (what the job must keep), savepoints, timers, sinks,
+  other_sinks (besides two-phase commit), rich_functions (state of functions that are no process functions),
+  user_functions (what calls users' functions), windows (windows and idle streams).
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ THEMES: Final = (
     "unions",
     "windows",
     "in_flight",
+    "edges",
     "connected",
     "sources",
     "endless",

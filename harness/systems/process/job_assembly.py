@@ -73,6 +73,7 @@ def _configuration(spec: Spec) -> Configuration:
             "AT_LEAST_ONCE" if spec.barriers == "at_least_once" else "EXACTLY_ONCE"
         ),
         "execution.checkpointing.unaligned.enabled": spec.barriers == "unaligned",
+        "execution.checkpointing.unaligned.forced": True,
         "execution.checkpointing.aligned-checkpoint-timeout": f"{spec.aligned_timeout_ms} ms",
         "state.backend.type": spec.state_backend,
         "execution.checkpointing.incremental": spec.incremental,

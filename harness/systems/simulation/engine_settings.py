@@ -48,6 +48,7 @@ def simulated_settings(scenario: Scenario) -> CheckpointSettings:
         max_concurrent=mode.max_concurrent,
         mode=EXACTLY_ONCE if scenario.is_exactly_once else AT_LEAST_ONCE,
         unaligned=mode.barriers == "unaligned",
+        forces_unaligned=True,
         aligned_timeout_ms=mode.aligned_timeout_ms,
         timeout_ms=scenario.checkpoint_timeout_ms,
         tolerable_failures=scenario.tolerable_failures,

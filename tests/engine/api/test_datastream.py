@@ -180,6 +180,11 @@ def test_a_missing_key_selector_is_an_error(stream, selector):
         (lambda s: s.key_by(len).sum(1.5), "needs the index or the name of a field, not 1.5"),
         (lambda s: s.key_by(len).rebalance(), "the partitioning of a keyed stream cannot be changed"),
         (lambda s: s.key_by(len).broadcast(), "the partitioning of a keyed stream cannot be changed"),
+        (
+            lambda s: s.partition_custom(1, len),
+            "partition_custom needs a partitioner, not 1: give a",
+        ),
+        (lambda s: s.partition_custom(max, "word"), "needs a key selector, not 'word'"),
         (lambda s: s.execute_and_collect(limit=0), "limit of execute_and_collect is 0"),
     ],
     ids=[
@@ -198,6 +203,8 @@ def test_a_missing_key_selector_is_an_error(stream, selector):
         "sum",
         "rebalance",
         "broadcast",
+        "partitioner",
+        "partitioner_key",
         "limit",
     ],
 )

@@ -20,7 +20,7 @@ from onceproof.engine.checkpoint.metadata import (
     encode_metadata,
 )
 from onceproof.engine.checkpoint.redistribution import RestoreRefused
-from onceproof.engine.graph import FORWARD, GLOBAL, REBALANCE, Partitioner, PartitionerKind
+from onceproof.engine.graph import FORWARD, GLOBAL, REBALANCE, SHUFFLE, Partitioner, PartitionerKind
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.in_flight import INPUT, OUTPUT, ChannelId
@@ -132,6 +132,28 @@ def test_records_dealt_out_in_turn_are_taken_over_by_whole_channels():
     stored = Stored(1, 3, in_flight)
     assert stored.deal(REBALANCE, 1, 2) == {0: [(0, [0]), (0, [2])], 1: [(0, [1])]}
     assert stored.deal(GLOBAL, 1, 2) == {0: [(0, [0]), (0, [1]), (0, [2])]}
+
+
+@pytest.mark.parametrize("receivers", [1, 2, 3, 4])
+def test_a_custom_partitioner_is_asked_again_where_each_record_belongs(receivers):
+    custom = Partitioner(
+        PartitionerKind.CUSTOM, lambda value: 3 * value, choose=lambda key, channels: key % channels
+    )
+    in_flight = {
+        channel(OUTPUT, 0, receiver): records(*[value for value in range(12) if 3 * value % 3 == receiver])
+        for receiver in range(3)
+    }
+    dealt = Stored(1, 3, in_flight).deal(custom, 1, receivers)
+    arrived = {
+        value: receiver for receiver, channels in dealt.items() for _, found in channels for value in found
+    }
+    assert arrived == {value: 3 * value % receivers for value in range(12)}
+    assert sum(len(found) for channels in dealt.values() for _, found in channels) == 12
+
+
+def test_random_edges_are_taken_over_by_whole_channels():
+    stored = Stored(1, 3, {channel(OUTPUT, 0, receiver): records(receiver) for receiver in range(3)})
+    assert stored.deal(SHUFFLE, 1, 2) == {0: [(0, [0]), (0, [2])], 1: [(0, [1])]}
 
 
 def test_an_edge_that_gives_no_rule_is_refused_once_it_is_rescaled():

@@ -13,6 +13,7 @@ from onceproof.engine.graph import (
     GLOBAL,
     REBALANCE,
     RESCALE,
+    SHUFFLE,
     JobEdge,
     Partitioner,
     PartitionerKind,
@@ -23,6 +24,7 @@ from onceproof.engine.task.outputs import (
     BroadcastOutput,
     HashOutput,
     RebalanceOutput,
+    ShuffleOutput,
     SingleOutput,
     build_output,
 )
@@ -142,6 +144,36 @@ def test_two_senders_begin_with_different_channels():
     assert totals == {0: 1, 1: 1, 2: 1}
 
 
+def test_shuffle_sends_each_record_to_one_channel_and_to_none_too_often():
+    output, queues = wired(SHUFFLE, 3)
+    for start in range(0, 3000, 7):
+        output.emit(records_of(*range(start, min(start + 7, 3000))))
+    found = [values_in(queue) for queue in queues]
+    assert sorted(value for values in found for value in values) == list(range(3000))
+    assert all(800 < len(values) < 1200 for values in found)
+    assert all(values == sorted(values) for values in found)
+
+
+def test_shuffle_draws_the_same_again_for_a_sender_and_otherwise_for_another():
+    def drawn(subtask):
+        output, queues = wired(SHUFFLE, 4, subtask)
+        output.emit(records_of(*range(50)))
+        return [values_in(queue) for queue in queues]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+@pytest.mark.parametrize("buffer", [1, 7, 200])
+def test_partitioner_of_the_user_decides_by_key_and_number_of_channels(buffer):
+    by_length = Partitioner(PartitionerKind.CUSTOM, len, choose=lambda length, channels: length % channels)
+    output, queues = wired(by_length, 4)
+    for start in range(0, len(WORDS), buffer):
+        output.emit(records_of(*WORDS[start : start + buffer]))
+    for channel, queue in enumerate(queues):
+        assert values_in(queue) == [word for word in WORDS if len(word) % 4 == channel]
+        assert all(queue)
+
+
 def test_broadcast_gives_each_channel_every_record_in_a_list_of_its_own():
     output, queues = wired(BROADCAST, 3)
     sent = records_of("a", "b")
@@ -173,6 +205,7 @@ def test_a_single_channel_gets_the_buffer_as_it_is(partitioner):
         (RESCALE, RebalanceOutput),
         (BROADCAST, BroadcastOutput),
         (GLOBAL, SingleOutput),
+        (SHUFFLE, ShuffleOutput),
     ],
 )
 def test_control_elements_go_to_every_channel_behind_what_was_sent(partitioner, kind):
