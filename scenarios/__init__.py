@@ -16,9 +16,16 @@ SEVERAL: Final[Mapping[str, tuple[str, ...]]] = {
     "textbook_average_by_reducing_state": ("textbook_average_by_reducing_state",),
     "textbook_average_by_value": ("textbook_average_by_value",),
     "textbook_average_timestamp": ("textbook_average_timestamp",),
+    "textbook_behaviour_patterns": (),
+    "textbook_buffering_sink": (),
     "textbook_click_source": (),
     "textbook_concatenation": ("textbook_concatenation",),
     "textbook_count_to_100": ("textbook_count_to_100",),
+    "textbook_full_join": (),
+    "textbook_pairs_kept": ("textbook_pairs", "textbook_pairs_in_a_union_list"),
+    "textbook_pairs_plain": (),
+    "textbook_periodic_page_views": (),
     "textbook_time_to_live": (),
+    "textbook_window_by_map": (),
 }
 """By module, the names of its families; a program of the textbook may have none of its own."""

@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from onceproof.engine.functions import (
-    CommittingFunction,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-    RuntimeContext,
-    SinkFunction,
-)
+from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext
 from onceproof.engine.state.descriptors import ListStateDescriptor
 from onceproof.engine.types import Types
+from onceproof.scenarios._sink_around import SinkAround
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -30,16 +25,15 @@ MOST_SUBTASKS = 4
 buffer."""
 
 
-class BufferingSink(SinkFunction, CommittingFunction):
+class BufferingSink(SinkAround):
     """Collects values and writes them to an inner sink, ``threshold`` at a time.
 
-    It lists the inner sink's transactions as its own. A subclass overrides ``rows`` to say what is written
-    for the values of a buffer.
+    A subclass overrides ``rows`` to say what is written for the values of a buffer.
     """
 
     def __init__(self, threshold: int, sink: Any) -> None:
+        super().__init__(sink)
         self._threshold = threshold
-        self._sink = sink
 
     def rows(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return the rows to write for values that leave the buffer together."""
@@ -59,7 +53,7 @@ class BufferingSink(SinkFunction, CommittingFunction):
         while buffered:
             self._write(buffered[: self._threshold], None)
             del buffered[: self._threshold]
-        self._sink.finish()
+        super().finish()
 
     def _write(self, values: Sequence[Any], context: Any) -> None:
         for row in self.rows(values):
@@ -72,40 +66,11 @@ class BufferingSink(SinkFunction, CommittingFunction):
         descriptor = ListStateDescriptor("buffered elements", Types.LONG())
         self._state: OperatorListState = context.get_operator_state_store().get_list_state(descriptor)
         self._buffered: list[Any] = list(self._state.get()) if context.is_restored() else []
-        self._sink.initialize_state(context)
+        super().initialize_state(context)
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
         self._state.update(self._buffered)
-        self._sink.snapshot_state(context)
-
-    # The remaining calls are passed on to the inner sink.
-
-    def set_runtime_context(self, runtime_context: RuntimeContext) -> None:
-        super().set_runtime_context(runtime_context)
-        self._sink.set_runtime_context(runtime_context)
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._sink.open(runtime_context)
-
-    def close(self) -> None:
-        self._sink.close()
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        self._sink.notify_checkpoint_complete(checkpoint_id)
-
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        self._sink.notify_checkpoint_aborted(checkpoint_id)
-
-    def pending_transactions(self) -> list[Any]:
-        pending: list[Any] = self._sink.pending_transactions()
-        return pending
-
-    def settle(self, context: FunctionInitializationContext) -> None:
-        """Settle the inner sink only; the buffered values belong to the subtasks."""
-        self._sink.settle(context)
-
-    def abort_unlisted(self) -> None:
-        self._sink.abort_unlisted()
+        super().snapshot_state(context)
 
 
 def build(env: StreamExecutionEnvironment, io: JobIO, sink: BufferingSink) -> None:

@@ -72,9 +72,9 @@ PATTERNS = (("login", "pay"), ("login", "buy"), ("pay", "login"))
 NO_PATTERN = 0
 
 PATTERN = MapStateDescriptor(
-    "pattern", Types.STRING(), Types.TUPLE([Types.LONG(), Types.STRING(), Types.STRING()])
+    "pattern", Types.VOID(), Types.TUPLE([Types.LONG(), Types.STRING(), Types.STRING()])
 )
-IN_FORCE = "in force"
+IN_FORCE = None
 """The one key of the broadcast state; its value is (number, first action, next action)."""
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import count
 
 import pytest
 
@@ -29,6 +27,7 @@ from onceproof.scenarios.textbook.click_source import URLS, Click, ClickSource
 from tests.engine.runtime.test_live_time import Run, WorkingClocks
 from tests.scenarios.golden import meaning_of
 from tests.scenarios.lessons import TEXTBOOK, examined_lesson, passes
+from tests.scenarios.textbook_output import Clicks, printed
 
 GOLDEN = {
     "textbook_average_by_list": "1:09ffbab9c6671931",
@@ -40,11 +39,6 @@ GOLDEN = {
     "textbook_count_to_100": "1:f64c45257d15889b",
 }
 LESSON = f"{TEXTBOOK / 'average_by_reducing_state.py'}:lesson"
-
-
-def printed(text: str) -> list[object]:
-    """Return the lines of a program; tuples as such."""
-    return [ast.literal_eval(line) if line.startswith("(") else line for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -111,20 +105,14 @@ def test_a_program_runs_from_its_file() -> None:
 # Clicks.
 
 
-class Clicks:
-    """Makes sixteen clicks, a second apart. Every third is of Bob, the others are of Mary."""
-
-    def __init__(self) -> None:
-        self._numbers = count(1)
-
-    def __call__(self) -> Click | None:
-        number = next(self._numbers)
-        user = "Mary" if number % 3 else "Bob"
-        return Click(user, URLS[number % len(URLS)], 1000 * number) if number <= 16 else None
+SIXTEEN = [
+    Click("Mary" if number % 3 else "Bob", URLS[number % len(URLS)], 1000 * number) for number in range(1, 17)
+]
+"""Sixteen clicks, a second apart. Every third is of Bob, the others are of Mary."""
 
 
 def test_averages_of_times_run_over_all_clicks(capsys: pytest.CaptureFixture[str]) -> None:
-    average_timestamp.main(ClickSource(1000, Clicks()))
+    average_timestamp.main(ClickSource(1000, Clicks(SIXTEEN)))
     # Mary clicks at 1, 2, 4, 5, 7 and then at 8, 10, 11, 13, 14 s; Bob at 3, 6, 9, 12, 15 s.
     assert printed(capsys.readouterr().out) == [
         "Mary average timestamp: 3800",
@@ -134,11 +122,11 @@ def test_averages_of_times_run_over_all_clicks(capsys: pytest.CaptureFixture[str
 
 
 def test_clicks_come_at_their_rate() -> None:
-    reader = ClickSource(per_second=1, click=Clicks()).open_split("clicks", None)
+    reader = ClickSource(per_second=1, click=Clicks(SIXTEEN)).open_split("clicks", None)
     assert reader.read(10) == []
     assert 0 < reader.retry_ms <= 1000
     assert not ClickSource.is_bounded
-    fast = ClickSource(per_second=1_000_000, click=Clicks()).open_split("clicks", None)
+    fast = ClickSource(per_second=1_000_000, click=Clicks(SIXTEEN)).open_split("clicks", None)
     clicks = [click for _ in range(40) for click in fast.read(10)]
     assert [timestamp for _, timestamp in clicks] == [1000 * number for number in range(1, 17)]
     assert fast.exhausted
