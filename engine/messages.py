@@ -136,13 +136,17 @@ class TaskFinished(Struct, frozen=True, gc=False):
 class TaskFailed(Struct, frozen=True, gc=False):
     """A task or its driver to the job master: the task is dead. ``cause`` is one line.
 
-    ``unrecoverable`` says that a restart would fail in the same way.
+    ``unrecoverable`` says that a restart would fail in the same way. ``error`` is the error of user code that
+    it died of, without the subtask; "" for a kill, and for an error whose cause may pass. ``taken`` is how
+    many buffers the task had taken.
     """
 
     attempt: AttemptId
     task: TaskId
     cause: str
     unrecoverable: bool = False
+    error: str = ""
+    taken: int = 0
 
 
 ToTask: TypeAlias = TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted

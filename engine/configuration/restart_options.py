@@ -104,6 +104,14 @@ EXPONENTIAL_DELAY_ATTEMPTS: Final[ConfigOption[int]] = ConfigOption(
     "How many restarts the job may have without a reset in between.",
 )
 
+MAX_EQUAL_ERRORS: Final[ConfigOption[int]] = ConfigOption(
+    "restart-strategy.max-equal-errors",
+    3,
+    at_least(0),
+    "After how many equal errors of user code at one place, without a checkpoint in between, the job fails"
+    " whatever the strategy says; 0: never, as in Flink.",
+)
+
 OPTIONS_OF_STRATEGY: Final = {
     NO_RESTART: (),
     FIXED_DELAY: (FIXED_DELAY_ATTEMPTS, FIXED_DELAY_DELAY),
@@ -121,5 +129,6 @@ OPTIONS_OF_STRATEGY: Final = {
 
 RESTART_OPTIONS: Final = (
     RESTART_STRATEGY,
+    MAX_EQUAL_ERRORS,
     *[option for heeded in OPTIONS_OF_STRATEGY.values() for option in heeded],
 )

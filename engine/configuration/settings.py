@@ -21,6 +21,7 @@ from onceproof.engine.configuration.recovery_options import (
     SAVEPOINT_DIRECTORY,
     RecoverySettings,
 )
+from onceproof.engine.configuration.restart_options import MAX_EQUAL_ERRORS
 from onceproof.engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
 
 
@@ -46,6 +47,8 @@ class CheckpointSettings(Struct, frozen=True):
     aligned_timeout_ms: int = 0
     checkpoints_after_tasks_finish: bool = True
     restarts: RestartSettings = NoRestarts()
+    max_equal_errors: int = 3
+    """0: without a limit."""
     buffer_records: int = 1000
     channel_buffers: int = 8
     buffer_timeout_ms: int = 100
@@ -112,6 +115,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         aligned_timeout_ms=get(options.CHECKPOINT_ALIGNED_TIMEOUT),
         checkpoints_after_tasks_finish=get(options.CHECKPOINTS_AFTER_TASKS_FINISH),
         restarts=restart_settings(configuration, checkpointing),
+        max_equal_errors=get(MAX_EQUAL_ERRORS),
         buffer_records=get(options.BUFFER_RECORDS),
         channel_buffers=get(options.CHANNEL_BUFFERS),
         buffer_timeout_ms=get(options.BUFFER_TIMEOUT) if get(options.BUFFER_TIMEOUT_ENABLED) else -1,

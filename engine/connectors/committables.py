@@ -21,6 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from onceproof.engine.connectors.sink_writer import CommitRequest, Committer
+from onceproof.engine.errors import TransientError
 
 MAX_RETRIES: Final = 10
 """Flink's default of sink.committer.retries."""
@@ -46,7 +47,7 @@ class CommitGivenUp(OSError):
     """Committables failed after all retries. The message is one line."""
 
 
-class CommitFailedUnexpectedly(RuntimeError):
+class CommitFailedUnexpectedly(TransientError, RuntimeError):
     """The committer signalled a failure of unknown reason. The message is one line."""
 
 

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from onceproof.engine.errors import TransientError
 from onceproof.engine.functions import (
     CommittingFunction,
     FunctionInitializationContext,
@@ -58,7 +59,7 @@ _STATE = ListStateDescriptor(STATE_NAME, Types.DYNAMIC())
 _logger = logging.getLogger(__name__)
 
 
-class CommitFailed(RuntimeError):
+class CommitFailed(TransientError, RuntimeError):
     """A commit after a completed checkpoint failed. The job restarts, and the restore commits again."""
 
 

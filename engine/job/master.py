@@ -10,6 +10,8 @@ Rules:
   two attempts never share a name, however often the process died.
 - When every task has finished, all output is committed: the job has finished, whatever becomes of a
   checkpoint still under way.
+- Errors of user code that repeat in the same way end the job, whatever the strategy says (EqualErrors). They
+  count only if no checkpoint could complete in between.
 - Only recoverable failures are retried. A checkpoint that is damaged is not recoverable; one that the storage
   cannot read now is, so the restart strategy decides about it.
 - While the job ends with a savepoint (end_with_savepoint.py), no other checkpoint begins. When a stop has
@@ -59,7 +61,7 @@ from onceproof.engine.job.events import (
     StopOverdue,
     StopRequested,
 )
-from onceproof.engine.job.restart_strategies import RestartStrategy
+from onceproof.engine.job.restart_strategies import EqualErrors, RestartStrategy
 from onceproof.engine.messages import (
     SAVEPOINT,
     SYNC_SAVEPOINT,
@@ -104,6 +106,7 @@ class JobMaster:
 
     __slots__ = (
         "_attempt_number",
+        "_equal_errors",
         "_finished",
         "_incarnation",
         "_orphans",
@@ -123,9 +126,11 @@ class JobMaster:
         restart: RestartStrategy,
         incarnation: int,
         stop_timeout_ms: int = 600_000,
+        max_equal_errors: int = 0,
     ) -> None:
         self.coordinator = coordinator
         self._restart = restart
+        self._equal_errors = EqualErrors(max_equal_errors)
         self._incarnation = incarnation
         self._stop_timeout_ms = stop_timeout_ms
         self._attempt_number = 0
@@ -213,7 +218,12 @@ class JobMaster:
     def _task_failed(self, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
         if event.attempt != self.attempt or self.state is not _RUNNING:
             return ()
-        return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable)
+        latest = self.coordinator.latest
+        latest_id = 0 if latest is None else latest.checkpoint_id
+        is_hopeless = self._equal_errors.notify_failure(
+            event.task.vertex, event.error, event.taken, latest_id
+        )
+        return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable, is_hopeless=is_hopeless)
 
     def _deploy(self) -> Sequence[MasterEffect]:
         self._attempt_number += 1
@@ -222,7 +232,9 @@ class JobMaster:
         self._tasks = 0
         return (Deploy(self.attempt, self.coordinator.latest),)
 
-    def _end_attempt(self, cause: str, now: int, *, unrecoverable: bool = False) -> Sequence[MasterEffect]:
+    def _end_attempt(
+        self, cause: str, now: int, *, unrecoverable: bool = False, is_hopeless: bool = False
+    ) -> Sequence[MasterEffect]:
         assert self.attempt is not None
         self.last_failure = cause
         effects: list[MasterEffect] = [CancelTasks(self.attempt)]
@@ -235,14 +247,19 @@ class JobMaster:
                 self.ending.only_commits = self.ending.is_complete
         self._restart.notify_failure(now)
         if unrecoverable or not self._restart.can_restart(now):
-            self.state = JobState.FAILED
-            effects.extend(self.coordinator.handle(Shutdown(), now))
-            effects.append(JobFailed(cause))
+            effects.extend(self._fail(cause, now))
         elif self.coordinator.is_finalizing:
+            # The checkpoint may complete, which is progress.
             self.state = JobState.FAILING
+        elif is_hopeless:
+            effects.extend(self._fail(self._equal_errors.message(cause), now))
         else:
             effects.extend(self._schedule_restart(now))
         return effects
+
+    def _fail(self, cause: str, now: int) -> Sequence[MasterEffect]:
+        self.state = JobState.FAILED
+        return (*self.coordinator.handle(Shutdown(), now), JobFailed(cause))
 
     def _schedule_restart(self, now: int) -> Sequence[MasterEffect]:
         assert self.attempt is not None

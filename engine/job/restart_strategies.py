@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from onceproof.engine.configuration import (
     ExponentialDelayRestarts,
@@ -23,6 +23,7 @@ from onceproof.engine.configuration import (
     FixedDelayRestarts,
     RestartSettings,
 )
+from onceproof.engine.configuration.restart_options import MAX_EQUAL_ERRORS
 
 Chance: TypeAlias = Callable[[], float]
 """Gives a number from 0 to below 1, each time another."""
@@ -164,6 +165,36 @@ class ExponentialDelayRestart:
         if spread_ms:
             wait_ms += int(self._chance() * (2 * spread_ms + 1)) - spread_ms
         return max(settings.initial_backoff_ms, min(wait_ms, longest_ms))
+
+
+class EqualErrors:
+    """Counts errors of user code that come again in the same way; ours, above all strategies.
+
+    Two errors are equal if their texts, their operators, the buffers that their tasks had taken and the
+    checkpoint that a restart would restore are. Any other failure begins the count anew.
+    """
+
+    __slots__ = ("_count", "_last", "_limit")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._last: tuple[Any, ...] | None = None
+        self._count = 0
+
+    def notify_failure(self, vertex: int, error: str, taken: int, latest_id: int) -> bool:
+        """Count a failure, and return whether there have been too many equal ones; ``error`` "": no error."""
+        place = (vertex, error, taken, latest_id) if error else None
+        self._count = self._count + 1 if place is not None and place == self._last else 1
+        self._last = place
+        return place is not None and self._count == self._limit
+
+    def message(self, cause: str) -> str:
+        """Return why the job fails for good."""
+        return (
+            f"{cause}: {self._limit} attempts have ended with this error at the same place, and no checkpoint"
+            f" was complete in between: mend it, or set {MAX_EQUAL_ERRORS.key} to 0 to restart as the"
+            " strategy says"
+        )
 
 
 def restart_strategy(settings: RestartSettings, chance_source: Callable[[], Chance]) -> RestartStrategy:

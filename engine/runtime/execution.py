@@ -17,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.errors import UnrecoverableError, text_of
+from onceproof.engine.errors import UnrecoverableError, repeatable, text_of
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import build_tasks, restore_events
@@ -144,7 +144,7 @@ class Execution(JobDriver):
 
     def failure_message(self, task: Task, error: BaseException) -> TaskFailed:
         """Return the message to the job master about a dead task."""
-        return failure_of(task.attempt, task.id, task.name, error)
+        return failure_of(task.attempt, task.id, task.name, error, task.buffers_taken)
 
     def is_current(self, task: Task) -> bool:
         """Whether ``task`` is a living task of the current attempt."""
@@ -219,9 +219,12 @@ Execution.handlers = {
 }
 
 
-def failure_of(attempt: AttemptId, task: TaskId, name: str, error: BaseException) -> TaskFailed:
-    """Return the message to the job master about a task that raised ``error``."""
+def failure_of(
+    attempt: AttemptId, task: TaskId, name: str, error: BaseException, taken: int = 0
+) -> TaskFailed:
+    """Return the message to the job master about a task that raised ``error`` after ``taken`` buffers."""
     text = text_of(error)
-    unrecoverable = isinstance(error, UnrecoverableError)
-    cause = text if unrecoverable else f"{name}: {type(error).__name__}: {text}"
-    return TaskFailed(attempt, task, cause, unrecoverable)
+    if isinstance(error, UnrecoverableError):
+        return TaskFailed(attempt, task, text, unrecoverable=True)
+    said = f"{type(error).__name__}: {text}"
+    return TaskFailed(attempt, task, f"{name}: {said}", False, said if repeatable(error) else "", taken)

@@ -117,6 +117,7 @@ class JobDriver(ABC):
             restart_strategy(settings.restarts, self.chance),
             recovered.incarnation,
             settings.timeout_ms,
+            settings.max_equal_errors,
         )
         self.job_log = self.make_log()
         self.attempts = 0

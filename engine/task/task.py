@@ -198,6 +198,7 @@ class Task:
         "_watches_elements",
         "attempt",
         "barriers",
+        "buffers_taken",
         "id",
         "name",
         "operators",
@@ -235,6 +236,8 @@ class Task:
         self._open_inputs = len(queue_input)
         self.barriers = barrier_handler(settings.options, self._open_inputs)
         self.state = CREATED
+        self.buffers_taken = 0
+        """How many buffers the task has begun to process in this attempt."""
         self._context = EventContext(self.name, settings.probe, settings.wall_clock)
         self._probe = settings.probe
         """Called by a local name: through the task, Python looks among the methods first."""
@@ -363,6 +366,7 @@ class Task:
             return NOTHING
         if type(element) is not list:
             return self._control(channel, element)
+        self.buffers_taken += 1
         if self._watches_elements:
             probe = self._probe
             probe(ELEMENT, self.name, 0)
@@ -389,6 +393,7 @@ class Task:
         records = source.poll(self.read_limit)
         if not records:
             return self._end_data() if source.exhausted else NOTHING
+        self.buffers_taken += 1
         if self._watches_elements:
             probe = self._probe
             probe(ELEMENT, self.name, 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from onceproof.engine.errors import TransientError
 
-class InjectedError(Exception):
+
+class InjectedError(TransientError):
     """An error that a fault made the outside answer with."""
 
 

@@ -121,7 +121,7 @@ def test_dead_attempts_are_freed_although_their_timers_are_not_due(job):
         if point == ELEMENT:
             fail.passed += 1
             if fail.passed in (50, 100, 150):
-                raise RuntimeError("boom")
+                raise RuntimeError(f"boom at {fail.passed}")
             if fail.passed == 160:
                 gc.collect()
                 living.extend({each.attempt for each in gc.get_objects() if isinstance(each, Task)})

@@ -88,7 +88,10 @@ def test_undisturbed_job_has_no_troubles(job, caplog):
 
 def test_end_of_a_failed_job_is_an_error_record(job, caplog):
     with pytest.raises(JobExecutionFailed):
-        execute(job.graph(1), job.raising_always(ELEMENT, RuntimeError("boom")))
+        execute(
+            job.graph(1, restart_strategy__max_equal_errors=0),
+            job.raising_always(ELEMENT, RuntimeError("boom")),
+        )
     failed = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert [record.getMessage() for record in failed] == [
         "job 'words' has failed: words-0: RuntimeError: boom"

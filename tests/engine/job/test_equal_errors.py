@@ -1,0 +1,54 @@
+"""Errors of user code that come again in the same way: how they are counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceproof.engine.errors import TransientError, repeatable
+from onceproof.engine.job.restart_strategies import EqualErrors
+
+ERROR = (1, "ValueError: no number", 4, 2)
+"""Vertex, text, buffers taken, the latest checkpoint."""
+
+
+def test_third_equal_error_is_one_too_many() -> None:
+    errors = EqualErrors(3)
+    assert [errors.notify_failure(*ERROR) for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (2, "ValueError: no number", 4, 2),
+        (1, "ValueError: no word", 4, 2),
+        (1, "ValueError: no number", 5, 2),
+        (1, "ValueError: no number", 4, 3),
+        (1, "", 4, 2),
+    ],
+    ids=["other operator", "other text", "further on", "after a checkpoint", "a kill"],
+)
+def test_any_other_failure_begins_the_count_anew(other: tuple[int, str, int, int]) -> None:
+    errors = EqualErrors(3)
+    failures = [ERROR, ERROR, other, ERROR, ERROR, ERROR]
+    assert [errors.notify_failure(*each) for each in failures] == [False] * 5 + [True]
+
+
+def test_kills_and_errors_without_a_limit_are_never_too_many() -> None:
+    unlimited = EqualErrors(0)
+    assert not any(unlimited.notify_failure(*ERROR) for _ in range(100))
+    limited = EqualErrors(3)
+    assert not any(limited.notify_failure(1, "", 0, 0) for _ in range(100))
+
+
+def raised_from(cause: BaseException) -> Exception:
+    try:
+        raise RuntimeError("lookup failed") from cause
+    except RuntimeError as error:
+        return error
+
+
+def test_errors_of_storage_and_network_may_pass() -> None:
+    assert repeatable(ValueError("no number"))
+    assert repeatable(raised_from(KeyError("a")))
+    for passing in (ConnectionRefusedError(), TransientError(), raised_from(TimeoutError()), SystemExit(1)):
+        assert not repeatable(passing)
