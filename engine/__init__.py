@@ -28,6 +28,13 @@ from onceproof.engine.api.datastream import (
 from onceproof.engine.api.execution_config import ExecutionConfig
 from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
 from onceproof.engine.api.operator_settings import DataStreamSink
+from onceproof.engine.api.table_sources import (
+    DataTypes,
+    Schema,
+    StreamTableEnvironment,
+    Table,
+    TableDescriptor,
+)
 from onceproof.engine.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -213,6 +220,7 @@ __all__ = [
     "DataGeneratorSource",
     "DataStream",
     "DataStreamSink",
+    "DataTypes",
     "DeltaEvictor",
     "Duration",
     "DynamicEventTimeSessionWindows",
@@ -278,6 +286,7 @@ __all__ = [
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SavepointFailed",
+    "Schema",
     "SessionWindowTimeGapExtractor",
     "Sink",
     "SinkFunction",
@@ -294,8 +303,11 @@ __all__ = [
     "StatefulSinkWriter",
     "StreamExecutionEnvironment",
     "StreamFormat",
+    "StreamTableEnvironment",
     "SupportsCommitter",
     "SupportsWriterState",
+    "Table",
+    "TableDescriptor",
     "Time",
     "TimeDomain",
     "TimeEvictor",

@@ -1,0 +1,258 @@
+"""The examples for streams in PyFlink's wheel run with their imports changed, and print what Flink prints.
+
+``EXPECTED`` is the table of programs and their output, worked out from Flink's rules. The output of a program
+with several keys is compared in any order. What needs a server is in ``NEEDS_A_SERVER``. What waits for names
+that the engine lacks is in ``LACKS``, and must leave it when they are there.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import pack, unpack
+
+import pytest
+
+from onceproof import engine
+from tests.engine.pyflink_wheel import examples
+
+KAFKA = "reads and writes topics of Apache Kafka, for which there is no connector"
+NEEDS_A_SERVER = {
+    "connectors/elasticsearch.py": "writes to Elasticsearch, for which there is no connector",
+    "connectors/kafka_avro_format.py": KAFKA,
+    "connectors/kafka_bytearray_format.py": KAFKA,
+    "connectors/kafka_csv_format.py": KAFKA,
+    "connectors/kafka_json_format.py": KAFKA,
+    "connectors/kafka_row_field_extractor_example.py": KAFKA,
+    "connectors/pulsar.py": "reads and writes topics of Apache Pulsar, for which there is no connector",
+}
+FILES = {"RollingPolicy"}
+LACKS = {
+    "asyncio/remote_model_inference.py": {
+        "AsyncDataStream",
+        "AsyncFunction",
+        "AsyncRetryStrategy",
+        "RollingPolicy",
+        "async_retry_predicates",
+    },
+    "streaming_word_count.py": FILES,
+    "windowing/session_with_dynamic_gap_window.py": FILES,
+    "windowing/session_with_gap_window.py": FILES,
+    "windowing/sliding_time_window.py": FILES,
+    "windowing/tumbling_count_window.py": FILES,
+    "windowing/tumbling_time_window.py": FILES,
+    "word_count.py": FILES,
+}
+
+IMPORT = re.compile(r"^( *from )pyflink[\w.]*( import )", re.MULTILINE)
+REMARKS = ("Printing result to stdout.", "Executing word_count", "Use --input")
+"""What the programs say about themselves."""
+
+
+def changed(text: str) -> str:
+    return IMPORT.sub(r"\1onceproof.engine\2", text)
+
+
+def floats(*numbers: float) -> list[float]:
+    """The numbers as a column of type FLOAT has them."""
+    return [unpack("f", pack("f", number))[0] for number in numbers]
+
+
+def sums(*numbers: float) -> list[float]:
+    """The sums after each number, by Python's own addition."""
+    found = []
+    total = 0.0
+    for number in floats(*numbers):
+        total += number
+        found.append(total)
+    return found
+
+
+def literal(name: str, of: str) -> list[str]:
+    """The value of a global list of a program."""
+    for node in ast.parse(examples()[of]).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return list(ast.literal_eval(node.value))
+    raise AssertionError(f"{of} has no list {name}")
+
+
+def remarked() -> list[str]:
+    """The output that the program lists in its comments."""
+    return re.findall(r"^ +# (\(.*\))$", examples()["basic_operations.py"], re.MULTILINE)
+
+
+def words() -> list[str]:
+    counts = Counter(word for line in literal("word_count_data", "word_count.py") for word in line.split())
+    return [str(pair) for pair in counts.items()]
+
+
+ALICE = sums(110.1, 20.0, 13.1, 20.1)
+BOB = sums(30.2, 53.1, 3.1, 16.1)
+EXPECTED: dict[str, Callable[[], list[str]]] = {
+    "basic_operations.py": remarked,
+    "event_time_timer.py": lambda: 4 * [f"('Alice', {ALICE[-1]})", f"('Bob', {BOB[-1]})"],
+    "process_json_data.py": lambda: [
+        "(2, {'name': 'hello', 'tel': 136, 'addr': {'country': 'China', 'city': 'Shanghai'}})",
+        "(4, {'name': 'PyFlink', 'tel': 33, 'addr': {'country': 'China', 'city': 'Hangzhou'}})",
+    ],
+    "state_access.py": lambda: [
+        *[f"('Alice', {total})" for total in ALICE],
+        *[f"('Bob', {total})" for total in BOB],
+    ],
+    "windowing/session_with_dynamic_gap_window.py": lambda: ["('hi', 1, 30, 7)"],
+    "windowing/session_with_gap_window.py": lambda: ["('hi', 1, 14, 6)", "('hi', 15, 20, 1)"],
+    "windowing/sliding_time_window.py": lambda: [
+        "('hi', -2, 3, 2)",
+        "('hi', 0, 5, 4)",
+        "('hi', 2, 7, 4)",
+        "('hi', 4, 9, 3)",
+        "('hi', 6, 11, 2)",
+        "('hi', 8, 13, 2)",
+        "('hi', 12, 17, 1)",
+        "('hi', 14, 19, 1)",
+    ],
+    "windowing/tumbling_count_window.py": lambda: ["('hi', 4)", "('hello', 6)", "('hello', 12)"],
+    "windowing/tumbling_time_window.py": lambda: ["('hi', 0, 5, 4)", "('hi', 5, 10, 3)", "('hi', 15, 20, 1)"],
+    "word_count.py": words,
+}
+BY_KEY = ("event_time_timer.py", "state_access.py", "word_count.py")
+"""Whose keys may come in any order."""
+TO_FILES = ("windowing/tumbling_count_window.py", "word_count.py")
+
+
+def words_count_on(lines: list[str]) -> None:
+    """Each word of the program's list is counted from 1 on."""
+    known = literal("words", "streaming_word_count.py")
+    counts: Counter[str] = Counter()
+    for line in lines:
+        word, count = ast.literal_eval(line)
+        counts[word] += 1
+        assert word in known
+        assert count == counts[word]
+
+
+def comments_are_analysed(lines: list[str]) -> None:
+    """Each line is the answer to a request, or what its time-out gives."""
+    for line in lines:
+        answer = json.loads(line)
+        assert set(answer) == {"user_id", "comments", "analysis_result"}
+        assert answer["analysis_result"] in ("positive", None)
+        assert re.fullmatch("[0-9a-f]{100}", answer["comments"])
+
+
+ENDLESS = {
+    "asyncio/remote_model_inference.py": comments_are_analysed,
+    "streaming_word_count.py": words_count_on,
+}
+
+
+def lacks(example: str) -> set[str]:
+    """The names that an example imports from PyFlink and the engine does not have."""
+    found = set()
+    for node in ast.walk(ast.parse(examples()[example])):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyflink"):
+            found.update(each.name for each in node.names if not hasattr(engine, each.name))
+    return found
+
+
+def program(example: str, folder: Path) -> list[str]:
+    if lacks(example):
+        pytest.skip(f"{example} needs {', '.join(sorted(lacks(example)))}, which the engine lacks so far")
+    path = folder / Path(example).name
+    path.write_text(changed(examples()[example]))
+    return [sys.executable, "-u", "-W", "error", str(path)]
+
+
+def printed(example: str, folder: Path, *arguments: str) -> list[str]:
+    """Run an example and return the lines that it prints about its data."""
+    command = [*program(example, folder), *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [line for line in ended.stdout.splitlines() if not line.startswith(REMARKS)]
+
+
+def test_table_names_all_examples_of_the_wheel() -> None:
+    assert sorted(examples()) == sorted([*EXPECTED, *ENDLESS, *NEEDS_A_SERVER])
+    assert len(examples()) == 19
+
+
+@pytest.mark.parametrize("example", NEEDS_A_SERVER)
+def test_example_that_is_left_out_needs_a_server(example: str) -> None:
+    assert re.search(r"^from pyflink\S*connectors.(kafka|pulsar|elasticsearch) ", examples()[example], re.M)
+
+
+def test_names_that_examples_still_lack_are_listed() -> None:
+    lacking = {each: names for each in (*EXPECTED, *ENDLESS) if (names := lacks(each))}
+    assert lacking == LACKS
+
+
+@pytest.mark.parametrize("example", [*EXPECTED, *ENDLESS])
+def test_nothing_but_the_imports_is_changed(example: str) -> None:
+    before, after = examples()[example].splitlines(), changed(examples()[example]).splitlines()
+    lines = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert lines
+    assert all(old.startswith("from pyflink") and new.startswith("from onceproof") for old, new in lines)
+    assert "pyflink" not in re.findall(r"^ *import (\w+)", "\n".join(after), re.M)
+
+
+@pytest.mark.parametrize("example", EXPECTED)
+def test_example_prints_what_flink_prints(example: str, tmp_path: Path) -> None:
+    lines, expected = printed(example, tmp_path), EXPECTED[example]()
+    assert len(expected) > 0
+    if example in BY_KEY:
+        lines, expected = sorted(lines), sorted(expected)
+    assert lines == expected
+
+
+@pytest.mark.parametrize("example", TO_FILES)
+def test_example_writes_the_same_lines_to_files(example: str, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    assert printed(example, tmp_path, "--output", str(output)) == []
+    parts = [path for path in output.rglob("*") if path.is_file()]
+    assert parts
+    assert all(path.name.startswith("prefix") and path.suffix == ".ext" for path in parts)
+    lines = [line for path in parts for line in path.read_text().splitlines()]
+    assert sorted(lines) == sorted(EXPECTED[example]())
+
+
+@pytest.mark.parametrize("example", ENDLESS)
+def test_endless_example_runs_until_it_is_interrupted(example: str, tmp_path: Path) -> None:
+    lines = _first_lines(program(example, tmp_path), tmp_path, 12)
+    assert len(lines) >= 12
+    ENDLESS[example](lines)
+
+
+def _first_lines(command: list[str], folder: Path, count: int) -> list[str]:
+    """Return what a program prints about its data up to so many lines, and end it as Ctrl-C does."""
+    errors = folder / "errors"
+    with errors.open("w") as stderr:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, start_new_session=True
+        )
+        try:
+            lines = list(_data_lines(process, count))
+            assert lines, errors.read_text()
+            os.kill(process.pid, signal.SIGINT)
+            process.communicate(timeout=20)
+        finally:
+            process.kill()
+            process.wait()
+    return lines
+
+
+def _data_lines(process: subprocess.Popen[str], count: int) -> Iterator[str]:
+    assert process.stdout is not None
+    until = time.monotonic() + 60
+    while count and time.monotonic() < until and (line := process.stdout.readline()):
+        if not line.startswith(REMARKS):
+            count -= 1
+            yield line.rstrip("\n")
