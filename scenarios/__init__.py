@@ -21,11 +21,18 @@ SEVERAL: Final[Mapping[str, tuple[str, ...]]] = {
     "textbook_click_source": (),
     "textbook_concatenation": ("textbook_concatenation",),
     "textbook_count_to_100": ("textbook_count_to_100",),
+    "textbook_five_second_sum": (),
     "textbook_full_join": (),
+    "textbook_greatest_of_five": ("textbook_greatest_of_five",),
+    "textbook_mean_of_three": ("textbook_mean_of_three",),
     "textbook_pairs_kept": ("textbook_pairs", "textbook_pairs_in_a_union_list"),
     "textbook_pairs_plain": (),
     "textbook_periodic_page_views": (),
+    "textbook_sliding_word_count": (),
+    "textbook_temporary_files": (),
     "textbook_time_to_live": (),
+    "textbook_transfer": ("textbook_transfer",),
     "textbook_window_by_map": (),
+    "textbook_word_counts": (),
 }
 """By module, the names of its families; a program of the textbook may have none of its own."""

@@ -35,6 +35,7 @@ Rule: TypeAlias = Callable[[Any, Sequence[Any]], Iterable[tuple[Any, ...]]]
 KEYS_OF_A_SPLIT: Final = 1000
 """Key 2 of the split ``part-3`` is 3,002."""
 MOST_RECORDS: Final = 80
+COLUMN_TYPES: Final = {"STRING": Types.STRING(), "BIGINT": Types.LONG(), "DOUBLE": Types.DOUBLE()}
 ANY_BACKEND: Final = FamilyOptions(any_backend=True)
 
 
@@ -48,7 +49,7 @@ class KeyedProgram:
         record_type: the type of the records.
         record_schema: their columns as Spark DDL; the key is BIGINT or STRING.
         generate: draws the input, as a function of a family does.
-        row_schema: the columns of the rows; one column STRING where the program prints texts.
+        row_schema: the columns of the rows; one column where the program prints values, not tuples.
         rule: the rows of one key.
         rows_sql: the rows, read from the view ``keyed``.
         options: the options of the family.
@@ -67,8 +68,8 @@ class KeyedProgram:
 
     @property
     def tasks(self) -> Mapping[str, Role]:
-        """A text becomes a row with one column in an operator that is chained to the program's."""
-        program = "program -> row" if self._prints_texts else "program"
+        """A value becomes a row with one column in an operator that is chained to the program's."""
+        program = "program -> row" if self._prints_values else "program"
         return {"records": "source", program: "keyed", "table": "sink"}
 
     @property
@@ -86,7 +87,7 @@ WITH keyed AS (
 """
 
     @property
-    def _prints_texts(self) -> bool:
+    def _prints_values(self) -> bool:
         return "," not in self.row_schema
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
@@ -95,8 +96,9 @@ WITH keyed AS (
         records = env.from_source(source, None, "records", self.record_type).uid("records")
         rows = self.build(records.set_parallelism(io.source_parallelism)).name("program").uid("program")
         rows = rows.set_parallelism(io.parallelism)
-        if self._prints_texts:
-            rows = rows.map(lambda text: (text,), Types.TUPLE([Types.STRING()])).name("row").uid("row")
+        if self._prints_values:
+            kind = COLUMN_TYPES[self.row_schema.split()[1]]
+            rows = rows.map(lambda value: (value,), Types.TUPLE([kind])).name("row").uid("row")
             rows = rows.set_parallelism(io.parallelism)
         table = rows.key_by(lambda row: str(row[0]), Types.STRING()).add_sink(io.sink("table"))
         table.name("table").uid("table").set_parallelism(io.sink_parallelism)

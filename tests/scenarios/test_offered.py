@@ -186,7 +186,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "WritableMap.put_all",
     ),
     NO_FAMILY: (
-        "CheckpointListener",
         "NeverTrigger",
         "StateTtlConfig.Builder.return_expired_if_not_cleaned_up",
         "TriggerScope.get_current_watermark",

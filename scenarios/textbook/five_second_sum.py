@@ -1,0 +1,46 @@
+"""The sum of the numbers that a socket sends in five seconds, by the clock."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from onceproof.engine import Time, TumblingProcessingTimeWindows, Types
+from onceproof.scenarios.textbook import _socket_input as socket_input
+
+if TYPE_CHECKING:
+    from onceproof.engine import DataStream
+
+SIZE = Time.seconds(5)
+NUMBER = Types.TUPLE([Types.LONG(), Types.LONG()])
+
+
+def under_one_key(line: str) -> tuple[int, int]:
+    """Return the number of a line under the key 1."""
+    return 1, int(line)
+
+
+def key_of(pair: tuple[int, int]) -> int:
+    """Return the key of a pair."""
+    return pair[0]
+
+
+def add(so_far: tuple[int, int], pair: tuple[int, int]) -> tuple[int, int]:
+    """Add the numbers of one key."""
+    return so_far[0], so_far[1] + pair[1]
+
+
+def build(lines: DataStream, size: Time = SIZE) -> DataStream:
+    """Add the numbers of each window."""
+    by_key = lines.map(under_one_key, NUMBER).key_by(key_of, Types.LONG())
+    return by_key.window(TumblingProcessingTimeWindows.of(size)).reduce(add)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Add the numbers of a socket."""
+    socket_input.run("five-second sum", build, arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

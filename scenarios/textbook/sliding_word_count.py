@@ -1,0 +1,37 @@
+"""Words of a socket in the last ten seconds, every five seconds, by the clock."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from onceproof.engine import SlidingProcessingTimeWindows, Time, Types
+from onceproof.scenarios.textbook import _socket_input as socket_input
+from onceproof.scenarios.textbook.word_counts import COUNT, word_of, words_of
+
+if TYPE_CHECKING:
+    from onceproof.engine import DataStream
+
+SIZE = Time.seconds(10)
+SLIDE = Time.seconds(5)
+
+
+def add(so_far: tuple[str, int], pair: tuple[str, int]) -> tuple[str, int]:
+    """Add the counts of one word."""
+    return so_far[0], so_far[1] + pair[1]
+
+
+def build(lines: DataStream, size: Time = SIZE, slide: Time = SLIDE) -> DataStream:
+    """Count the words of sliding windows."""
+    by_word = lines.flat_map(words_of, COUNT).key_by(word_of, Types.STRING())
+    return by_word.window(SlidingProcessingTimeWindows.of(size, slide)).reduce(add)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Count the words of a socket."""
+    socket_input.run("sliding word count", build, arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
