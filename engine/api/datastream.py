@@ -261,6 +261,10 @@ class StreamExecutionEnvironment(JobDescription):
             from onceproof.engine.runtime.spark.target import execute_on_target
 
             return execute_on_target(graph, self._configuration.get(SPARK_MASTER))
+        if graph.settings.workers > 1:
+            from onceproof.engine.runtime.workers.worker_coordinator import execute as execute_in_workers
+
+            return execute_in_workers(graph)
         from onceproof.engine.runtime.local import execute
 
         return execute(graph)
@@ -282,6 +286,10 @@ class StreamExecutionEnvironment(JobDescription):
             from onceproof.engine.runtime.spark.target import start_on_target
 
             return start_on_target(graph, self._configuration.get(SPARK_MASTER))
+        if graph.settings.workers > 1:
+            from onceproof.engine.runtime.workers.worker_coordinator import start as start_in_workers
+
+            return start_in_workers(graph)
         from onceproof.engine.runtime.local import start
 
         return start(graph)

@@ -18,11 +18,13 @@ from onceproof.engine.configuration.parsing import (
     parse_max_parallelism,
     parse_on_for_now,
     parse_text,
+    whole_between,
 )
 from onceproof.engine.configuration.recovery_options import RECOVERY_OPTIONS
 from onceproof.engine.configuration.restart_options import RESTART_OPTIONS
 
 LOCAL_TARGET: Final = "local"
+MOST_LOCAL_WORKERS: Final = 64
 SPARK_TARGET: Final = "spark"
 STREAMING: Final = "STREAMING"
 BATCH: Final = "BATCH"
@@ -172,6 +174,12 @@ SPARK_MASTER: Final[ConfigOption[str | None]] = ConfigOption(
     parse_text,
     "Ours: the master of Spark; unset: the Spark of this process if it runs one, else all cores here.",
 )
+LOCAL_WORKERS: Final[ConfigOption[int]] = ConfigOption(
+    "execution.local.workers",
+    1,
+    whole_between(1, MOST_LOCAL_WORKERS),
+    "Ours: how many processes of this machine run the tasks of a job on the local runtime.",
+)
 RUNTIME_MODE: Final[ConfigOption[str]] = ConfigOption(
     "execution.runtime-mode",
     STREAMING,
@@ -254,6 +262,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     JOB_NAME,
     CLUSTER_ID,
     EXECUTION_TARGET,
+    LOCAL_WORKERS,
     SPARK_MASTER,
     RUNTIME_MODE,
     OPERATOR_CHAINING,

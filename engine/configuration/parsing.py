@@ -34,6 +34,19 @@ def at_least(lowest: int) -> Callable[[Any], int]:
     return parse
 
 
+def whole_between(lowest: int, highest: int) -> Callable[[Any], int]:
+    """Return a parser of whole numbers with both bounds."""
+    parse_lowest = at_least(lowest)
+
+    def parse(value: Any) -> int:
+        number = parse_lowest(value)
+        if number > highest:
+            raise ValueError(f"at most {highest} is possible")
+        return number
+
+    return parse
+
+
 def parse_number(value: Any) -> float:
     """Read a number, whole or not."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):

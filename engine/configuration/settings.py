@@ -54,6 +54,8 @@ class CheckpointSettings(Struct, frozen=True):
     buffer_timeout_ms: int = 100
     """-1: none, so buffers are always full."""
     allow_pickled_state: bool = False
+    workers: int = 1
+    """How many processes of the local runtime run the tasks."""
 
     @property
     def enabled(self) -> bool:
@@ -91,6 +93,12 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
             f"option {options.CHECKPOINT_MAX_CONCURRENT.key!r} allows several checkpoints, but unaligned ones"
             f" go one at a time: set it to 1, or {options.CHECKPOINT_UNALIGNED.key!r} to false",
         )
+    if get(options.LOCAL_WORKERS) > 1 and get(options.EXECUTION_TARGET) == options.SPARK_TARGET:
+        raise configuration.contradiction(
+            options.LOCAL_WORKERS,
+            f"option {options.LOCAL_WORKERS.key!r} is for the local runtime, but"
+            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
+        )
     return CheckpointSettings(
         interval_ms=interval_ms,
         interval_records=interval_records,
@@ -120,4 +128,5 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         channel_buffers=get(options.CHANNEL_BUFFERS),
         buffer_timeout_ms=get(options.BUFFER_TIMEOUT) if get(options.BUFFER_TIMEOUT_ENABLED) else -1,
         allow_pickled_state=get(options.ALLOW_PICKLED_STATE),
+        workers=get(options.LOCAL_WORKERS),
     )

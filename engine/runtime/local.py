@@ -106,31 +106,33 @@ LONGEST_PAUSE_AT_END_MS: Final = 10_000
 interval of checkpoints if that is shorter."""
 
 
-def execute(graph: JobGraph, probe: Probe = no_probe) -> JobExecutionResult:
+def execute(
+    graph: JobGraph, probe: Probe = no_probe, make: Callable[..., LocalExecution] | None = None
+) -> JobExecutionResult:
     """Run a job to its end, from its checkpoint directory if it has one.
 
-    ``probe`` is called at every protocol point and may kill the process or raise to kill the task. Raises
-    JobExecutionFailed, and what reading the checkpoint directory raises; also where another process runs the
-    job over the same directory.
+    ``probe`` is called at every protocol point and may kill the process or raise to kill the task. ``make``
+    makes the execution. Raises JobExecutionFailed, and what reading the checkpoint directory raises; also
+    where another process runs the job over the same directory.
     """
     storage = open_job_storage(graph)
     with storage.exclusive():
         recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return recovered
-        execution = LocalExecution(graph, storage, recovered, probe)
+        execution = (make or LocalExecution)(graph, storage, recovered, probe)
         return registered(graph, execution, recovered.incarnation).run()
 
 
-def start(graph: JobGraph) -> JobClient:
-    """Start a job in a thread of its own; raises the errors of reading the checkpoint directory."""
+def start(graph: JobGraph, make: Callable[..., LocalExecution] | None = None) -> JobClient:
+    """Start a job in a thread of its own; otherwise as ``execute``."""
     storage = open_job_storage(graph)
     with ExitStack() as held:
         held.enter_context(storage.exclusive())
         recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return FinishedJob(recovered)
-        execution = LocalExecution(graph, storage, recovered)
+        execution = (make or LocalExecution)(graph, storage, recovered)
         run = registered(graph, execution, recovered.incarnation)
         return RunningJob(graph.job_id, run, held.pop_all())
 

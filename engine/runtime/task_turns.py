@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from onceproof.engine.configuration.settings import CheckpointSettings
 from onceproof.engine.messages import TaskId
@@ -30,12 +30,26 @@ NO_READER: Final = Pace(1, 1, -1)
 """The pace of a task that has failed: its queues fill up until the attempt is cancelled."""
 
 
+class Reader(Protocol):
+    """What a sender must know of the task that reads a queue: see Pace."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Return whether the task has room for nothing while records wait for it."""
+        ...
+
+    @property
+    def backlog(self) -> int:
+        """Return how many records may wait in each channel of the slow task."""
+        ...
+
+
 class Turn:
     """A task in the schedule: its pace, and its output queues with the paces of the tasks that read them."""
 
     __slots__ = ("first_channel", "outputs", "pace", "task")
 
-    def __init__(self, task: Task, pace: Pace, outputs: Sequence[tuple[Queue, Pace]]) -> None:
+    def __init__(self, task: Task, pace: Pace, outputs: Sequence[tuple[Queue, Reader]]) -> None:
         self.task = task
         self.pace = pace
         self.outputs = outputs
@@ -60,6 +74,8 @@ class Schedule:
         """Whether events have waited long, because the turns since they were handled took long."""
         self._paces: dict[TaskId, Pace] = {}
         self._slow_tasks = 0
+        self._elsewhere: dict[int, Reader] = {}
+        """The readers in other processes, by the id of the queue."""
         self._turns: list[Turn] | None = None
         self._waiting: dict[TaskId, int] = {}
         """By source task with nothing to read: when it wants to be asked again, by the steady clock."""
@@ -74,6 +90,15 @@ class Schedule:
         self._turns = None
         self._waiting.clear()
 
+    def read_elsewhere(self, queue: Queue, reader: Reader) -> None:
+        """Note that a task in another process reads ``queue``, which lives as long as this object."""
+        self._elsewhere[id(queue)] = reader
+        self._turns = None
+
+    def pace_of(self, task: TaskId) -> Pace:
+        """Return the pace of a task that has had its turns arranged."""
+        return self._paces[task]
+
     def round(self, tasks: Mapping[TaskId, Task]) -> Sequence[Turn]:
         """Return the turns of a round of these tasks."""
         if self._turns is None:
@@ -87,7 +112,9 @@ class Schedule:
                 task_id: Pace(self._most_records, len(task.queues), self._timeout_ms)
                 for task_id, task in tasks.items()
             }
-        readers = {id(queue): paces[task_id] for task_id, task in tasks.items() for queue in task.queues}
+        readers: dict[int, Reader] = dict(self._elsewhere)
+        for task_id, task in tasks.items():
+            readers.update({id(queue): paces[task_id] for queue in task.queues})
         self._slow_tasks = sum(pace.is_slow for pace in paces.values())
         turns = []
         for task_id, task in tasks.items():
@@ -151,7 +178,7 @@ class Schedule:
     def _limit(self, turn: Turn) -> int:
         """Return how many records the turn takes at most."""
         limit = turn.pace.limit
-        if self._slow_tasks:
+        if self._slow_tasks or self._elsewhere:
             for _, receiver in turn.outputs:
                 if receiver.is_slow:
                     limit = min(limit, receiver.backlog)

@@ -82,6 +82,14 @@ def run_job(
     parallelism: Annotated[
         int | None, typer.Option("--parallelism", "-p", min=1, help="Number of subtasks per operator.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Number of processes that run the tasks on the local runtime (execution.local.workers).",
+        ),
+    ] = None,
     claim: Annotated[
         bool,
         typer.Option("--claim", help="With --from: the job owns the files and deletes them when unused."),
@@ -120,6 +128,8 @@ def run_job(
         options["execution.state-recovery.ignore-unclaimed-state"] = "true"
     if parallelism is not None:
         options["parallelism.default"] = str(parallelism)
+    if workers is not None:
+        options["execution.local.workers"] = str(workers)
     raise typer.Exit(run_command(subject, jobs=folder or JOBS, options=options, seed=seed, rate=rate))
 
 

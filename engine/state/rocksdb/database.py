@@ -39,6 +39,7 @@ from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.file_locks import release_lock
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.file_names import is_database_file
+from onceproof.engine.state.rocksdb.forks import note_opened
 from onceproof.engine.temporary_folders import mark_as_owned, remove_abandoned
 
 PREFIX: Final = "onceproof-rocksdb-"
@@ -156,6 +157,7 @@ class Database:
         self._folders = folders
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         path = os.path.join(folder.path, "db")
+        note_opened()
         try:
             self._rdict = Rdict(path, _options(settings), access_type=access)
         except Exception as error:

@@ -8,6 +8,8 @@ The rules are those of Flink's SingleCheckpointBarrierHandler in its alternating
   the time since the coordinator's trigger is over, the announced barriers are promoted: they overtake, and
   the checkpoint goes on unaligned. A timer notices, or the next barrier; one that completes the alignment
   does not ask. Channels that were blocked by then stay blocked until the last barrier.
+- A barrier that overtakes at the sender of a channel between two processes is announced at the receiver: it
+  starts the snapshot, and overtakes the records that it has not overtaken yet.
 - Subsumption, cancellation, obsolete barriers and the ends of channels are those of alignment.
 """
 
@@ -154,10 +156,12 @@ class UnalignedBarrierHandler:
         if self._is_obsolete(barrier):
             return
         self._begin(barrier, now, effects)
-        if self._is_unaligned:
-            effects.append(TakeInFlight(barrier.checkpoint_id, (channel,)))
-        else:
-            self._announced.add(channel)
+        self._announced.add(channel)
+        if barrier.options.alignment is AlignmentKind.UNALIGNED:
+            self._has_barrier = True
+            self._go_on_unaligned(effects)
+        elif self._is_unaligned:
+            self._promote(effects)
 
     def _timed_out(self, checkpoint_id: int, effects: list[BarrierEffect]) -> None:
         if checkpoint_id != self.latest_checkpoint_id or not self.pending or self._is_unaligned:

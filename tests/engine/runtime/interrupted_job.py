@@ -45,6 +45,8 @@ def slowly(number):
 folder = Path(sys.argv[1])
 options = {
     "execution.checkpointing.interval": "20 ms",
+    "execution.local.workers": int(sys.argv[3]) if len(sys.argv) > 3 else 1,
+    "parallelism.default": 2 if len(sys.argv) > 3 else 1,
     "execution.checkpointing.dir": str(folder / "checkpoints"),
     "execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION",
 }

@@ -55,6 +55,10 @@ MOST_PARALLEL = 3
 BARRIERS = {
     "aligned": {},
     "unaligned": {"execution.checkpointing.unaligned.enabled": "true"},
+    "timed": {
+        "execution.checkpointing.unaligned.enabled": "true",
+        "execution.checkpointing.aligned-checkpoint-timeout": "1 ms",
+    },
     "at-least-once": {"execution.checkpointing.mode": "AT_LEAST_ONCE"},
 }
 
@@ -75,8 +79,8 @@ class CountAndTotal(KeyedProcessFunction):
         yield key, number, count, total
 
 
-def run(folder: Path, backend: str, barriers: str, parallelism: int) -> None:
-    """Run the job from its latest checkpoint to its end."""
+def run(folder: Path, backend: str, barriers: str, parallelism: int, **more: Any) -> None:
+    """Run the job from its latest checkpoint to its end; ``more`` are options, with ``__`` for a dot."""
     options = {
         "execution.checkpointing.interval": "10 ms",
         "execution.checkpointing.dir": str(folder / "checkpoints"),
@@ -87,6 +91,7 @@ def run(folder: Path, backend: str, barriers: str, parallelism: int) -> None:
         "pipeline.buffer-records": 3,
         "state.backend.type": backend,
         **BARRIERS[barriers],
+        **{key.replace("__", ".").replace("_", "-"): value for key, value in more.items()},
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
     schema = [("key", Types.STRING()), ("number", Types.LONG())]

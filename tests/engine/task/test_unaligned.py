@@ -105,6 +105,19 @@ def test_a_barrier_with_a_timeout_goes_on_unaligned_when_its_time_is_over():
     handler.validate()
 
 
+def test_announced_barrier_that_overtakes_starts_the_snapshot_and_overtakes():
+    handler = UnalignedBarrierHandler(2)
+    assert handler.handle(BarrierAnnounced(1, barrier(3)), 0) == [
+        StartCheckpoint(barrier(3)),
+        TakeInFlight(3, (1,)),
+    ]
+    assert handler.handle(BarrierAnnounced(0, barrier(3)), 0) == [TakeInFlight(3, (0,))]
+    assert handler.undelivered == [0, 1]
+    assert handler.handle(BarrierArrived(1, barrier(3)), 0) == []
+    assert handler.handle(BarrierArrived(0, barrier(3)), 0) == [InFlightComplete(3)]
+    handler.validate()
+
+
 def test_a_late_barrier_notices_by_itself_that_the_time_is_over():
     handler = UnalignedBarrierHandler(2)
     late = barrier(1, TIMED, 100)

@@ -1,0 +1,51 @@
+"""The messages between the coordinator and its workers, besides those between job master and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.messages import AttemptId
+
+
+class DeployTasks(Struct, frozen=True):
+    """To a worker, first of all: make your tasks, and restore them from ``restored``, or afresh.
+
+    ``mounts`` are the folders mounted into the job's storage. ``is_first``: no attempt of this process has
+    read the checkpoint before.
+    """
+
+    attempt: AttemptId
+    restored: CheckpointMetadata | None
+    mounts: Mapping[str, str]
+    is_first: bool
+
+
+class MountFolder(Struct, frozen=True):
+    """To a worker: a storage is mounted under ``folder``."""
+
+    folder: str
+    place: str
+
+
+class ReadOn(Struct, frozen=True):
+    """To a worker: the sources may read the records of another checkpoint interval."""
+
+
+class EndWorker(Struct, frozen=True):
+    """To a worker: close the tasks, finish what is being written, and end."""
+
+
+class Progress(Struct, frozen=True):
+    """From a worker: what its sources have read, and whether all its tasks have ended their data."""
+
+    records_read: int
+    has_ended_data: bool
+
+
+class WorkerEnded(Struct, frozen=True):
+    """From a worker, last of all: its tasks are closed."""
+
+    records_read: int

@@ -1,0 +1,83 @@
+"""The tasks of one worker, and the channels that lead out of it and into it."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import Filler, Layout
+from onceproof.engine.job.channel_names import channel_names
+from onceproof.engine.job.deployment import connect_task, create_task
+from onceproof.engine.messages import TaskId
+from onceproof.engine.task.outputs import HashOutput, Queue
+from onceproof.engine.task.task import Task, TaskSettings
+from onceproof.engine.task.unaligned_task import UnalignedTask
+
+
+class Leaving(Struct, frozen=True):
+    """A channel to another worker."""
+
+    number: int
+    worker: int
+    queue: Queue
+
+
+class Arriving(Struct, frozen=True):
+    """A channel from another worker to a task of this one."""
+
+    number: int
+    worker: int
+    queue: Queue
+    reader: TaskId
+
+
+class Subtasks(Struct, frozen=True):
+    """The tasks of a worker, connected, in topological order, with the channels of other workers."""
+
+    tasks: dict[TaskId, Task]
+    leaving: list[Leaving]
+    arriving: list[Arriving]
+
+
+def build_subtasks(
+    graph: JobGraph, layout: Layout, settings: TaskSettings, own: int, worker_of: Callable[[TaskId], int]
+) -> Subtasks:
+    """Make the tasks of worker ``own``.
+
+    The channels of an attempt are numbered in the order of the layout, so all workers number them alike.
+    """
+    tasks: dict[TaskId, Task] = {}
+    leaving: list[Leaving] = []
+    arriving: list[Arriving] = []
+    queues_to: defaultdict[Filler, list[Queue]] = defaultdict(list)
+    number = 0
+    for task_id, inputs in layout.inputs.items():
+        reader = worker_of(task_id)
+        if reader == own:
+            vertex = graph.vertices[task_id.vertex]
+            tasks[task_id] = create_task(task_id, vertex, settings, inputs)
+        for channel, filler in enumerate(inputs.fillers):
+            number += 1
+            sender = worker_of(filler[0])
+            if own not in (reader, sender):
+                continue
+            queue: Queue = tasks[task_id].queues[channel] if reader == own else deque()
+            if sender == own:
+                queues_to[filler].append(queue)
+            if reader != own:
+                leaving.append(Leaving(number, reader, queue))
+            elif sender != own:
+                arriving.append(Arriving(number, sender, queue, task_id))
+    shared: defaultdict[tuple[int, int], dict[Any, int]] = defaultdict(dict)
+    for task_id, task in tasks.items():
+        connect_task(task, graph, queues_to)
+        if isinstance(task, UnalignedTask):
+            task.name_channels(*channel_names(graph, layout, task_id))
+        for place, output in enumerate(task.outputs):
+            if type(output) is HashOutput:
+                output.share_index(shared[task_id.vertex, place])
+    return Subtasks(tasks, leaving, arriving)

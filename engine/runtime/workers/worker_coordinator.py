@@ -1,0 +1,274 @@
+"""Runs a job in several processes on this machine: the coordinator, and the workers that own the tasks.
+
+The rules this module lives by:
+
+- The coordinator has the job master, the metadata of checkpoints and the requests of users, as the local
+  runtime (local.py) whose loop it uses. It has no task. Messages to tasks go to the worker that owns them.
+- An attempt has workers of its own, forked from the launcher. When an attempt is over its workers close their
+  tasks and end; one that does not is killed. Only then the next attempt is deployed.
+- A worker that dies has failed its tasks, and so the attempt (Flink: a lost TaskManager).
+- One thread for each worker reads what it sends, and passes it into the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from onceproof.engine.api.job_client import JobClient
+from onceproof.engine.checkpoint.events import TriggerRequested
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import Layout
+from onceproof.engine.job.deployment import plan_restores
+from onceproof.engine.job.events import CancelTasks
+from onceproof.engine.messages import TO_TASK, AttemptId, Send, TaskFailed, TaskId
+from onceproof.engine.protocol_points import Probe, no_probe
+from onceproof.engine.runtime import local
+from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.runtime.job_scope import scope_of
+from onceproof.engine.runtime.local import LocalExecution
+from onceproof.engine.runtime.mounted_storage import MountedStorage
+from onceproof.engine.runtime.recovery import Recovered
+from onceproof.engine.runtime.workers.launcher import Launcher, WorkerProcess, release
+from onceproof.engine.runtime.workers.link import MESSAGE, frame, read_frame
+from onceproof.engine.runtime.workers.placement import (
+    refuse_what_needs_one_process,
+    worker_of,
+    workers_of,
+)
+from onceproof.engine.runtime.workers.protocol import (
+    DeployTasks,
+    EndWorker,
+    MountFolder,
+    Progress,
+    ReadOn,
+    WorkerEnded,
+)
+from onceproof.engine.runtime.workers.worker_tasks import live
+from onceproof.engine.types import exchange
+
+_logger = logging.getLogger(__name__)
+
+SECONDS_TO_END: Final = 30.0
+"""How long the tasks of a worker may take to close before it is killed."""
+SECONDS_TO_DIE: Final = 10.0
+"""How long a killed worker may take to be gone: the system writes its memory out, or a disk hangs."""
+
+
+def execute(graph: JobGraph) -> JobExecutionResult:
+    """Run a job to its end as ``local.execute`` does, with its tasks in workers. Raises also InvalidJob."""
+    return local.execute(graph, make=WorkersExecution)
+
+
+def start(graph: JobGraph) -> JobClient:
+    """Start a job in a thread of its own as ``local.start`` does, with its tasks in workers."""
+    return local.start(graph, WorkersExecution)
+
+
+class WorkerHandle:
+    """What the coordinator knows of a worker."""
+
+    def __init__(self, process: WorkerProcess, receive: Callable[[WorkerHandle, Any], None]) -> None:
+        self.process = process
+        self.records_read = 0
+        self.has_ended_data = False
+        self.is_ending = False
+        """Whether the coordinator has asked it to end."""
+        self._receive = receive
+        self._thread = threading.Thread(target=self._read, name=f"worker-{process.number}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read what the worker sends."""
+        self._thread.start()
+
+    def send(self, message: Any) -> None:
+        """Send a message; a worker that is gone gets none."""
+        with suppress(OSError):
+            self.process.control.sendall(frame(MESSAGE, 0, exchange.encode(message)))
+
+    def has_gone(self, seconds: float) -> bool:
+        """Wait until the worker's process is gone, ``seconds`` at most, and return whether it is."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def release(self) -> None:
+        """Close the connections to the worker."""
+        release(self.process.control)
+        release(self.process.lifeline)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                content = read_frame(self.process.control)
+            except OSError:
+                content = None
+            if content is None:
+                self._receive(self, None)
+                return
+            message = exchange.decode(content)
+            if isinstance(message, WorkerEnded):
+                self.records_read = message.records_read
+                continue
+            if isinstance(message, Progress):
+                self.records_read = message.records_read
+                self.has_ended_data = message.has_ended_data
+            self._receive(self, message)
+
+
+class WorkersExecution(LocalExecution):
+    """One run of a job whose tasks are in workers."""
+
+    def __init__(
+        self, graph: JobGraph, storage: MountedStorage, recovered: Recovered, probe: Probe = no_probe
+    ) -> None:
+        refuse_what_needs_one_process(graph)
+        super().__init__(graph, storage, recovered, probe)
+        self._count = workers_of(graph)
+        self._mounts = storage
+        self._handles: list[WorkerHandle] = []
+        self._plan: Layout | None = None
+        self._attempt = AttemptId("")
+        if self._count < graph.settings.workers:
+            _logger.warning(
+                "job %r has %d workers instead of %d: no operator has more subtasks",
+                graph.name,
+                self._count,
+                graph.settings.workers,
+            )
+        scope = scope_of(storage)
+        self._launcher = Launcher(self._count, lambda ends: live(graph, storage, scope, self._count, ends))
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """Return the processes of the current attempt's workers."""
+        return [each.process.pid for each in self._handles]
+
+    def run(self) -> JobExecutionResult:
+        """Run until the job has finished or failed."""
+        try:
+            return super().run()
+        finally:
+            self._end_workers()
+            self._launcher.close()
+
+    # The methods of a driver.
+
+    def read_checkpoint(self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None) -> Any:
+        """Check that the job fits the checkpoint, whose files the workers read, and start the workers."""
+        plan_restores(graph, layout, restored)
+        self._handles = [WorkerHandle(each, self._from_reader) for each in self._launcher.start()]
+        return restored
+
+    def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
+        """Note which tasks there are; the workers make them."""
+        self._attempt = attempt
+        self._plan = layout
+
+    def start_tasks(self, begin_with: Any) -> None:
+        """Let the workers make their tasks and restore them."""
+        deploy = DeployTasks(self._attempt, begin_with, dict(self._mounts.mounts), self.attempts == 1)
+        for handle in self._handles:
+            handle.start()
+            handle.send(deploy)
+
+    def send(self, effect: Send) -> None:
+        """Send a message to the worker of its task, or queue it for the job master."""
+        message = effect.message
+        if type(message) not in TO_TASK:
+            super().send(effect)
+        elif self._handles:
+            self._handles[worker_of(message.task, self._count)].send(message)
+
+    def cancel_tasks(self, effect: CancelTasks) -> None:
+        """End the workers of the attempt."""
+        self._end_workers()
+        super().cancel_tasks(effect)
+
+    def mount(self, folder: str, place: str) -> None:
+        """Mount the directory of a savepoint, also in the workers."""
+        super().mount(folder, place)
+        for handle in self._handles:
+            handle.send(MountFolder(folder, place))
+
+    # What the workers say.
+
+    def _from_reader(self, handle: WorkerHandle, message: Any) -> None:
+        """Pass what a worker has sent into the loop; None: its process is gone."""
+        self._written.put(partial(self._heard, handle, message))
+
+    def _heard(self, handle: WorkerHandle, message: Any) -> None:
+        if handle not in self._handles or handle.is_ending or isinstance(message, Progress):
+            return
+        if message is not None:
+            self.master_event(message)
+            return
+        number, pid = handle.process.number, handle.process.pid
+        task = self._first_task_of(number)
+        cause = f"worker {number + 1} of {self._count} (process {pid}) has died"
+        _logger.warning("job %r: %s", self.graph.name, cause)
+        self.master_event(TaskFailed(self._attempt, task, cause))
+
+    def _first_task_of(self, worker: int) -> TaskId:
+        assert self._plan is not None
+        return next(task for task in self._plan.inputs if worker_of(task, self._count) == worker)
+
+    def _end_workers(self) -> None:
+        """Let the workers of the attempt close their tasks, and wait until they are gone."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.is_ending = True
+            handle.send(EndWorker())
+        for handle in handles:
+            if not handle.has_gone(SECONDS_TO_END):
+                pid = handle.process.pid
+                _logger.warning(
+                    "job %r: worker %d (process %d) has not ended within %d s: it is killed",
+                    self.graph.name,
+                    handle.process.number + 1,
+                    pid,
+                    SECONDS_TO_END,
+                )
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                handle.has_gone(SECONDS_TO_DIE)
+            self._records_before += handle.records_read
+            handle.release()
+
+    # What the loop asks.
+
+    def _records_read(self) -> int:
+        return sum([handle.records_read for handle in self._handles])
+
+    def _trigger_by_records(self, interval_records: int) -> None:
+        before = self._records_at_trigger
+        super()._trigger_by_records(interval_records)
+        is_due = self._records_read() - before >= interval_records
+        if self._records_at_trigger != before or (is_due and self.master.ending is not None):
+            for handle in self._handles:
+                handle.send(ReadOn())
+
+    def _request_final_checkpoint(self) -> bool:
+        """Trigger the final checkpoint as soon as all workers have processed all input."""
+        coordinator = self.master.coordinator
+        if not self._handles or coordinator.pending or not self.graph.settings.enabled:
+            return False
+        if self.master.ending is not None or self._now < self._pause_at_end.until_ms:
+            return False
+        if not all(handle.has_ended_data for handle in self._handles):
+            return False
+        self.master_event(TriggerRequested())
+        return bool(coordinator.pending)
+
+    def _end_writes(self) -> None:
+        self._end_workers()
+        super()._end_writes()
+
+    def _cancel_all(self) -> None:
+        self._end_workers()
