@@ -10,7 +10,7 @@ from onceproof.harness.trials.examination import Examined, examine
 from onceproof.harness.trials.trial import SIMULATED, try_scenario
 
 TEXTBOOK = Path(__file__).parents[2] / "scenarios" / "textbook"
-SHRINKING_SECONDS = 20.0
+SHRINKING_SECONDS = 5.0
 
 
 def examined_lesson(address: str, seeds: int) -> Examined | None:

@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from onceproof.engine import StreamExecutionEnvironment, Time
+from onceproof.engine import DataStream, SinkFunction, StreamExecutionEnvironment, Time
 from onceproof.harness.model.family import load_family
 from onceproof.harness.trials.trial import check_family
 from onceproof.scenarios.textbook import (
@@ -89,23 +91,33 @@ def test_the_means_of_one_to_six_are_two_and_five(
     assert printed(capsys.readouterr().out) == ["2", "5"]
 
 
+class RowsUntilAll(SinkFunction):
+    """Keeps rows of (key, number) in a list of the test; ends the connection when the numbers come to 10."""
+
+    def __init__(self, rows: list[tuple[Any, int]], end: threading.Event) -> None:
+        self._rows = rows
+        self._end = end
+
+    def __deepcopy__(self, memo: object) -> RowsUntilAll:
+        return self
+
+    def invoke(self, value: tuple[Any, int], context: object) -> None:
+        self._rows.append(value)
+        if sum(number for _, number in self._rows) >= 10:
+            self._end.set()
+
+
 def rows_by_the_clock(
-    build: Callable[..., object],
-    place: list[str],
-    end: threading.Event,
-    count: Callable[[list[object]], bool],
-) -> list[object]:
-    """Return what a program emits while the connection is open, until ``count`` says that it is all."""
+    build: Callable[[DataStream], DataStream], place: list[str], end: threading.Event
+) -> list[tuple[Any, int]]:
+    """Return what a program emits while the connection is open."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
-    rows: list[object] = []
-    stream: object = build(env.socket_text_stream(place[0], int(place[1])))
-    with stream.execute_and_collect() as results:  # type: ignore[attr-defined]
-        for row in results:
-            rows.append(row)
-            if count(rows):
-                end.set()
-                break
+    rows: list[tuple[Any, int]] = []
+    build(env.socket_text_stream(place[0], int(place[1]))).add_sink(RowsUntilAll(rows, end))
+    start = time.monotonic()
+    env.execute("by the clock")
+    assert time.monotonic() - start < SECONDS / 2, "the windows fired only when the connection had ended"
     return rows
 
 
@@ -116,7 +128,6 @@ def test_numbers_of_five_seconds_are_added_by_the_clock(serve: Callable[..., lis
         lambda lines: five_second_sum.build(lines, Time.milliseconds(300)),
         place,
         end,
-        lambda rows: sum(total for _, total in rows) >= 10,
     )
     assert {key for key, _ in rows} == {1}
     assert sum(total for _, total in rows) == 10
@@ -130,7 +141,6 @@ def test_words_are_counted_in_two_sliding_windows(serve: Callable[..., list[str]
         lambda lines: sliding_word_count.build(lines, Time.milliseconds(600), Time.milliseconds(300)),
         place,
         end,
-        lambda rows: sum(count for _, count in rows) >= 10,
     )
     for word, count in (("hello", 3), ("world", 1), ("flink", 1)):
         assert sum(number for each, number in rows if each == word) == 2 * count
