@@ -9,6 +9,8 @@ The rules this module lives by:
   and writes nothing.
 - CPU time is measured, that of the second thread which writes checkpoints included; both take turns, round
   by round. The best round counts, since other work on the machine only adds; the median stands beside it.
+- The same job in two workers takes turns with the others. Its time on the wall stands beside that of one
+  process; it says something only on a machine with two cores that do nothing else.
 - What was written is read back before the figures are given: for every key the counts from one to the last,
   each once and in order. A job that loses rows gives no figure.
 """
@@ -42,6 +44,7 @@ POOL: Final = 200_000
 """The size of the pool of records, which is drawn once and read repeatedly, so that drawing is not
 measured."""
 PARALLELISM: Final = 2
+WORKERS: Final = 2
 ROUNDS: Final = 3
 
 
@@ -121,16 +124,18 @@ def measure(records: int = RECORDS, keys: Sequence[int] = KEYS, rounds: int = RO
     ratios: dict[str, float] = {}
     for number in keys:
         source = PoolSource(records, number)
-        loops, jobs, walls = [], [], []
+        loops, jobs, walls, in_workers = [], [], [], []
         for _ in range(rounds):
             loops.append(_loop_seconds(source))
             cpu_seconds, wall_seconds, checkpoints = _job_seconds(source)
             jobs.append(cpu_seconds)
             walls.append(wall_seconds)
+            in_workers.append(_job_seconds(source, WORKERS)[1])
         name = f"records_per_second_{number}_keys"
         figures[name] = round(records / min(jobs))
         figures[f"{name}_median"] = round(records / median(jobs))
         figures[f"wall_{name}"] = round(records / min(walls))
+        figures[f"wall_{name}_{WORKERS}_workers"] = round(records / min(in_workers))
         figures[f"checkpoints_{number}_keys"] = checkpoints
         floors[name] = round(records / min(loops))
         floors[f"{name}_median"] = round(records / median(loops))
@@ -156,18 +161,24 @@ def _loop_seconds(source: PoolSource) -> float:
     return time.process_time() - started
 
 
-def _job_seconds(source: PoolSource) -> tuple[float, float, int]:
-    """Return the CPU seconds of the job, those on the wall, and how many checkpoints it completed."""
+def _job_seconds(source: PoolSource, workers: int = 1) -> tuple[float, float, int]:
+    """Return the CPU seconds of the job, those on the wall, and how many checkpoints it completed.
+
+    The CPU seconds are those of this process.
+    """
 
     def counts(env: StreamExecutionEnvironment) -> DataStream:
         keys = env.from_source(source, None, "source").uid("source")
         return keys.key_by(lambda key: key, Types.LONG()).process(Count()).name("count").uid("count")
 
-    return measure_job("bench local", counts, lambda output: check_counts(output, source))
+    return measure_job("bench local", counts, lambda output: check_counts(output, source), workers)
 
 
 def measure_job(
-    name: str, build: Callable[[StreamExecutionEnvironment], DataStream], check: Callable[[Path], None]
+    name: str,
+    build: Callable[[StreamExecutionEnvironment], DataStream],
+    check: Callable[[Path], None],
+    workers: int = 1,
 ) -> tuple[float, float, int]:
     """Run a job with a checkpoint every second into an exactly-once file sink, keyed by the first field.
 
@@ -181,6 +192,7 @@ def measure_job(
             "execution.checkpointing.interval": "1 s",
             "execution.checkpointing.dir": str(Path(folder, "checkpoints")),
             "parallelism.default": PARALLELISM,
+            "execution.local.workers": workers,
         }
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
         sink = FileSink.for_row_format(str(output), Encoder.csv_encoder()).build()

@@ -19,6 +19,7 @@ def test_the_job_and_the_loop_are_measured_for_each_number_of_keys() -> None:
     assert all(found.figures[name] > 0 < floor for name, floor in found.floors.items())
     assert set(found.ratios) == set(found.floors)
     assert found.figures["checkpoints_10_keys"] >= 1
+    assert found.figures["wall_records_per_second_10_keys_2_workers"] > 0
 
 
 def test_rows_that_are_missing_spoil_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
