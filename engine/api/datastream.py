@@ -61,6 +61,7 @@ from onceproof.engine.configuration import (
     Configuration,
     job_settings,
 )
+from onceproof.engine.configuration.cluster_file import cluster_configuration
 from onceproof.engine.configuration.options import SINK_COMMITTER_RETRIES
 from onceproof.engine.connected_functions import (
     CoFlatMapFunction,
@@ -169,8 +170,11 @@ class StreamExecutionEnvironment(JobDescription):
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """Return a new environment with its own copy of ``configuration``."""
-        environment = StreamExecutionEnvironment(Configuration())
+        """Return a new environment with its own copy of ``configuration``, over that of the cluster.
+
+        Raises ConfigurationError: the cluster's file is missing or wrong (`cluster_file.py`).
+        """
+        environment = StreamExecutionEnvironment(cluster_configuration())
         if configuration is not None:
             environment.configure(configuration)
         environment._configure_as_submitted()

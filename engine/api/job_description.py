@@ -191,15 +191,37 @@ class JobDescription:
         return node
 
     def _configure_as_submitted(self) -> None:
-        for given, _ in submissions():
-            self.configure(given)
+        for each in submissions():
+            self.configure(each.configuration)
+            self.configure(each.overrides)
+
+    def _override_as_submitted(self) -> None:
+        """Let the options of a command line that win over everything count, and explain what does."""
+        for each in submissions():
+            self.configure(each.overrides)
+            if each.overrides.is_set(DEFAULT_PARALLELISM):
+                self._parallelism = None
+            if each.overrides.is_set(MAX_PARALLELISM):
+                self._max_parallelism = None
+            if each.explain is not None:
+                each.explain(self._effective_configuration())
+
+    def _effective_configuration(self) -> Configuration:
+        """Return the options that count, with what methods of the environment have set."""
+        effective = Configuration(self._configuration)
+        if self._parallelism is not None:
+            effective.set(DEFAULT_PARALLELISM, self._parallelism)
+        if self._max_parallelism is not None:
+            effective.set(MAX_PARALLELISM, self._max_parallelism)
+        return effective
 
     def _take_job_graph(self, job_name: str | None) -> JobGraph:
         """Build the job graph that is about to run, forget its nodes and announce it."""
+        self._override_as_submitted()
         graph = self.get_job_graph(job_name)
         if not graph.identity:
             graph = replace(graph, job_id=token_hex(JOB_ID_BYTES))
         self._nodes = []
-        for _, announce in submissions():
-            announce(graph)
+        for each in submissions():
+            each.announce(graph)
         return graph

@@ -16,13 +16,28 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from onceproof.engine.api.job_client import CompletableFuture
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.graph import InvalidJob, JobGraph
 
 Announce: TypeAlias = Callable[[JobGraph], None]
+Explain: TypeAlias = Callable[[Configuration], None]
+
+
+class Submission(NamedTuple):
+    """What a command line gives the program that it runs."""
+
+    configuration: Configuration
+    """Options over those that an environment is made with; what the program sets afterwards wins."""
+    overrides: Configuration
+    """Options over everything."""
+    announce: Announce
+    """Called with each job graph just before the job runs."""
+    explain: Explain | None
+    """Called before that with the options that count."""
+
 
 ENDING_SECONDS: Final = 5.0
 """How long a job that was stopped or cancelled may take until its thread has ended."""
@@ -75,8 +90,8 @@ class _Process:
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
-        self.submissions: list[tuple[Configuration, Announce]] = []
-        """The options and the announcement of each command line that runs a program."""
+        self.submissions: list[Submission] = []
+        """Those of the command lines that run a program."""
 
     def current(self) -> Program:
         if not self.programs:
@@ -93,21 +108,30 @@ def current_program() -> Program:
     return _process.current()
 
 
-def submissions() -> list[tuple[Configuration, Announce]]:
-    """Return the options and the announcement of each command line that runs a program; [] without one."""
+def submissions() -> list[Submission]:
+    """Return what each command line gives that runs a program; [] without one."""
     return _process.submissions
 
 
 @contextmanager
-def submitted(configuration: Configuration, announce: Announce, program: str) -> Iterator[None]:
+def submitted(
+    configuration: Configuration,
+    announce: Announce,
+    program: str,
+    overrides: Configuration | None = None,
+    explain: Explain | None = None,
+) -> Iterator[None]:
     """Run a program as Flink's command line does.
 
-    Inside the context every new environment gets the options of ``configuration`` over its own, and
-    ``announce`` is called with each job graph just before the job runs. ``program`` names the file.
+    Inside the context every new environment gets the options of ``configuration`` over its own, and every job
+    those of ``overrides`` over everything. Just before a job runs ``explain`` is called with the options that
+    count, then ``announce`` with the job graph. ``program`` names the file.
     """
     current_program()
     _process.programs.append(Program(program))
-    _process.submissions.append((configuration, announce))
+    _process.submissions.append(
+        Submission(configuration, Configuration() if overrides is None else overrides, announce, explain)
+    )
     try:
         yield
     finally:

@@ -24,7 +24,10 @@ _warned: set[str] = set()
 
 
 class Setting(NamedTuple):
-    """One option that was set: the value as written, the parsed value, and its "FILE:LINE" or ""."""
+    """One option that was set: the value as written, the parsed value, and where.
+
+    ``place`` is "FILE:LINE", what it is called on a command line, or "" for a program.
+    """
 
     written: Any
     value: Any
@@ -69,14 +72,14 @@ class Configuration:
         self._values: dict[str, Setting] = {} if other is None else dict(other._values)
 
     @staticmethod
-    def from_mapping(options: Mapping[str, Any]) -> Configuration:
-        """Return a configuration of key -> value.
+    def from_mapping(options: Mapping[str, Any], place: str = "") -> Configuration:
+        """Return a configuration of key -> value; ``place`` says where they were set.
 
         Raises:
             ConfigurationError: a key or value is wrong, or two spellings of one option have different values.
         """
         configuration = Configuration()
-        configuration._add((key, value, "") for key, value in options.items())
+        configuration._add((key, value, place) for key, value in options.items())
         return configuration
 
     @staticmethod
@@ -222,6 +225,13 @@ class Configuration:
     def to_dict(self) -> dict[str, str]:
         """Return key -> value as text for the options that are set, in the current spelling."""
         return {key: _text(setting.written) for key, setting in self._values.items()}
+
+    def origins(self) -> dict[str, tuple[str, str]]:
+        """Return for the options that are set key -> (value as text, where it was set), by key.
+
+        Where: "FILE:LINE", what a command line calls it, or "" for a program.
+        """
+        return {key: (_text(each.written), each.place) for key, each in sorted(self._values.items())}
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> None:
         """Set all options that are set in another configuration; ``prefix`` is put before their keys."""

@@ -1,14 +1,16 @@
-"""`onceproof job run|savepoint|stop|cancel`: run the job of a family or of a program, and send it requests.
+"""`onceproof job run`: run the job of a family or of a program.
 
 The rules this module lives by:
 
 - A file is either a family (it defines `job` and `generate`) or a program that builds a job and executes it,
   as Flink's command line takes one. A program runs unchanged. Options of the command line (restore path,
   parallelism, runtime) override its configuration, but not what it sets in code.
+- Options come from the cluster's file, the program and `-D`, and the later one wins. `--explain-config` says
+  where each was set.
 - A family reads records drawn from the seed, at a limited rate if one is given, and writes part files.
 - `job run` registers the checkpoint folder of a job under its subject, so that the other commands find the
-  job by the same subject. Requests travel as files (engine/runtime/request_folder.py).
-- Exit codes: 0 done; 1 the job failed or refused the request; 4 no such job, or it is not running.
+  job by the same subject (job_requests.py).
+- Exit codes: 0 done; 1 the job failed; 4 an argument or an option is wrong.
 """
 
 from __future__ import annotations
@@ -17,22 +19,20 @@ import ast
 import runpy
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.api.submission import submitted
-from onceproof.engine.configuration import Configuration
+from onceproof.engine.configuration import Configuration, ConfigurationError
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.outside_files import read_at_most
-from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
-from onceproof.engine.runtime.request_folder import ask
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import Family, load_family
@@ -40,6 +40,8 @@ from onceproof.harness.systems.local.part_file_io import PartFileIO
 
 JOBS: Final = Path(".onceproof", "jobs")
 INTERVAL_RECORDS: Final = 20
+COMMAND_LINE: Final = "the command line"
+OVERRIDE: Final = "-D"
 MOST_BYTES: Final = 1 << 20
 """The most that is read of a registered job."""
 _FAMILY_HAS: Final = {"job", "generate"}
@@ -51,13 +53,42 @@ class JobNote(msgspec.Struct, forbid_unknown_fields=True):
     folder: str
 
 
-def run_command(subject: str, *, jobs: Path, options: dict[str, str], seed: int, rate: float | None) -> int:
+class Run(NamedTuple):
+    """What `job run` was given besides the subject."""
+
+    options: Mapping[str, str]
+    """Configuration keys and values, under what the program sets."""
+    overrides: Sequence[str] = ()
+    """KEY=VALUE, over everything."""
+    function: str = ""
+    """The function of the program to call; "": the program is run as a script."""
+    arguments: Sequence[str] = ()
+    """Those of the program."""
+    only_explains: bool = False
+    """Print where each option is set, instead of running the job."""
+    seed: int = 0
+    rate: float | None = None
+    """In records per second, for the source of a family."""
+
+
+class _Explained(BaseException):
+    """The options are printed: the program ends before its job runs."""
+
+
+def run_command(subject: str, jobs: Path, run: Run) -> int:
     """Run a job to its end and return the exit code.
 
-    ``subject`` is a family, a file of one, or a program. ``jobs`` is the folder of registered jobs,
-    ``options`` maps configuration keys to values, ``rate`` is in records per second.
+    ``subject`` is a family, a file of one, or a program. ``jobs`` is the folder of registered jobs. Raises
+    UsageError: an option is wrong, wherever it is set, or the program lacks the function.
     """
-    note = jobs / f"{_name_of(subject)}.json"
+    try:
+        return _run(subject, jobs, run)
+    except ConfigurationError as error:
+        raise UsageError(str(error)) from error
+
+
+def _run(subject: str, jobs: Path, run: Run) -> int:
+    note = jobs / f"{name_of(subject)}.json"
 
     def announce(graph: JobGraph) -> None:
         directory = graph.settings.directory
@@ -66,14 +97,19 @@ def run_command(subject: str, *, jobs: Path, options: dict[str, str], seed: int,
             folder = Path(directory.removeprefix("file://")).absolute() / graph.job_id
             note.write_bytes(msgspec.json.encode(JobNote(str(folder))))
 
-    configuration = Configuration.from_mapping(options)
+    configuration = Configuration.from_mapping(run.options, COMMAND_LINE)
+    overrides = Configuration.from_mapping(dict(map(_key_and_value, run.overrides)), OVERRIDE)
+    explain = _explain if run.only_explains else None
     try:
-        with submitted(configuration, announce, _program_of(subject)):
+        with submitted(configuration, announce, _program_of(subject), overrides, explain):
             if _is_program(subject):
-                sys.path.insert(0, str(Path(subject).absolute().parent))
-                runpy.run_path(subject, run_name="__main__")
+                _run_program(subject, run.function, run.arguments)
                 return PASSED
-            result = _run_family(load_family(subject), jobs / _name_of(subject), seed, rate)
+            if run.function or run.arguments:
+                raise UsageError(f"{subject} is a family: only a program takes a function and arguments")
+            result = _run_family(load_family(subject), jobs / name_of(subject), run.seed, run.rate)
+    except _Explained:
+        return PASSED
     except JobCancelled as error:
         print(error)
         return PASSED
@@ -84,19 +120,35 @@ def run_command(subject: str, *, jobs: Path, options: dict[str, str], seed: int,
     return PASSED
 
 
-def ask_command(subject: str, request: JobRequest, jobs: Path, seconds: float) -> int:
-    """Send a request to a running job, wait at most ``seconds`` for the answer, and print it."""
-    answer = ask(_folder_of(subject, jobs), request, seconds)
-    if answer.error:
-        print(answer.error, file=sys.stderr)
-        return FAILED
-    print(answer.savepoint or "cancelled")
-    return PASSED
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise UsageError(f"-D {text}: give an option as KEY=VALUE, for example -D parallelism.default=2")
+    return key.strip(), value.strip()
 
 
-def request_of(kind: RequestKind, directory: Path | None, drains: bool = False) -> JobRequest:
-    """Return a request; its folder is absolute, because the job may run in another working directory."""
-    return JobRequest(kind, "" if directory is None else str(directory.absolute()), drains)
+def _explain(configuration: Configuration) -> None:
+    """Print each option that is set, with where; raises _Explained."""
+    for key, (value, place) in configuration.origins().items():
+        print(f"{key}: {value}  ({place or 'the program'})")
+    print("Options that are not listed have their defaults.")
+    raise _Explained
+
+
+def _run_program(path: str, function: str, arguments: Sequence[str]) -> None:
+    """Run a program as a script, or import it and call one of its functions."""
+    sys.path.insert(0, str(Path(path).absolute().parent))
+    before, sys.argv = sys.argv, [path, *arguments]
+    try:
+        if not function:
+            runpy.run_path(path, run_name="__main__")
+            return
+        defined = runpy.run_path(path, run_name=name_of(path))
+        if not callable(defined.get(function)):
+            raise UsageError(f"{path}: it has no function {function!r}, which -c names")
+        defined[function]()
+    finally:
+        sys.argv = before
 
 
 def _result_text(result: JobExecutionResult) -> str:
@@ -113,7 +165,8 @@ def _result_text(result: JobExecutionResult) -> str:
     return f"{text}\n{result.job_name}: {troubles}" if troubles else text
 
 
-def _name_of(subject: str) -> str:
+def name_of(subject: str) -> str:
+    """Return the name under which a subject is registered."""
     return Path(subject).stem if subject.endswith(".py") else subject.replace("/", "_")
 
 
@@ -135,19 +188,6 @@ def _is_program(subject: str) -> bool:
         raise UsageError(f"{subject}: is not valid Python: {error}") from None
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     return not defined >= _FAMILY_HAS
-
-
-def _folder_of(subject: str, jobs: Path) -> Path:
-    path = Path(subject)
-    if path.is_dir():
-        return path
-    note = jobs / f"{_name_of(subject)}.json"
-    if not note.exists():
-        raise UsageError(
-            f"no job {subject!r} is registered here (no file {note}): name the job's checkpoint folder,"
-            " or the --jobs folder that it was run with"
-        )
-    return noted_folder(note)
 
 
 def noted_folder(note: Path) -> Path:

@@ -10,6 +10,20 @@ from typing import Annotated
 
 import typer
 
+from onceproof.harness.commands.job_options import (
+    ClaimsStart,
+    ExplainsConfig,
+    JobName,
+    LeavesState,
+    Overrides,
+    Parallelism,
+    ProgramFunction,
+    RecordSeed,
+    RuntimeName,
+    SourceRate,
+    StartPath,
+    WorkerProcesses,
+)
 from onceproof.harness.commands.shared_options import (
     AnswerTimeout,
     AsJson,
@@ -64,56 +78,27 @@ jobs = typer.Typer(
 )
 
 
-@jobs.command("run")
+@jobs.command("run", context_settings={"allow_extra_args": True})
 def run_job(
+    context: typer.Context,
     subject: JobToRun,
-    start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="PATH", help="Restore this savepoint or retained checkpoint."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name",
-            metavar="NAME",
-            help="Name under which the job goes on in its checkpoint folder (high-availability.cluster-id).",
-        ),
-    ] = None,
-    parallelism: Annotated[
-        int | None, typer.Option("--parallelism", "-p", min=1, help="Number of subtasks per operator.")
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            min=1,
-            help="Number of processes that run the tasks on the local runtime (execution.local.workers).",
-        ),
-    ] = None,
-    claim: Annotated[
-        bool,
-        typer.Option("--claim", help="With --from: the job owns the files and deletes them when unused."),
-    ] = False,
-    allow_non_restored_state: Annotated[
-        bool,
-        typer.Option(
-            "--allow-non-restored-state",
-            help="With --from: ignore the state of operators that the job no longer has.",
-        ),
-    ] = False,
-    system: Annotated[str, typer.Option("--system", help="Runtime of the job: local or spark.")] = "local",
-    seed: Annotated[int, typer.Option("--seed", help="Seed from which a family's records are drawn.")] = 0,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate", min=0.01, help="For a family: largest number of records per second from each split."
-        ),
-    ] = None,
+    start: StartPath = None,
+    name: JobName = None,
+    parallelism: Parallelism = None,
+    workers: WorkerProcesses = None,
+    claim: ClaimsStart = False,
+    allow_non_restored_state: LeavesState = False,
+    system: RuntimeName = "local",
+    seed: RecordSeed = 0,
+    rate: SourceRate = None,
+    overrides: Overrides = None,
+    function: ProgramFunction = "",
+    explain: ExplainsConfig = False,
     folder: JobsFolder = None,
 ) -> None:
-    """Run a job to its end."""
+    """Run a job to its end. What follows `--` are the arguments of the program."""
     from onceproof.engine.runtime.locations import location
-    from onceproof.harness.commands.job import JOBS, run_command
+    from onceproof.harness.commands.job import JOBS, Run, run_command
     from onceproof.harness.model.exit_codes import UsageError
 
     if system not in ("local", "spark"):
@@ -130,7 +115,8 @@ def run_job(
         options["parallelism.default"] = str(parallelism)
     if workers is not None:
         options["execution.local.workers"] = str(workers)
-    raise typer.Exit(run_command(subject, jobs=folder or JOBS, options=options, seed=seed, rate=rate))
+    run = Run(options, overrides or (), function, context.args, explain, seed, rate)
+    raise typer.Exit(run_command(subject, folder or JOBS, run))
 
 
 @jobs.command("list")
@@ -155,14 +141,26 @@ def list_jobs(
 @jobs.command("savepoint")
 def take_savepoint(
     subject: JobSubject,
+    target: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="The same as --directory.", show_default=False)
+    ] = None,
     directory: SavepointFolder = None,
+    dispose: Annotated[
+        bool,
+        typer.Option("--dispose", "-d", help="Delete a savepoint, which is named in place of a job."),
+    ] = False,
     folder: JobsFolder = None,
     seconds: AnswerTimeout = 600,
 ) -> None:
     """Take a savepoint of a running job and print its folder."""
-    from onceproof.harness.commands.job import JOBS, ask_command, request_of
+    from onceproof.harness.commands.checkpoints import delete_command
+    from onceproof.harness.commands.job import JOBS
+    from onceproof.harness.commands.job_requests import ask_command, request_of
 
-    raise typer.Exit(ask_command(subject, request_of("savepoint", directory), folder or JOBS, seconds))
+    if dispose:
+        raise typer.Exit(delete_command(subject))
+    request = request_of("savepoint", directory or target)
+    raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds))
 
 
 @jobs.command("stop")
@@ -176,7 +174,8 @@ def stop_job(
     seconds: AnswerTimeout = 600,
 ) -> None:
     """Stop a running job with a savepoint, commit all its output, and print the savepoint's folder."""
-    from onceproof.harness.commands.job import JOBS, ask_command, request_of
+    from onceproof.harness.commands.job import JOBS
+    from onceproof.harness.commands.job_requests import ask_command, request_of
 
     request = request_of("stop", directory, drain)
     raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds))
@@ -187,13 +186,20 @@ def cancel_job(
     subject: JobSubject,
     directory: Annotated[
         Path | None,
-        typer.Option("--with-savepoint", metavar="DIR", help="Take a savepoint below this folder first."),
+        typer.Option(
+            "--with-savepoint",
+            "--withSavepoint",
+            "-s",
+            metavar="DIR",
+            help="Take a savepoint below this folder first.",
+        ),
     ] = None,
     folder: JobsFolder = None,
     seconds: AnswerTimeout = 600,
 ) -> None:
     """Cancel a running job at once, or after a savepoint."""
-    from onceproof.harness.commands.job import JOBS, ask_command, request_of
+    from onceproof.harness.commands.job import JOBS
+    from onceproof.harness.commands.job_requests import ask_command, request_of
 
     request = request_of("cancel" if directory is None else "cancel_with_savepoint", directory)
     raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds))

@@ -91,7 +91,7 @@ JobToRun: TypeAlias = Annotated[
 JobSubject: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="FAMILY|FILE.py|DIR", help="A family, a program, or the checkpoint folder of a job."
+        metavar="JOB", help="A family, a program, the id or name of a job, or its checkpoint folder."
     ),
 ]
 JobsFolder: TypeAlias = Annotated[
@@ -107,6 +107,8 @@ SavepointFolder: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--directory",
+        "--savepointPath",
+        "-s",
         metavar="DIR",
         help="Write the savepoint below this folder. Default: the savepoint folder of the job.",
     ),

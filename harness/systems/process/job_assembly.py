@@ -36,7 +36,8 @@ class Assembly:
     def graph(self, parallelism: int) -> JobGraph:
         """Return the family's job graph at a parallelism."""
         spec = self._spec
-        environment = StreamExecutionEnvironment.get_execution_environment(self._configuration)
+        # Without the options of a cluster, which are no part of the scenario.
+        environment = StreamExecutionEnvironment(Configuration(self._configuration))
         environment.set_parallelism(parallelism)
         environment.set_max_parallelism(spec.max_parallelism)
         columns = columns_of(self._family.row_schema)

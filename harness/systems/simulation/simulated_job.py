@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
 from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.family import Family, check_table_keys
 from onceproof.harness.model.scenario import Scenario, StateBackend
@@ -39,7 +40,7 @@ class SimulatedJob:
         :raises FamilyError: the job replaces rows by key, and the family expects rows that are only added
         """
         scenario, parallelism = self._scenario, self.keyed_parallelism
-        environment = StreamExecutionEnvironment.get_execution_environment()
+        environment = StreamExecutionEnvironment(Configuration())
         environment.set_parallelism(parallelism)
         environment.set_max_parallelism(scenario.max_parallelism)
         environment.get_config().set_auto_watermark_interval(scenario.watermark_interval)

@@ -71,6 +71,106 @@ def test_stopped_program_resumes_with_another_parallelism(folder, capsys):
     assert not Path(savepoint).exists()
 
 
+def test_job_is_found_by_its_id_and_by_its_name(folder, capsys):
+    running = threading.Thread(target=lambda: main(["job", "run", "program.py", "--name", "my words"]))
+    running.start()
+    while not (Path("out").exists() and rows()):
+        assert running.is_alive()
+        time.sleep(0.01)
+    assert main(["job", "savepoint", "my words", "savepoints"]) == 0
+    path = capsys.readouterr().out.removeprefix("Savepoint completed. Path: ").strip()
+    assert Path(path, "_metadata").exists()
+    assert main(["job", "list", "--json"]) == 0
+    [listed] = json.loads(capsys.readouterr().out)
+    assert main(["job", "cancel", listed["id"]]) == 0
+    running.join()
+    assert f"Cancelled job {listed['id']}." in capsys.readouterr().out.splitlines()
+    assert main(["job", "savepoint", "--dispose", path]) == 0
+    assert not Path(path).exists()
+
+
+OPTIONS = """import sys
+from onceproof.engine import StreamExecutionEnvironment
+
+def started():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(3)
+    env.enable_checkpointing(5000)
+    env.from_collection([1, 2]).map(lambda number: number * int(sys.argv[1])).print()
+    env.execute()
+
+if __name__ == "__main__":
+    started()
+"""
+
+
+@pytest.fixture
+def cluster(folder, monkeypatch):
+    """The options of a cluster: the file that the test writes."""
+    Path("options.py").write_text(OPTIONS)
+    Path("conf").mkdir()
+    monkeypatch.setenv("ONCEPROOF_CONF_DIR", "conf")
+    return Path("conf", "config.yaml")
+
+
+def test_each_option_is_explained_by_the_last_one_that_set_it(cluster, capsys):
+    cluster.write_text(
+        "execution:\n  checkpointing:\n    interval: 1 min\n    timeout: 2 min\n    num-retained: 4\n"
+    )
+    arguments = ["-D", "execution.checkpointing.timeout=3 min", "-D", "parallelism.default=5"]
+    assert main(["job", "run", "options.py", "--explain-config", "--name", "sums", *arguments]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "execution.checkpointing.interval: 5000  (the program)",
+        "execution.checkpointing.num-retained: 4  (conf/config.yaml:5)",
+        "execution.checkpointing.timeout: 3 min  (-D)",
+        "execution.target: local  (the command line)",
+        "high-availability.cluster-id: sums  (the command line)",
+        "parallelism.default: 5  (-D)",
+        "Options that are not listed have their defaults.",
+    ]
+
+
+def test_what_the_program_sets_wins_over_the_cluster(cluster, capsys):
+    cluster.write_text("parallelism.default: 2\nrestart-strategy.type: none\n")
+    assert main(["job", "run", "options.py", "--explain-config"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "parallelism.default: 3  (the program)" in lines
+    assert "restart-strategy.type: none  (conf/config.yaml:2)" in lines
+
+
+def test_program_gets_its_arguments_and_one_of_its_functions_may_be_named(folder, capsys):
+    Path("options.py").write_text(OPTIONS)
+    assert main(["job", "run", "options.py", "--", "10"]) == 0
+    assert main(["job", "run", "-c", "started", "-n", "options.py", "--", "7"]) == 0
+    values = sorted(int(line.split("> ")[-1]) for line in capsys.readouterr().out.splitlines())
+    assert values == [7, 10, 14, 20]
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "line"),
+    [
+        (None, [], "ONCEPROOF_CONF_DIR names conf, and there is no config.yaml in it"),
+        ("parallelism.default: x", [], "conf/config.yaml:1: option 'parallelism.default' cannot be 'x'"),
+        (
+            "paralelism.default: 2",
+            [],
+            "conf/config.yaml:1: unknown option 'paralelism.default': did you mean",
+        ),
+        ("{}", ["-D", "parallelism.defualt=2"], "-D: unknown option 'parallelism.defualt': did you mean"),
+        ("{}", ["-D", "parallelism.default"], "give an option as KEY=VALUE"),
+        ("{}", ["-c", "begun"], "options.py: it has no function 'begun', which -c names"),
+    ],
+)
+def test_wrong_option_is_one_line_with_its_place(cluster, capsys, file, arguments, line):
+    if file is not None:
+        cluster.write_text(file)
+    assert main(["job", "run", "options.py", *arguments, "--", "1"]) == 4
+    printed = capsys.readouterr()
+    assert line in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
 def failing(name: str, failing_at: int = 300) -> str:
     """Return a program whose execution has another name and which fails at a count."""
     source = PROGRAM.replace('env.execute("program")', f"env.execute({name})")
