@@ -22,6 +22,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any, ClassVar, Final
 
+from msgspec.structs import replace
+
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
@@ -257,6 +259,13 @@ class JobDriver(ABC):
         """
         return self.open_requests.starting_point(metadata)
 
+    def _new_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
+        """Return the new starting point, with the claimed one that it replaces: a successor deletes that."""
+        point, before = self.next_starting_point(metadata), self._recovered.starting_point
+        if point is None or not self._recovered.claimed or before.own_checkpoint:
+            return point
+        return replace(point, replaces=before.path)
+
     def publish(self, metadata: CheckpointMetadata) -> None:
         """Make a checkpoint complete.
 
@@ -265,7 +274,7 @@ class JobDriver(ABC):
         """
         self.check_claim()
         try:
-            publish_metadata(self.storage, self.history, metadata, self.next_starting_point(metadata))
+            publish_metadata(self.storage, self.history, metadata, self._new_starting_point(metadata))
         except OSError:
             # If another process is the reason, say so.
             self.check_claim()

@@ -143,10 +143,22 @@ def resume_from_starting_point(
     ``find`` reads the savepoint or checkpoint, and returns the files to delete with it. Raises NoRestorePoint
     if it is gone and still needed.
     """
+    if recovered.starting_point.replaces:
+        _delete_replaced(storage, recovered.starting_point.replaces, find)
     begun = add_starting_point(recovered, find, num_retained, is_claimed=is_claimed)
     for path in begun.outlived:
         storage.delete(path)
     return begun
+
+
+def _delete_replaced(storage: RecoverableStorage, folder: str, find: Find) -> None:
+    """Delete the claimed savepoint that the starting point has replaced; the process that did so has died."""
+    try:
+        _, files = find(StartingPoint(folder, 0, CLAIM))
+    except (NoRestorePoint, DamagedFile):
+        return
+    for path in files:
+        storage.delete(path)
 
 
 def add_starting_point(recovered: Recovered, find: Find, num_retained: int, *, is_claimed: bool) -> Recovered:

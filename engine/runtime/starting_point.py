@@ -37,6 +37,8 @@ class StartingPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """That of the process that took it. Later ones must be higher, because sinks name output by attempt."""
     had_finished: bool = False
     """In a file of an earlier version: the job had finished before, and the marker ``finished`` is void."""
+    replaces: str = ""
+    """The folder of the claimed savepoint from which the job had begun, and which it deletes; "": none."""
     format_version: int = FORMAT_VERSION
 
     @property

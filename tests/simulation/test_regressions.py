@@ -15,7 +15,7 @@ import pytest
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
-from onceproof.engine.runtime import job_driver
+from onceproof.engine.runtime import job_driver, job_startup
 from onceproof.engine.runtime.recovery import discard_checkpoint
 from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
 from onceproof.engine.task import outputs
@@ -81,6 +81,15 @@ def empty_snapshots_forget(reached: Reached) -> Iterator[None]:
         complete(self, checkpoint_id)
 
     with replaced(RocksDBStateBackend, "notify_checkpoint_complete", only_of_files):
+        yield
+
+
+@mutant(id="replaced-savepoints-stay", breaks="no_leaks", summary="a claimed savepoint is forgotten")
+def replaced_savepoints_stay(reached: Reached) -> Iterator[None]:
+    def left(storage: Any, folder: str, find: Any) -> None:
+        reached()
+
+    with replaced(job_startup, "_delete_replaced", left):
         yield
 
 
@@ -179,6 +188,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "barrier_overtakes_the_end_of_data": upstream_is_not_asked,
     "restored_when_nothing_is_stored_any_more": only_files_tell_of_time,
     "record_in_flight_changed_by_its_reader": find_mutant("records-in-flight-are-shared"),
+    "claimed_savepoint_replaced_by_another": replaced_savepoints_stay,
     "drained_source_reads_on": find_mutant("drained-source-reads-on"),
 }
 
