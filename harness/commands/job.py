@@ -27,15 +27,16 @@ import msgspec
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.api.submission import submitted
-from onceproof.engine.configuration import Configuration, ConfigurationError
+from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.outside_files import read_at_most
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
+from onceproof.harness.model.exit_codes import FAILED, INTERNAL, PASSED, UsageError, exit_code_of
 from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.user_file import error_line
 from onceproof.harness.systems.local.part_file_io import PartFileIO
 
 JOBS: Final = Path(".onceproof", "jobs")
@@ -79,15 +80,8 @@ def run_command(subject: str, jobs: Path, run: Run) -> int:
     """Run a job to its end and return the exit code.
 
     ``subject`` is a family, a file of one, or a program. ``jobs`` is the folder of registered jobs. Raises
-    UsageError: an option is wrong, wherever it is set, or the program lacks the function.
+    UsageError: the program has raised an error of its own, or lacks the function.
     """
-    try:
-        return _run(subject, jobs, run)
-    except ConfigurationError as error:
-        raise UsageError(str(error)) from error
-
-
-def _run(subject: str, jobs: Path, run: Run) -> int:
     note = jobs / f"{name_of(subject)}.json"
 
     def announce(graph: JobGraph) -> None:
@@ -147,6 +141,10 @@ def _run_program(path: str, function: str, arguments: Sequence[str]) -> None:
         if not callable(defined.get(function)):
             raise UsageError(f"{path}: it has no function {function!r}, which -c names")
         defined[function]()
+    except Exception as error:
+        if exit_code_of(error) != INTERNAL or isinstance(error, JobCancelled | JobExecutionFailed):
+            raise
+        raise UsageError(error_line(Path(path), error, UsageError)) from error
     finally:
         sys.argv = before
 

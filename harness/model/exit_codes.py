@@ -35,7 +35,7 @@ _MENDABLE: Final = frozenset(
         ("onceproof.harness.model.system", "UnknownSystem"),
         ("onceproof.reports.model", "ReportUnreadable"),
         ("onceproof.engine.runtime.java", "JavaMissing"),
-        ("onceproof.engine.configuration.configuration", "ConfigurationError"),
+        ("onceproof.engine.configuration.option", "ConfigurationError"),
         # Errors that a restart of the job does not mend: damaged checkpoints, malformed rows.
         ("onceproof.engine.errors", "UnrecoverableError"),
         ("onceproof.engine.extras", "ExtraMissing"),

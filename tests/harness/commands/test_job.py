@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -87,6 +89,44 @@ def test_job_is_found_by_its_id_and_by_its_name(folder, capsys):
     assert f"Cancelled job {listed['id']}." in capsys.readouterr().out.splitlines()
     assert main(["job", "savepoint", "--dispose", path]) == 0
     assert not Path(path).exists()
+
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def test_job_of_the_readme_goes_on_where_it_was_killed(folder):
+    (program,) = re.findall(r"```python\n(from onceproof\.engine.*?)```", README.read_text(), re.DOTALL)
+    Path("counts.py").write_text(program)
+    (command,) = re.findall(r"^\.venv/bin/(onceproof job run .*)$", README.read_text(), re.MULTILINE)
+    words = [sys.executable, "-m", *command.split()]
+
+    def printed_until(least):
+        """Start the job, and return what it has printed once a count is at least so high."""
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        lines = []
+        for line in process.stdout:
+            lines.append(ast.literal_eval(line.partition("> ")[2] or line))
+            if lines[-1][1] >= least:
+                break
+        return process, lines
+
+    first, counted = printed_until(5)
+    assert counted[:4] == [(0, 1), (1, 1), (2, 1), (0, 2)]
+    while not any(Path("checkpoints").glob("*/chk-*/_metadata")):
+        time.sleep(0.01)
+    first.kill()
+    first.communicate()
+    second, counted = printed_until(8)
+    assert counted[0][1] > 1
+    assert main(["job", "stop", "counts.py", "-s", "savepoints"]) == 0
+    second.communicate()
+    assert second.returncode == 0
+
+
+def test_error_of_the_program_is_named_with_its_line(folder, capsys):
+    Path("program.py").write_text("from onceproof.engine import Types\n\nTypes.INTEGER()\n")
+    assert main(["job", "run", "program.py"]) == 4
+    assert "program.py:3: AttributeError: " in capsys.readouterr().err
 
 
 OPTIONS = """import sys
