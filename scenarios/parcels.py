@@ -28,7 +28,10 @@ options = FamilyOptions(any_backend=True, at_least_once="rows")
 tasks: dict[str, Role] = {"parcels": "source", "scales": "keyed", "chutes": "keyed", "table": "sink"}
 record_schema = "zone BIGINT, number BIGINT"
 row_schema = "zone BIGINT, number BIGINT, grams BIGINT, in_its_chute BOOLEAN"
-oracle_sql = "SELECT scenario_id, zone, number, 100 * (number % 7) + zone AS grams, true FROM records"
+oracle_sql = """
+SELECT scenario_id, zone, number, 100 * (number % 7) + zone AS grams, true AS in_its_chute
+FROM records
+"""
 
 WEIGHED = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 SORTED = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG(), Types.BOOLEAN()])

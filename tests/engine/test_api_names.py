@@ -46,6 +46,7 @@ EXTRA = {
     ("Configuration", "from_yaml_file"): OURS,
     ("Configuration", "contradiction"): OURS,
     ("Configuration", "is_set"): OURS,
+    ("Configuration", "origins"): OURS,
     ("FileSink", "create_function"): OURS,
     ("Sink", "create_function"): OURS,
     ("Sink", "abort_unknown"): OURS,

@@ -93,7 +93,7 @@ def test_a_recovery_lasts_until_all_tasks_run_again() -> None:
     seen = 0
     for seed in SEEDS:
         kill = Fault("kill_all", "element", occurrence=5)
-        scenario = replace(scenario_of(FAMILY, seed), faults=(kill,), operations=UNSET)
+        scenario = replace(scenario_of(FAMILY, seed), faults=(kill,), operations=UNSET, endless=UNSET)
         history = SimulatedSystem().run(FAMILY, scenario, trace=True)
         if not any(kind == FAULT_FIRED for _, kind, _, _ in history.events):
             continue

@@ -61,12 +61,17 @@ def duplicated(rows: list[Row]) -> list[Row]:
 
 
 def phantom(rows: list[Row]) -> list[Row]:
-    return [*rows, ("unknown", *rows[0][1:])]
+    unknown = "unknown" if isinstance(rows[0][0], str) else 987_654_321
+    return [*rows, (unknown, *rows[0][1:])]
 
 
 def wrong_value(rows: list[Row]) -> list[Row]:
     last = rows[0][-1]
-    return [(*rows[0][:-1], last + "?" if isinstance(last, str) else last + 1000), *rows[1:]]
+    if isinstance(last, bool):
+        wrong: Any = not last
+    else:
+        wrong = last + "?" if isinstance(last, str) else last + 1000
+    return [(*rows[0][:-1], wrong), *rows[1:]]
 
 
 def null_instead(rows: list[Row]) -> list[Row]:
