@@ -8,6 +8,8 @@ The rules this module lives by:
   such a write is over, and no frame of the loop holds a dead task.
 - What is open, or runs, before the first attempt belongs to the process. So does the one thread that writes.
 - Garbage is collected first: a task that was killed has closed nothing, and its files close as it is freed.
+- The next attempt may open a file anew under the number that a dead one's had. So a descriptor is left only
+  if no file object has it, or one that was there before the attempt began.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from io import FileIO
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 from onceproof.engine.messages import AttemptId
 from onceproof.engine.task.task import Task
@@ -46,6 +50,8 @@ class AttemptLeaks:
         self._of_process = open_files()
         self._threads = set(threading.enumerate())
         self._opened: set[tuple[int, str]] = set()
+        self._objects: WeakSet[FileIO] = WeakSet()
+        """The open files of Python as the attempt began."""
         self._started: set[threading.Thread] = set()
         self._attempts = 0
         self._is_due = False
@@ -54,6 +60,7 @@ class AttemptLeaks:
         """Note what is open and runs, now that the earlier attempts have ended."""
         self._attempts += 1
         self._opened = open_files() - self._of_process
+        self._objects = WeakSet(_file_objects())
         self._started = set(threading.enumerate()) - self._threads
         self._is_due = self._attempts > 1
 
@@ -72,6 +79,7 @@ class AttemptLeaks:
             for each in gc.get_objects()
             if isinstance(each, Task) and each.attempt != current
         }
+        reopened = {each.fileno() for each in _file_objects() if each not in self._objects}
         living = [thread.name for thread in self._started if thread.is_alive()]
         if WRITER in living:
             living.remove(WRITER)
@@ -79,11 +87,15 @@ class AttemptLeaks:
             *[Left(TASK, name) for name in sorted(tasks)],
             *[
                 Left(OPEN_FILE, path)
-                for _, path in sorted(self._opened & open_files())
-                if not path.startswith(self._outside)
+                for number, path in sorted(self._opened & open_files())
+                if number not in reopened and not path.startswith(self._outside)
             ],
             *[Left(THREAD, name) for name in sorted(living)],
         ]
+
+
+def _file_objects() -> list[FileIO]:
+    return [each for each in gc.get_objects() if isinstance(each, FileIO) and not each.closed]
 
 
 def open_files() -> set[tuple[int, str]]:

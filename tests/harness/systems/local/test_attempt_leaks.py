@@ -1,0 +1,32 @@
+"""Open files that dead attempts leave, beside those that the next one opens anew."""
+
+from __future__ import annotations
+
+from onceproof.engine.messages import AttemptId
+from onceproof.harness.systems.local.attempt_leaks import OPEN_FILE, AttemptLeaks, Left
+
+SECOND = AttemptId("1.2")
+
+
+def test_file_that_a_dead_attempt_left_open_is_a_leak(tmp_path):
+    path = tmp_path / "input.csv"
+    path.write_text("a")
+    leaks = AttemptLeaks("outside")
+    leaks.attempt_begins()
+    with path.open():
+        leaks.attempt_begins()
+        assert leaks.search(SECOND) == [Left(OPEN_FILE, str(path))]
+
+
+def test_file_that_is_open_anew_under_the_same_number_is_no_leak(tmp_path):
+    path = tmp_path / "input.csv"
+    path.write_text("a")
+    leaks = AttemptLeaks("outside")
+    leaks.attempt_begins()
+    dead = path.open()
+    leaks.attempt_begins()
+    number = dead.fileno()
+    dead.close()
+    with path.open() as again:
+        assert again.fileno() == number
+        assert leaks.search(SECOND) == []
