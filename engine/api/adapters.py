@@ -15,8 +15,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import lru_cache, partial
+from operator import itemgetter
 from types import FunctionType
 from typing import Any
+from warnings import warn
 
 from onceproof.engine.connectors.committing import WriterSinkFunction
 from onceproof.engine.connectors.sink import Sink
@@ -154,6 +156,13 @@ def key_of(key_selector: object) -> Callable[[Any], Any]:
         return key_selector.get_key
     if callable(key_selector):
         return key_selector
+    if type(key_selector) is int or type(key_selector) is str:
+        warn(
+            f"key_by({key_selector!r}) is deprecated: give a function, lambda value: value[{key_selector!r}]",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return itemgetter(key_selector)
     raise InvalidJob(
         f"key_by needs a key selector, not {key_selector!r}: give a function of the value or a KeySelector"
     )

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, TypeAlias
 
-from onceproof.engine.functions import ReduceFunction
+from onceproof.engine.functions import MapFunction, ReduceFunction
 from onceproof.engine.graph import InvalidJob
-from onceproof.engine.types import Row
+from onceproof.engine.types import Row, TypeInformation, Types
+from onceproof.engine.types.composite import TupleType
 
 Position: TypeAlias = int | str
 
@@ -54,6 +55,33 @@ class ExtremeElement(ReduceFunction):
         old = value1[self._position] if has_fields else value1
         new = value2[self._position] if has_fields else value2
         return value2 if (new > old if self._greatest else new < old) else value1
+
+
+class Projection(MapFunction):
+    """Keeps some fields of a tuple, in the order of their indexes here."""
+
+    def __init__(self, field_indexes: tuple[int, ...]) -> None:
+        self._indexes = field_indexes
+
+    def map(self, value: Any) -> Any:
+        """Return the fields."""
+        return tuple([value[index] for index in self._indexes])
+
+
+def projection(value_type: TypeInformation | None, field_indexes: tuple[int, ...]) -> TypeInformation:
+    """Return the type of a tuple of these fields; raises InvalidJob, also for values that are no tuples."""
+    if not isinstance(value_type, TupleType):
+        known = "no declared type" if value_type is None else f"the type {value_type.name}"
+        raise InvalidJob(
+            f"project takes a stream of tuples, and this one has {known}: declare Types.TUPLE([...])"
+        )
+    size = len(value_type.fields)
+    for index in field_indexes:
+        if type(index) is not int or not 0 <= index < size:
+            raise InvalidJob(f"project has no field {index!r}: the tuples have fields 0 to {size - 1}")
+    if not field_indexes:
+        raise InvalidJob("project keeps no field: give the index of at least one")
+    return Types.TUPLE([value_type.fields[index] for index in field_indexes])
 
 
 def add(left: Any, right: Any) -> Any:

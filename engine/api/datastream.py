@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeAlias, TypeVar, overload
+from warnings import warn
 
 from onceproof.engine.api.adapters import (
     OperatorFactory,
@@ -35,7 +36,14 @@ from onceproof.engine.api.adapters import (
     map_function_of,
     reduce_function_of,
 )
-from onceproof.engine.api.aggregations import ExtremeElement, FieldAggregation, Position, add
+from onceproof.engine.api.aggregations import (
+    ExtremeElement,
+    FieldAggregation,
+    Position,
+    Projection,
+    add,
+    projection,
+)
 from onceproof.engine.api.bundle_description import BundleDescription
 from onceproof.engine.api.interval_description import IntervalDescription
 from onceproof.engine.api.job_description import JobDescription
@@ -141,7 +149,11 @@ from onceproof.engine.partitioner import Partitioner as CustomPartitioner
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
-from onceproof.engine.windows.assigners import WindowAssigner
+from onceproof.engine.windows.assigners import (
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from onceproof.engine.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from onceproof.engine.windows.evictors import Evictor
 from onceproof.engine.windows.triggers import Trigger
@@ -306,7 +318,7 @@ class StreamExecutionEnvironment(JobDescription):
             )
         rows = CollectedRows()
         sink = CollectSink(rows, transactional=job_settings(self._configuration).enabled)
-        stream.sink_to(sink).name("Data stream collect sink")
+        stream.sink_to(sink).name("Data stream collect sink").set_parallelism(1)
         directory = self._configuration.get(CHECKPOINT_DIRECTORY)
         # The rows live only as long as this process, so no checkpoint that counts on them may outlive it.
         self._configuration.remove_config(CHECKPOINT_DIRECTORY.key)
@@ -486,6 +498,12 @@ class DataStream(OperatorSettings):
         factory = OperatorFactory(FilterOperator, filter_function_of(func))
         return self._passed_on(self._transform("Filter", factory, None))
 
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep these fields of tuples, in this order. Raises InvalidJob if the stream is none of tuples."""
+        kept = projection(self._type, field_indexes)
+        factory = OperatorFactory(MapOperator, Projection(field_indexes))
+        return self._transform("Projection", factory, kept)
+
     def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Emit any number of values for each value, with access to timestamps and side outputs."""
         check_function("process", func, ProcessFunction, KeyedProcessFunction, "key_by first")
@@ -609,6 +627,17 @@ class KeyedStream(DataStream):
         """Cut the records of each key into windows."""
         return WindowedStream(self, window_assigner)
 
+    def time_window(self, size: Time, slide: Time | None = None) -> WindowedStream:
+        """Cut the records into windows of event time (Flink up to 1.19: timeWindow; deprecated)."""
+        warn(
+            "time_window is deprecated: call window with TumblingEventTimeWindows or SlidingEventTimeWindows",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        if slide is None:
+            return self.window(TumblingEventTimeWindows.of(size))
+        return self.window(SlidingEventTimeWindows.of(size, slide))
+
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
         """Cut the records of each key into windows of ``size`` records, evaluated every ``slide`` records.
 
@@ -712,6 +741,26 @@ class _Windowed(WindowDescription):
         """Aggregate the records of a window as they come; ``window_function`` gets the one result."""
         fold = aggregate_function_of(aggregate_function)
         return self._evaluated("aggregate", fold, window_function, output_type, accumulator_type)
+
+    def sum(self, position_to_sum: Position = 0) -> DataStream:
+        """Emit the sum of a field for each window (Flink: WindowedStream.sum)."""
+        return self.reduce(FieldAggregation(position_to_sum, add))
+
+    def min(self, position_to_min: Position = 0) -> DataStream:
+        """Emit the minimum of a field; the other fields are those of the window's first value."""
+        return self.reduce(FieldAggregation(position_to_min, min))
+
+    def max(self, position_to_max: Position = 0) -> DataStream:
+        """Emit the maximum of a field; the other fields are those of the window's first value."""
+        return self.reduce(FieldAggregation(position_to_max, max))
+
+    def min_by(self, position_to_min_by: Position = 0) -> DataStream:
+        """Emit the value of the window with the least field; of equals the first."""
+        return self.reduce(ExtremeElement(position_to_min_by, greatest=False))
+
+    def max_by(self, position_to_max_by: Position = 0) -> DataStream:
+        """Emit the value of the window with the greatest field; of equals the first."""
+        return self.reduce(ExtremeElement(position_to_max_by, greatest=True))
 
     def apply(self, window_function: Any, output_type: TypeInformation | None = None) -> DataStream:
         """Call a window function with all records of a window."""

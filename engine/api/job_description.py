@@ -33,6 +33,7 @@ from onceproof.engine.configuration import (
     MAX_PARALLELISM,
     OPERATOR_CHAINING,
     RUNTIME_MODE,
+    SAVEPOINT_DIRECTORY,
     Configuration,
     job_settings,
 )
@@ -146,6 +147,23 @@ class JobDescription:
     def get_checkpoint_interval(self) -> int:
         """Return the milliseconds between two checkpoints, or -1 without checkpoints."""
         return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return whether barriers overtake records."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Return whether unaligned checkpoints are forced."""
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_default_savepoint_directory(self, directory: str) -> Self:
+        """Set the folder of savepoints that are asked for without one."""
+        self._configuration.set(SAVEPOINT_DIRECTORY, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Return the folder of savepoints that are asked for without one, or None."""
+        return self._configuration.get(SAVEPOINT_DIRECTORY)
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Return the mode of checkpoints."""

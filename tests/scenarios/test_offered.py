@@ -172,7 +172,9 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     SAME: (
         "CountWindow",
+        "DataStream.project",
         "EventTimeTrigger",
+        "KeyedStream.time_window",
         "FunctionInitializationContext.get_keyed_state_store",
         "KeySelector",
         "ListState.add_all",
