@@ -14,7 +14,7 @@ from onceproof.engine.checkpoint.events import CheckpointExpired, IntervalElapse
 from onceproof.engine.job.events import MasterEffect, MasterEvent, RestartDue, StartRestartTimer
 from onceproof.engine.job.master import JobMaster
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 
 @contextmanager
@@ -68,6 +68,7 @@ def expiry_by_the_wall_clock(reached: Reached) -> Iterator[None]:
     id="restart-by-the-wall-clock",
     breaks="timeliness",
     summary="the delay of the restart strategy is measured by the wall clock",
+    families=SMALL_JOBS,
 )
 def restart_by_the_wall_clock(reached: Reached) -> Iterator[None]:
     """The job stays down for an hour."""

@@ -16,7 +16,7 @@ from onceproof.engine.file_calls import FileCalls
 from onceproof.engine.runtime import storage
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 
 class WithoutSync:
@@ -93,6 +93,7 @@ def snapshot_is_not_synced(reached: Reached) -> Iterator[None]:
     id="checkpoint-folder-not-synced",
     breaks="consistent_cut",
     summary="the folder of a checkpoint is made, and its name is not synced",
+    families=SMALL_JOBS,
 )
 def checkpoint_folder_is_not_synced(reached: Reached) -> Iterator[None]:
     """A power cut loses the whole checkpoint, which sinks have committed.

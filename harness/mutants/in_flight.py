@@ -21,13 +21,14 @@ from onceproof.engine.task.in_flight import InFlightRecorder
 from onceproof.engine.task.outputs import Queue
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 
 @mutant(
     id="FLINK-31963",
     breaks="exactly_once",
     summary="records in flight of tasks without state are left out when state is redistributed",
+    families=SMALL_JOBS,
 )
 def stateless_tasks_are_skipped(reached: Reached) -> Iterator[None]:
     """The redistribution iterates over operators with state, and in-flight records belong to no operator."""

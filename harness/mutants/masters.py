@@ -13,13 +13,14 @@ from onceproof.engine.messages import AcknowledgeCheckpoint
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import is_claimed_by
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 
 @mutant(
     id="old-master-publishes",
     breaks="consistent_cut",
     summary="a job master publishes metadata although another one has claimed the job",
+    families=SMALL_JOBS,
 )
 def old_master_publishes(reached: Reached) -> Iterator[None]:
     """The new master restores an older checkpoint than the one that a third master will find."""
@@ -36,6 +37,7 @@ def old_master_publishes(reached: Reached) -> Iterator[None]:
     id="late-acknowledgement-completes",
     breaks="liveness",
     summary="the last acknowledgement of a checkpoint that has expired completes it",
+    families=SMALL_JOBS,
 )
 def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
     """The checkpoint was aborted and its files were deleted."""

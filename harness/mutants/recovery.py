@@ -13,7 +13,7 @@ from onceproof.engine.job.master import JobMaster
 from onceproof.engine.key_groups import key_group_range
 from onceproof.engine.runtime import recovery
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 
 @mutant(
@@ -104,6 +104,7 @@ def incarnation_repeats(reached: Reached) -> Iterator[None]:
     id="key-groups-cut-unevenly",
     breaks="exactly_once",
     summary="after a rescale the files are assigned by key group ranges that are rounded the wrong way",
+    families=SMALL_JOBS,
 )
 def key_groups_cut_unevenly(reached: Reached) -> Iterator[None]:
     """A key group at the border of two ranges is in neither, and its keys start from empty state."""

@@ -16,7 +16,7 @@ from onceproof.engine.messages import NotifyCheckpointComplete
 from onceproof.engine.task.events import TaskEffect
 from onceproof.engine.task.task import ALIVE, Task
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 
 @mutant(
@@ -211,6 +211,7 @@ def commit_failure_is_ignored(reached: Reached) -> Iterator[None]:
     id="FLINK-7784",
     breaks="exactly_once",
     summary="a commit that fails while a sink is restored is logged and skipped",
+    families=SMALL_JOBS,
 )
 def failed_commit_on_restore_is_dropped(reached: Reached) -> Iterator[None]:
     """The setting for transactions beyond their timeout is applied to all transactions."""

@@ -13,13 +13,14 @@ from onceproof.engine.state.operator import OperatorListState
 from onceproof.engine.state.snapshot import ListSnapshot
 from onceproof.engine.types import TypeInformation
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 
 @mutant(
     id="FLINK-9269",
     breaks="exactly_once",
     summary="the snapshot of a keyed state is the live table itself",
+    families=SMALL_JOBS,
 )
 def keyed_table_is_not_copied(reached: Reached) -> Iterator[None]:
     """Records that arrive before the snapshot is encoded are in it, and are replayed after a restore."""
@@ -54,6 +55,7 @@ def keyed_values_are_shared(reached: Reached) -> Iterator[None]:
     id="FLINK-9263",
     breaks="exactly_once",
     summary="the snapshot of an operator's list state shares its list and its elements",
+    families=SMALL_JOBS,
 )
 def operator_state_snapshot_is_shallow(reached: Reached) -> Iterator[None]:
     """Elements that are added or changed before the snapshot is encoded are in it."""

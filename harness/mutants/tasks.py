@@ -17,7 +17,7 @@ from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import SnapshotStored, StoreSnapshot, TaskEffect
 from onceproof.engine.task.task import Task, TaskState
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 
 @mutant(
@@ -151,6 +151,7 @@ def final_checkpoint_is_not_awaited(reached: Reached) -> Iterator[None]:
     id="finished-task-keeps-its-queues",
     breaks="liveness",
     summary="a finished task no longer reads its input, and a full channel blocks its upstream for ever",
+    families=SMALL_JOBS,
 )
 def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
     """Barriers of later checkpoints stay in its queues and fill them."""

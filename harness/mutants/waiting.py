@@ -20,7 +20,7 @@ from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.task.events import SnapshotFailed, TaskEffect
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.mutants.registry import Reached, mutant
+from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 
 LATER = 20
 REQUESTS = 300
@@ -93,6 +93,7 @@ def restart_delay_grows(reached: Reached) -> Iterator[None]:
     id="failed-write-is-not-declined",
     breaks="timeliness",
     summary="a task whose snapshot could not be stored says nothing",
+    families=SMALL_JOBS,
 )
 def failed_write_is_silent(reached: Reached) -> Iterator[None]:
     """The checkpoint stays under way until its time-out, and no other one begins."""

@@ -44,6 +44,11 @@ class Reach:
         self.times += 1
 
 
+SMALL_JOBS: Final = ("word_count", "page_views", "tickets")
+"""Families with small jobs. A bug of the protocol shows there as well as anywhere, and their scenarios take a
+tenth of the time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A planted bug."""
@@ -61,7 +66,7 @@ class Mutant:
     on_databases: bool = False
     """Whether its scenarios have their keyed state in databases, whose checkpoints are incremental."""
     families: tuple[str, ...] = ()
-    """The built-in families whose jobs have what it breaks; none named: nearly all have."""
+    """The built-in families whose jobs have what it breaks, or SMALL_JOBS; none named: nearly all have it."""
 
     @contextmanager
     def applied(self) -> Iterator[Reach]:
