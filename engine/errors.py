@@ -20,13 +20,16 @@ def repeatable(error: BaseException) -> bool:
     """Return whether an error that comes again and again in the same way will come for ever.
 
     Kills are no Exception. An OSError is what storage, network and files raise while they are not there; what
-    was raised from one passes with it.
+    was raised from one, or while one was handled, passes with it.
     """
+    seen: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None:
+    # User code may make an error its own cause.
+    while cause is not None and id(cause) not in seen:
         if not isinstance(cause, Exception) or isinstance(cause, OSError | TransientError):
             return False
-        cause = cause.__cause__
+        seen.add(id(cause))
+        cause = cause.__cause__ if cause.__suppress_context__ else cause.__context__
     return True
 
 

@@ -108,8 +108,8 @@ MAX_EQUAL_ERRORS: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.max-equal-errors",
     3,
     at_least(0),
-    "After how many equal errors of user code at one place, without a checkpoint in between, the job fails"
-    " whatever the strategy says; 0: never, as in Flink.",
+    "Ours: after how many equal errors of user code at one place, without a checkpoint in between, the job"
+    " fails whatever the strategy says; 0: never, as in Flink.",
 )
 
 OPTIONS_OF_STRATEGY: Final = {

@@ -186,7 +186,7 @@ class EqualErrors:
         place = (vertex, error, taken, latest_id) if error else None
         self._count = self._count + 1 if place is not None and place == self._last else 1
         self._last = place
-        return place is not None and self._count == self._limit
+        return place is not None and 0 < self._limit <= self._count
 
     def message(self, cause: str) -> str:
         """Return why the job fails for good."""

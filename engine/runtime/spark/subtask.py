@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_encoded
 from onceproof.engine.elements import CheckpointBarrier
-from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.errors import TransientError, UnrecoverableError
 from onceproof.engine.job.channel_layout import Filler
 from onceproof.engine.job.deployment import connect_task, create_task, read_restore
 from onceproof.engine.messages import (
@@ -80,7 +80,7 @@ class UpstreamFailed(Exception):
     """An upstream subtask has failed and has reported it, so this one does nothing."""
 
 
-class BrokenChannel(Exception):
+class BrokenChannel(TransientError):
     """A shuffle did not deliver all parcels. The message is one line."""
 
 
@@ -116,6 +116,7 @@ class SubtaskRun:
         self._upstreams: dict[TaskId, AttemptId] = {}
         self._messages: list[AcknowledgeCheckpoint | DeclineCheckpoint | TaskFailed] = []
         self._records_read = 0
+        self._buffers_taken = 0
         self._retry_ms: int | None = None
         self._routes: list[Route] = []
         self._time = b""
@@ -186,6 +187,7 @@ class SubtaskRun:
             self._time = pack_time(task.event_time(), self.name)
         finally:
             self._records_read = task.records_read
+            self._buffers_taken = task.buffers_taken
             with suppress(Exception):
                 task.handle(CANCEL, self._now)
 
@@ -255,7 +257,7 @@ class SubtaskRun:
         yield
 
     def _failure(self, error: BaseException) -> TaskFailed:
-        failure = failure_of(self.attempt, self.task_id, self.name, error)
+        failure = failure_of(self.attempt, self.task_id, self.name, error, self._buffers_taken)
         if not isinstance(error, ModuleNotFoundError):
             return failure
         cause = f"{failure.cause}: {GIVE_MODULES}"

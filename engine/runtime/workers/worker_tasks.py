@@ -380,7 +380,7 @@ class Worker:
             del self._tasks[task.id]
         self._cancel(task)
         self._schedule.change()
-        self._send(failure_of(task.attempt, task.id, task.name, error))
+        self._send(failure_of(task.attempt, task.id, task.name, error, task.buffers_taken))
 
     def _cancel(self, task: Task) -> None:
         self._records_of_dead += task.records_read
@@ -455,7 +455,7 @@ class Worker:
     def _report_own_failure(self, error: BaseException) -> None:
         task = next(iter(self._tasks.values()), None)
         if task is not None:
-            self._send(failure_of(task.attempt, task.id, task.name, error))
+            self._send(failure_of(task.attempt, task.id, task.name, error, task.buffers_taken))
             self._flush()
 
     def _end(self) -> None:

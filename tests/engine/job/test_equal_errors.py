@@ -13,7 +13,7 @@ ERROR = (1, "ValueError: no number", 4, 2)
 
 def test_third_equal_error_is_one_too_many() -> None:
     errors = EqualErrors(3)
-    assert [errors.notify_failure(*ERROR) for _ in range(3)] == [False, False, True]
+    assert [errors.notify_failure(*ERROR) for _ in range(4)] == [False, False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,30 @@ def test_errors_of_storage_and_network_may_pass() -> None:
     assert repeatable(raised_from(KeyError("a")))
     for passing in (ConnectionRefusedError(), TransientError(), raised_from(TimeoutError()), SystemExit(1)):
         assert not repeatable(passing)
+
+
+def raised_while(handled: BaseException, *, hides: bool) -> Exception:
+    """Return an error that was raised while another one was handled."""
+    try:
+        try:
+            raise handled
+        except OSError:
+            if hides:
+                raise RuntimeError("lookup failed") from None
+            raise RuntimeError("lookup failed")  # noqa: B904 - what user code does, and what is tried here
+    except RuntimeError as error:
+        return error
+
+
+def test_error_raised_while_one_of_the_network_is_handled_may_pass() -> None:
+    assert not repeatable(raised_while(ConnectionRefusedError(), hides=False))
+    assert repeatable(raised_while(ConnectionRefusedError(), hides=True)), "user code hides it"
+
+
+def test_error_that_is_its_own_cause_is_judged_by_itself() -> None:
+    error = ValueError("no number")
+    error.__cause__ = error
+    assert repeatable(error)
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert repeatable(first)

@@ -61,7 +61,10 @@ class Job:
             self.store.add(CheckpointMetadata(checkpoint_id, "job", "words", 0, "checkpoint", "0.1", ()))
         coordinator = CheckpointCoordinator("job", "words", self.settings, self.store)
         self.master = JobMaster(
-            coordinator, restart_strategy(self.settings.restarts, lambda: Random(1).random), incarnation
+            coordinator,
+            restart_strategy(self.settings.restarts, lambda: Random(1).random),
+            incarnation,
+            max_equal_errors=self.settings.max_equal_errors,
         )
         self.now = 0
 
@@ -91,6 +94,16 @@ class Job:
 
     def fail(self, attempt: str = "", unrecoverable: bool = False) -> list[Any]:
         return self.handle(TaskFailed(AttemptId(attempt or self.attempt), SOURCE, "a cause", unrecoverable))
+
+    def raise_error(self, error: str = "ValueError: no", taken: int = 1) -> list[Any]:
+        """User code raises, and the next attempt runs unless this was the last one."""
+        attempt = self.attempt
+        failed = TaskFailed(attempt, SINK, f"sink-0: {error or 'killed'}", error=error, taken=taken)
+        effects = self.handle(failed)
+        if self.master.state is JobState.RESTARTING:
+            self.handle(RestartDue(attempt))
+            self.run()
+        return effects
 
     def finish(self, task: TaskId, attempt: str = "") -> list[Any]:
         return self.handle(TaskFinished(AttemptId(attempt or self.attempt), task))
@@ -136,6 +149,56 @@ def test_a_failed_task_ends_the_attempt_and_the_next_one_comes_after_the_delay(j
     job.now = 570
     assert job.handle(RestartDue(AttemptId("1.1"))) == [Deploy(AttemptId("1.2"), None)]
     assert job.master.state is JobState.RUNNING
+
+
+ENDLESS = FixedDelayRestarts(1_000_000, 0)
+
+
+def test_third_equal_error_of_user_code_fails_the_job_whatever_the_strategy_says():
+    job = Job(restarts=ENDLESS).start()
+    job.raise_error()
+    job.raise_error()
+    assert job.master.state is JobState.RUNNING
+    *_, failed = job.raise_error()
+    assert isinstance(failed, JobFailed)
+    assert failed.cause.startswith("sink-0: ValueError: no: 3 attempts have ended with this error")
+    assert job.master.state is JobState.FAILED
+    assert job.attempt == "1.3"
+
+
+@pytest.mark.parametrize(("error", "limit"), [("", 3), ("ValueError: no", 0)], ids=["kills", "no limit"])
+def test_kills_and_errors_without_a_limit_leave_it_to_the_strategy(error, limit):
+    job = Job(restarts=ENDLESS, max_equal_errors=limit).start()
+    for _ in range(20):
+        job.raise_error(error)
+    assert job.master.state is JobState.RUNNING
+    assert job.attempt == "1.21"
+
+
+def test_equal_errors_with_a_checkpoint_in_between_do_not_fail_the_job():
+    job = Job(restarts=ENDLESS).start()
+    for checkpoint_id in range(1, 6):
+        job.raise_error()
+        job.raise_error()
+        job.finalize(checkpoint_id)
+        job.handle(MetadataStored(checkpoint_id))
+    assert job.master.state is JobState.RUNNING
+
+
+def test_error_during_the_storing_of_a_checkpoint_that_fails_is_not_the_last_chance():
+    job = Job(restarts=ENDLESS, tolerable_failures=9).start()
+    job.raise_error()
+    job.raise_error()
+    job.finalize(1)
+    job.raise_error()
+    assert job.master.state is JobState.FAILING, "the checkpoint may still complete"
+    attempt = job.attempt
+    job.handle(MetadataFailed(1, "no answer"))
+    assert job.master.state is JobState.RESTARTING
+    job.handle(RestartDue(attempt))
+    job.run()
+    *_, failed = job.raise_error()
+    assert isinstance(failed, JobFailed)
 
 
 def test_a_rescale_deploys_a_new_attempt_at_once_and_is_no_failure():

@@ -18,6 +18,7 @@ from onceproof.engine import (
     Encoder,
     FileSink,
     KeyedProcessFunction,
+    MapFunction,
     StreamExecutionEnvironment,
     Types,
     ValueStateDescriptor,
@@ -241,6 +242,57 @@ def test_error_of_a_function_fails_the_job_with_its_task(job):
     job.describe = describe
     with pytest.raises(JobExecutionFailed, match=r"check -> sink-\d: ValueError: not this one"):
         workers.execute(job.graph(**TWO))
+
+
+class FailingLater(MapFunction):
+    """Subtask 0 raises the same in the first five attempts, each time so many ``buffers`` further."""
+
+    def __init__(self, tries, buffers):
+        self.tries = tries
+        self.buffers = buffers
+
+    def open(self, runtime_context):
+        self.fails = runtime_context.get_index_of_this_subtask() == 0
+        self.left = 10 * self.buffers * len(list(self.tries.iterdir())) + 1
+
+    def map(self, value):
+        self.left -= 1
+        tries = len(list(self.tries.iterdir())) if self.fails and not self.left else 5
+        if tries < 5:
+            (self.tries / str(tries)).touch()
+            raise ValueError("no such currency")
+        return value
+
+
+@pytest.fixture
+def fail_later(job, tmp_path):
+    """Runs a job in two workers that fails so many buffers further each time; notes how often."""
+
+    def run(buffers):
+        tries = tmp_path / "tries"
+        tries.mkdir()
+        # Without checkpoints each attempt begins anew.
+        none = {"execution__checkpointing__interval_records": None, "execution__checkpointing__dir": None}
+        env = job.environment(restart_strategy__fixed_delay__attempts=20, **none, **TWO)
+        job.describe(env, 2, lambda words: words.map(FailingLater(tries, buffers)))
+        try:
+            workers.execute(env.get_job_graph("words"))
+        finally:
+            run.tries = len(list(tries.iterdir()))
+
+    return run
+
+
+def test_equal_errors_at_one_place_in_a_worker_end_the_job(fail_later):
+    with pytest.raises(JobExecutionFailed, match="no such currency: 3 attempts have ended with this error"):
+        fail_later(buffers=0)
+    assert fail_later.tries == 3
+
+
+def test_equal_errors_further_on_each_time_in_a_worker_are_retried(job, fail_later):
+    fail_later(buffers=1)
+    assert fail_later.tries == 5
+    assert job.rows() == job.counts
 
 
 def test_value_that_no_other_process_can_read_fails_with_the_mend(job):

@@ -228,6 +228,17 @@ def test_function_that_cannot_be_pickled_is_named_with_its_operator(job, here):
         here(env.get_job_graph("words"))
 
 
+@pytest.mark.parametrize(("limit", "struck"), [(3, 3), (0, 31)])
+def test_equal_errors_of_a_function_end_the_job_unless_the_limit_is_zero(job, here, limit, struck):
+    probe = here.dying(ELEMENT, task="count -> sink-1", times=1000, death=ValueError("no such currency"))
+    options = {"restart_strategy__fixed_delay__attempts": 30, "restart_strategy__max_equal_errors": limit}
+    said = r"^job 'words' failed: count -> sink-1: ValueError: no such currency(: 3 attempts .* says)?$"
+    with pytest.raises(JobExecutionFailed, match=said) as failed:
+        here(job.graph(**options), probe)
+    assert ("max-equal-errors to 0" in str(failed.value)) is bool(limit)
+    assert probe.struck == struck
+
+
 def test_restarts_are_counted_by_the_restart_strategy(job, here):
     probe = here.dying(SNAPSHOTTED, task="count -> sink-1", times=100, death=ValueError("never\nany luck"))
     with pytest.raises(

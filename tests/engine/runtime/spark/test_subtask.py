@@ -178,7 +178,7 @@ def test_those_behind_a_failed_subtask_do_nothing(job, deployment_of, here):
     good, _ = run(deployment, epoch, TaskId(0, 0), 1)
     bad, report = run(deployment, epoch, TaskId(0, 1), 2)
     assert report.messages == (
-        TaskFailed("1.2", TaskId(0, 1), "words-1: ValueError: no luck", False, "ValueError: no luck"),
+        TaskFailed("1.2", TaskId(0, 1), "words-1: ValueError: no luck", False, "ValueError: no luck", 5),
     )
     parcels, report = run(deployment, epoch, SINK, 3, [parcel for parcel in good + bad if parcel[1] == 0])
     assert parcels == []
