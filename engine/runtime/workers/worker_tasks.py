@@ -10,6 +10,8 @@ The rules this module lives by:
   that dies says nothing; the coordinator notices the end of the connection.
 - If snapshots are due by records, the sources read no further than one interval until the coordinator lets
   them.
+- The barrier of a savepoint may come from another worker before the coordinator has said where the savepoint
+  lies. Its snapshot waits for that message, which is under way.
 """
 
 from __future__ import annotations
@@ -30,7 +32,16 @@ from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_en
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores, read_restore
-from onceproof.engine.messages import TO_TASK, NotifyCheckpointAborted, Send, TaskFailed, TaskId
+from onceproof.engine.messages import (
+    CHECKPOINT,
+    SAVEPOINT,
+    TO_TASK,
+    NotifyCheckpointAborted,
+    Send,
+    TaskFailed,
+    TaskId,
+    checkpoint_folder,
+)
 from onceproof.engine.protocol_points import no_probe
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Report, Work
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_MS
@@ -126,6 +137,8 @@ class Worker:
         self._woken.setblocking(False)
         self._wake.setblocking(False)
         self._writer = CheckpointWriter(self._from_other_thread)
+        self._unplaced: dict[str, list[Work]] = {}
+        """Snapshots of savepoints whose folders are not mounted yet, by the folder."""
         self._interval_records = settings.interval_records
         self._records_of_dead = 0
         self._reported = Progress(0, False)
@@ -262,6 +275,8 @@ class Worker:
             self._deploy(message)
         elif kind is MountFolder:
             self._storage.mount(message.folder, message.place)
+            for work in self._unplaced.pop(message.folder, ()):
+                self._writer.submit(work)
         elif kind is ReadOn:
             self._read_on_from = self._records_read()
         else:
@@ -406,7 +421,12 @@ class Worker:
                 return lambda: self._stored(task, (), SnapshotFailed(effect.checkpoint_id, reason))
             return lambda: self._stored(task, handle.paths, SnapshotStored(effect.checkpoint_id, handle))
 
-        self._writer.submit(Work((task.id, effect.checkpoint_id), write))
+        work = Work((task.id, effect.checkpoint_id), write)
+        folder = effect.path.partition("/")[0]
+        if folder in self._storage.mounts or folder == checkpoint_folder(effect.checkpoint_id, CHECKPOINT):
+            self._writer.submit(work)
+        else:
+            self._unplaced.setdefault(folder, []).append(work)
 
     def _stored(self, task: Task, paths: Sequence[str], event: SnapshotStored | SnapshotFailed) -> None:
         if self._is_current(task):
@@ -420,6 +440,7 @@ class Worker:
 
     def _withdraw(self, task: TaskId, checkpoint_id: int) -> None:
         self._writer.withdraw(lambda about: about == (task, checkpoint_id))
+        self._unplaced.pop(checkpoint_folder(checkpoint_id, SAVEPOINT), None)
 
     # What the coordinator hears.
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,36 @@ def test_stopped_job_goes_on_at_another_parallelism(endlessly, mode):
         assert result.attempts == 1
     if "execution__checkpointing__mode" not in mode:
         endlessly.check_exact()
+
+
+def test_barrier_is_there_before_the_place_of_its_savepoint(endlessly, monkeypatch):
+    """The third worker has no split, and hears the coordinator late; barriers come from the other workers."""
+    send = workers.WorkerHandle.send
+    late = ThreadPoolExecutor(1)
+
+    def send_late(handle, message):
+        time.sleep(0.2)
+        send(handle, message)
+
+    def send_to(handle, message):
+        if handle.process.number == 2:
+            late.submit(send_late, handle, message)
+        else:
+            send(handle, message)
+
+    client = endlessly.start(3, 3)
+    endlessly.await_rows()
+    monkeypatch.setattr(workers.WorkerHandle, "send", send_to)
+    client.stop_with_savepoint(False).result(PATIENCE_SECONDS)
+    client.get_job_execution_result().result(PATIENCE_SECONDS)
+    monkeypatch.undo()
+    late.shutdown()
+    before = sum(endlessly.rows().values())
+    client = endlessly.start()
+    endlessly.await_rows(before)
+    client.stop_with_savepoint(False).result(PATIENCE_SECONDS)
+    client.get_job_execution_result().result(PATIENCE_SECONDS)
+    endlessly.check_exact()
 
 
 def test_drained_job_has_processed_all_it_has_read(endlessly):
