@@ -6,6 +6,8 @@ The rules this module lives by:
   answer: when the savepoint is complete or, for a stop or cancel, when the job has ended.
 - A savepoint has a new folder below the requested one: ``savepoint-<job>-<random>``, as in Flink. Its name is
   made durable before anything is written into it.
+- A savepoint that is tried again has a folder of its own: tasks may still write, and delete, the files of the
+  first try, which have the same names.
 - A savepoint with which the job stops becomes the job's starting point before it is reported as complete
   (starting_point.py). Until then nothing that it lists is committed.
 """
@@ -25,7 +27,7 @@ from onceproof.engine.file_calls import SYSTEM_CALLS
 from onceproof.engine.job.events import CancelRequested, StopRequested
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
 from onceproof.engine.runtime.checkpoint_history import HistoryStorage, JobHistory, OutcomeUnknown
-from onceproof.engine.runtime.locations import join_location, location, scheme_of
+from onceproof.engine.runtime.locations import join_location, location, parent_of, scheme_of
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
@@ -61,6 +63,7 @@ class _Open(Struct):
     request: JobRequest
     respond: Respond
     folder: str
+    has_begun: bool = False
     is_complete: bool = False
 
 
@@ -87,8 +90,7 @@ class OpenRequests:
             if directory is None:
                 respond(JobAnswer(error=NO_FOLDER))
                 return None
-            name = f"savepoint-{self._job_id[:SHORT_JOB_ID]}-{token_hex(RANDOM_BYTES)}"
-            folder = join_location(location(directory), name)
+            folder = self._new_folder(location(directory))
             try:
                 if not scheme_of(folder):
                     open_folder(SYSTEM_CALLS, folder)
@@ -106,6 +108,10 @@ class OpenRequests:
             return StopRequested(number, request.drains)
         return CancelRequested(number if folder else 0)
 
+    def _new_folder(self, directory: str) -> str:
+        name = f"savepoint-{self._job_id[:SHORT_JOB_ID]}-{token_hex(RANDOM_BYTES)}"
+        return join_location(directory, name)
+
     @property
     def latest_number(self) -> int:
         """The number of the latest accepted request."""
@@ -116,6 +122,9 @@ class OpenRequests:
         asked = self._open.get(effect.number)
         if effect.kind == CHECKPOINT or asked is None:
             return None
+        if asked.has_begun:
+            asked.folder = self._new_folder(parent_of(asked.folder))
+        asked.has_begun = True
         if asked.request.kind != "savepoint":
             self._ending[effect.checkpoint_id] = asked.folder
         return checkpoint_folder(effect.checkpoint_id, effect.kind), asked.folder

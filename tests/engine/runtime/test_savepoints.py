@@ -21,11 +21,12 @@ from onceproof.engine import (
 )
 from onceproof.engine.api.job_client import JobStatus, SavepointFailed
 from onceproof.engine.api.submission import submitted
+from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResolved
 from onceproof.engine.checkpoint.redistribution import RestoreRefused
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT
 from onceproof.engine.runtime.job_registry import REGISTRY
-from onceproof.engine.runtime.job_requests import JobRequest
+from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, OpenRequests
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed
 from onceproof.engine.runtime.local import REQUEST_LOOK_MS
 from onceproof.engine.runtime.locations import parent_of
@@ -322,3 +323,18 @@ def test_a_savepoint_at_an_address_is_gone_on_from(words, options):
     words.run(3, execution__state_recovery__path=savepoint)
     assert words.rows() == COUNTS
     assert open_storage(savepoint).exists("_metadata")
+
+
+def test_savepoint_that_is_tried_again_has_a_folder_of_its_own(tmp_path):
+    """Its tasks may delete what they have written for the first try, under the same names."""
+    requests, answers = OpenRequests("job", str(tmp_path)), []
+    requests.take(JobRequest("stop"), answers.append)
+    places = [requests.begun(CheckpointTriggered(each, SYNC_SAVEPOINT, 1)) for each in (5, 6)]
+    assert [folder for folder, _ in places] == ["savepoint-5", "savepoint-6"]
+    first, second = [place for _, place in places]
+    assert first != second
+    assert Path(first).parent == Path(second).parent == tmp_path
+    requests.resolved(RequestResolved(1, 6))
+    requests.ended()
+    assert answers == [JobAnswer(second)]
+    assert requests.stopped_with == second
