@@ -254,10 +254,8 @@ def _counted(
             known[checkpoint_id] = None
             continue
         except MissingFile:
-            if storage.writes_may_be_late:
-                # A late delete: only what newer checkpoints had replaced, or what did not count, is deleted.
-                continue
-            raise
+            # Listed, but deleted: that is only what newer checkpoints had replaced, or what did not count.
+            continue
         if found is None or found.counts(metadata):
             known[checkpoint_id] = metadata
         else:
@@ -376,6 +374,8 @@ def _sweep_shared(storage: RecoverableStorage, shared: Iterable[str], spared: Co
             continue
         try:
             needed |= files_of(decode_metadata(storage.read(path), path))
+        except MissingFile:
+            continue
         except DamagedFile:
             # The spared checkpoint is damaged: which shared files it needs is unknown, so all stay.
             return

@@ -244,21 +244,29 @@ def _power_is_cut(chance: Chance, stage: JobOutline) -> list[Fault]:
 
 
 def _storage_cannot_be_read(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """A file cannot be read as the job comes back after a kill, in some cases twice."""
+    """A file cannot be read as the job comes back after a kill, or is read late, in some cases twice."""
     kill = _kill_around_a_checkpoint(chance, stage)
     # A process lists its folder and reads metadata before the files of its tasks.
     reads = 4 + len(stage.tasks)
-    faults = [
-        Fault("fail_read", "restoring", ANY_TASK, 0, chance.integer(1, reads))
-        for _ in range(chance.integer(1, 2))
-    ]
+    faults = []
+    for _ in range(chance.integer(1, 2)):
+        nth = chance.integer(1, reads)
+        if chance.chance(0.7):
+            faults.append(Fault("fail_read", "restoring", ANY_TASK, 0, nth))
+        else:
+            delay = chance.integer(1, 3 * stage.checkpoint_steps)
+            faults.append(Fault("late_read", "restoring", ANY_TASK, 0, nth, 0, delay))
     return [*kill, *faults]
 
 
 def _files_cannot_be_deleted(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """Files that are superfluous stay; a process that starts later finds them."""
+    """Files that are superfluous stay, or are still listed; a process that starts later finds them."""
     nth = chance.integer(1, 2 + stage.checkpoints * len(stage.tasks))
-    faults = [Fault("fail_delete", "completed", ANY_TASK, 0, nth)]
+    if chance.chance(0.6):
+        faults = [Fault("fail_delete", "completed", ANY_TASK, 0, nth)]
+    else:
+        delay = chance.integer(1, 6 * stage.checkpoint_steps)
+        faults = [Fault("stale_list", "completed", ANY_TASK, 0, nth, 0, delay)]
     if chance.chance(0.6):
         faults.append(_kill(chance, stage, "completed", _checkpoint(chance, stage) + 1))
     return faults

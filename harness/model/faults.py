@@ -39,6 +39,8 @@ FaultKind: TypeAlias = Literal[
     "clock_back",
     "fail_read",
     "fail_delete",
+    "late_read",
+    "stale_list",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -291,6 +293,24 @@ _ROWS: Final = (
         Capability.STORAGE_FAULTS,
         "fail the deletion",
         "the storage refused to delete a file",
+    ),
+    FaultRow(
+        "late_read",
+        "read",
+        _READ_POINTS,
+        Capability.STORAGE_FAULTS,
+        "answer the read late",
+        "a read or list of the storage was answered late",
+        delay="required",
+    ),
+    FaultRow(
+        "stale_list",
+        "deletion",
+        _DELETION_POINTS,
+        Capability.STORAGE_FAULTS,
+        "list the deleted file on",
+        "the storage still listed a file that was deleted",
+        delay="required",
     ),
 )
 

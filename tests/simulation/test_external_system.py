@@ -123,7 +123,7 @@ def test_a_split_is_read_on_from_any_position() -> None:
 
 
 def test_storage_keeps_confirmed_writes_and_may_tear_others() -> None:
-    storage = SimulatedStorage()
+    storage = SimulatedStorage(Clock())
     storage.write("chk-1/a", b"12345678")
     storage.tear("chk-1/b", b"12345678")
     assert storage.read("chk-1/a") == b"12345678"

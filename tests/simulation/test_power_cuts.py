@@ -10,6 +10,7 @@ from onceproof.harness.model.family import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk, storage_for
@@ -30,13 +31,13 @@ def with_seed(seed, *faults):
 
 
 def test_only_a_scenario_with_a_power_cut_has_a_disk():
-    assert type(storage_for(scenario_with(Fault("kill_process", "completed")))) is SimulatedStorage
-    assert type(storage_for(scenario_with(cut_at("completed")))) is StorageOnDisk
+    assert type(storage_for(scenario_with(Fault("kill_process", "completed")), Clock())) is SimulatedStorage
+    assert type(storage_for(scenario_with(cut_at("completed")), Clock())) is StorageOnDisk
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_synced_files_survive_a_power_cut_and_deleted_ones_may(seed):
-    storage = StorageOnDisk(seed)
+    storage = StorageOnDisk(seed, Clock())
     storage.write("chk-1/a", b"1")
     assert storage.create_exclusive("chk-1/_metadata", b"m")
     assert storage.create_exclusive("incarnation-1")
@@ -51,7 +52,7 @@ def test_synced_files_survive_a_power_cut_and_deleted_ones_may(seed):
 def test_some_deletion_is_undone_by_a_power_cut_and_some_is_not():
     kept = set()
     for seed in range(30):
-        storage = StorageOnDisk(seed)
+        storage = StorageOnDisk(seed, Clock())
         storage.write("chk-1/a", b"1")
         storage.write("chk-1/b", b"1")
         storage.delete("chk-1/a")

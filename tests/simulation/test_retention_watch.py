@@ -10,6 +10,7 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import CheckpointMode, Scenario
+from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun, recorded_run
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch, lost_files
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
@@ -58,7 +59,7 @@ def test_checkpoint_that_is_deleted_early_is_named_with_its_file() -> None:
 def test_file_that_is_gone_is_reported_once() -> None:
     run = recorded(calm(1, 2))
     first, second, third = [each.metadata for each in run.checkpoints[:3]]
-    storage = SimulatedStorage()
+    storage = SimulatedStorage(Clock())
     storage.files = dict(run.checkpoints[2].files)
     watch = RetentionWatch(storage, 2)
     for metadata in (first, second, third):
@@ -72,7 +73,7 @@ def test_file_that_is_gone_is_reported_once() -> None:
 
 def test_metadata_unknown_to_the_job_replace_the_oldest_checkpoint() -> None:
     run = recorded(calm(1, 1))
-    storage = SimulatedStorage()
+    storage = SimulatedStorage(Clock())
     watch = RetentionWatch(storage, 1)
     watch.completed(run.checkpoints[0].metadata)
     storage.write("chk-99/_metadata", b"")

@@ -3,7 +3,7 @@
 The rules this module lives by:
 
 - A call fails where the fault clock says so, once; the next one succeeds, as on a network drive that was away
-  for a moment.
+  for a moment. Or it takes its time, or this process still lists a file that it has deleted.
 - The thread that writes snapshots is left alone: the fault clock belongs to the thread that runs the job.
 - A process finds its checkpoints before it has a fault clock, so its first reads never fail. The simulation
   has that case.
@@ -12,7 +12,8 @@ The rules this module lives by:
 from __future__ import annotations
 
 import threading
-from typing import Final
+import time
+from typing import Any, Final
 
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, RESTORING
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
@@ -32,6 +33,11 @@ class UnreliableStorage(LocalCheckpointStorage):
 
     fault_clock: ProcessFaultClock | None = None
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._listed_until: dict[str, float] = {}
+        """Deleted files that are still listed, and until when, by the monotonic clock in seconds."""
+
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises AwayForAMoment where a fault strikes."""
         self.suffer(READ, path)
@@ -43,16 +49,26 @@ class UnreliableStorage(LocalCheckpointStorage):
         super().delete(path)
 
     def suffer(self, what: str, path: str) -> None:
-        """Count a call. Raises AwayForAMoment if a fault strikes it."""
+        """Count a call; a fault may strike it. Raises AwayForAMoment."""
         if self.fault_clock is None or threading.current_thread() is not threading.main_thread():
             return
         point = RESTORING if what == READ else COMPLETED
         number = path.partition("/")[0].removeprefix("chk-")
         checkpoint_id = int(number) if number.isdecimal() else 0
-        if self.fault_clock.other_at(point, COORDINATOR, checkpoint_id) is not None:
-            raise AwayForAMoment(f"checkpoint file {path!r}: the storage does not answer a {what}")
+        fault = self.fault_clock.other_at(point, COORDINATOR, checkpoint_id)
+        match None if fault is None else fault.kind:
+            case "fail_read" | "fail_delete":
+                raise AwayForAMoment(f"checkpoint file {path!r}: the storage does not answer a {what}")
+            case "late_read":
+                assert fault is not None
+                time.sleep(fault.delay / 1000)
+            case "stale_list":
+                assert fault is not None
+                self._listed_until[path] = time.monotonic() + fault.delay / 1000
 
     def list(self, prefix: str) -> list[str]:
         """Return the sorted paths that begin with a prefix. Raises AwayForAMoment where a fault strikes."""
         self.suffer(READ, prefix)
-        return super().list(prefix)
+        now = time.monotonic()
+        stale = [path for path, until in self._listed_until.items() if now < until]
+        return sorted({*super().list(prefix), *(path for path in stale if path.startswith(prefix))})

@@ -158,12 +158,15 @@ class FaultInjector:
             self._fire(fault, task)
         return fault
 
-    def storage_fails(self, what: Target, path: str) -> bool:
-        """Return whether a fault makes a read, a list or a deletion of the storage fail."""
+    def storage_fault(self, what: Target, path: str) -> Fault | None:
+        """Return the fault that strikes a call of the storage; a late read moves the clock on."""
         point = FAULTS["fail_read" if what == "read" else "fail_delete"].points[0]
         number = path.partition("/")[0].removeprefix("chk-")
         checkpoint_id = int(number) if number.isdecimal() else 0
-        return self.io_fault_at(point, COORDINATOR, checkpoint_id) is not None
+        fault = self.io_fault_at(point, COORDINATOR, checkpoint_id)
+        if fault is not None and fault.kind == "late_read":
+            self._clock.now += fault.delay
+        return fault
 
     def commit_fault(self) -> Fault | None:
         """Return the fault of the commit that the running task is about to make, if any."""

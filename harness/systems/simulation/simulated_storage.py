@@ -3,7 +3,9 @@
 The rules this module lives by:
 
 - The world schedules each write as a step of its own, in which a fault may change it. Reads and deletions
-  happen at once, in the step of the caller, and a fault may make them fail.
+  happen at once, in the step of the caller. A fault may make them fail, hold a read up, or list on what
+  was deleted.
+- A file that is there is always listed: the engine asks that of a storage, and the big object stores do it.
 - What the harness itself looks up (``files``, ``paths``) never fails.
 """
 
@@ -15,8 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime import deletion
+from onceproof.engine.runtime.storage import MissingFile
 from onceproof.harness.model.faults import FaultKind, Point, Target
 from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.simulation.clock import Clock
 
 STORAGE_FAILED: Final[tuple[tuple[FaultKind, Point], ...]] = (
     ("fail_read", "restoring"),
@@ -36,24 +41,34 @@ class StorageUnavailable(OSError, InjectedError):
 class SimulatedStorage:
     """Files by path, relative to the job's checkpoint directory.
 
-    ``fails`` is asked with what is about to be done, and the path, whether a fault makes the call fail.
+    ``fault_of`` is asked with what is about to be done, and the path, which fault strikes the call.
     """
 
-    __slots__ = ("fails", "files")
+    __slots__ = ("_clock", "_listed_until", "fault_of", "files")
     writes_may_be_late = False
     """A write of a dead process that lands late is one step of the world, in which its claim is checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.files: dict[str, bytes] = {}
-        self.fails: Callable[[Target, str], bool] = never_fails
+        self.fault_of: Callable[[Target, str], Fault | None] = no_fault
+        self._clock = clock
+        self._listed_until: dict[str, int] = {}
+        """Deleted files that are still listed, and until when."""
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file. Raises FileMissing if there is none, and StorageUnavailable."""
+        """Return the content of a file.
+
+        Raises StorageUnavailable; FileMissing if there is none; MissingFile if it was listed nevertheless.
+        """
         self._suffer("read", path)
         try:
             return self.files[path]
         except KeyError:
-            raise FileMissing(f"{path} is not there") from None
+            raise self._missing(path) from None
+
+    def _missing(self, path: str) -> Exception:
+        said = f"{path} is not there"
+        return MissingFile(said) if path in self._listed_until else FileMissing(said)
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace a file, atomically."""
@@ -78,7 +93,12 @@ class SimulatedStorage:
     def list(self, prefix: str) -> list[str]:
         """Return all paths that begin with ``prefix``, sorted. Raises StorageUnavailable."""
         self._suffer("read", prefix)
-        return self.paths(prefix)
+        listed = self.paths(prefix)
+        if self._listed_until:
+            now = self._clock.now
+            stale = [path for path, until in self._listed_until.items() if now < until]
+            listed = sorted({*listed, *(path for path in stale if path.startswith(prefix))})
+        return listed
 
     def delete(self, path: str) -> None:
         """Delete a file; do nothing if it does not exist. Raises StorageUnavailable."""
@@ -86,8 +106,13 @@ class SimulatedStorage:
         self.files.pop(path, None)
 
     def _suffer(self, what: Target, path: str) -> None:
-        if self.fails(what, path):
-            raise StorageUnavailable(f"the storage does not answer: {what} of {path!r}")
+        fault = self.fault_of(what, path)
+        match None if fault is None else fault.kind:
+            case "fail_read" | "fail_delete":
+                raise StorageUnavailable(f"the storage does not answer: {what} of {path!r}")
+            case "stale_list":
+                assert fault is not None
+                self._listed_until[path] = self._clock.now + fault.delay
 
     def lose_power(self) -> None:
         """Keep everything: what is written here is durable at once (`storage_on_disk.py` has a disk)."""
@@ -106,9 +131,9 @@ class SimulatedStorage:
         """Do nothing: a simulated file is durable when it is there."""
 
 
-def never_fails(what: Target, path: str) -> bool:
+def no_fault(what: Target, path: str) -> Fault | None:
     """Let every call of a storage succeed."""
-    return False
+    return None
 
 
 def is_no_fault(record: logging.LogRecord) -> bool:

@@ -19,7 +19,8 @@ from onceproof.engine.runtime.storage import LocalCheckpointStorage, MissingFile
 from onceproof.harness.model.chance import derived_seed
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.disk.volatile_disk import PowerCut, VolatileDisk
-from onceproof.harness.systems.simulation.simulated_storage import FileMissing, SimulatedStorage, never_fails
+from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage, no_fault
 
 ROOT: Final = "/simulated-disk"
 """There is no such folder: no call reaches the machine."""
@@ -30,8 +31,10 @@ class StorageOnDisk(SimulatedStorage):
 
     __slots__ = ("_disk", "_power_cuts", "_seed", "_storage")
 
-    def __init__(self, seed: int) -> None:
-        self.fails = never_fails
+    def __init__(self, seed: int, clock: Clock) -> None:
+        self.fault_of = no_fault
+        self._clock = clock
+        self._listed_until = {}
         self._disk = VolatileDisk(ROOT)
         self._storage = LocalCheckpointStorage(ROOT, calls=self._disk)
         self._seed = seed
@@ -43,12 +46,12 @@ class StorageOnDisk(SimulatedStorage):
         return {path: content for path, content in self._disk.live().items() if content is not None}
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file. Raises FileMissing if there is none, and StorageUnavailable."""
+        """Return the content of a file. Raises as SimulatedStorage does."""
         self._suffer("read", path)
         try:
             return self._storage.read(path)
         except MissingFile:
-            raise FileMissing(f"{path} is not there") from None
+            raise self._missing(path) from None
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace a file, and sync it."""
@@ -88,8 +91,8 @@ class StorageOnDisk(SimulatedStorage):
         self._disk.lose_power(PowerCut(Random(derived_seed("power cut", self._seed, self._power_cuts))))
 
 
-def storage_for(scenario: Scenario) -> SimulatedStorage:
+def storage_for(scenario: Scenario, clock: Clock) -> SimulatedStorage:
     """Return the storage of a scenario: on a disk, if its power is cut."""
     if any(fault.kind == "power_cut" for fault in scenario.faults):
-        return StorageOnDisk(scenario.schedule.seed)
-    return SimulatedStorage()
+        return StorageOnDisk(scenario.schedule.seed, clock)
+    return SimulatedStorage(clock)

@@ -48,7 +48,7 @@ from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import (
     STORAGE_FAILED,
     StorageUnavailable,
-    never_fails,
+    no_fault,
 )
 from onceproof.harness.systems.simulation.storage_on_disk import storage_for
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
@@ -94,7 +94,7 @@ class World:
         self.clock = clock = Clock()
         clock.ahead_ms = first_ahead_ms(scenario.faults)
         self.agenda = agenda = Agenda(clock)
-        self.storage = storage_for(scenario)
+        self.storage = storage_for(scenario, clock)
         self.external = TransactionalSystem(self.history, clock)
         move_in(self.external)
         log = SimulatedLog(scenario.records, is_bounded=not scenario.is_endless)
@@ -121,7 +121,7 @@ class World:
             self,
         )
         self.external.commit_fault = self.faults.commit_fault
-        self.storage.fails = self.faults.storage_fails
+        self.storage.fault_of = self.faults.storage_fault
         if recorder.is_tracing:
             self.external.seen = self._transaction_visible
         if scenario.is_endless:
@@ -377,7 +377,7 @@ class World:
             tasks = process.tasks.values()
             if self.recorder.has_fired(STORAGE_FAILED):
                 # What the end of the job could not delete, its next start does.
-                self.storage.fails = never_fails
+                self.storage.fault_of = no_fault
                 recover(self.storage, self._scenario.retained)
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
         self.recorder.sum_up()
@@ -396,5 +396,5 @@ class World:
         self.processes.clear()
         self.agenda.clear()
         self.external.forget_listeners()
-        self.storage.fails = never_fails
+        self.storage.fault_of = no_fault
         del self._ports

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from msgspec.structs import replace
 
 from onceproof.engine.runtime.deletion import NEXT_START
-from onceproof.engine.runtime.storage import StorageError
+from onceproof.engine.runtime.storage import MissingFile, StorageError
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family import load_family
@@ -57,6 +59,39 @@ def test_file_that_is_not_deleted_changes_nothing(nth):
     assert history.events[-1][1] == JOB_FINISHED
 
 
+@pytest.mark.parametrize("nth", [1, 3, 5, 8])
+def test_late_answer_costs_no_attempt(nth):
+    late = Fault("late_read", "restoring", occurrence=nth, delay=150)
+    history = simulated(KILL_TASK, late)
+    assert history.statistics.coverage["late_read", "restoring"] == 1
+    assert len(attempts(history)) == len(attempts(simulated(KILL_TASK)))
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+def test_process_starts_where_deleted_files_are_still_listed(nth):
+    history = simulated(Fault("stale_list", "completed", occurrence=nth, delay=10_000), KILL_PROCESS)
+    assert history.statistics.coverage["stale_list", "completed"] == 1
+    assert history.events[-1][1] == JOB_FINISHED
+
+
+def test_local_storage_is_slow_and_lists_what_it_has_deleted(tmp_path):
+    faults = (
+        Fault("late_read", "restoring", occurrence=2, delay=50),
+        Fault("stale_list", "completed", delay=100_000),
+    )
+    storage = UnreliableStorage(str(tmp_path))
+    storage.write("chk-3/a", b"1")
+    storage.fault_clock = ProcessFaultClock(faults, False, NOTHING_HIT, lambda *hit: None)
+    begun = time.monotonic()
+    assert storage.read("chk-3/a") == b"1"
+    storage.delete("chk-3/a")
+    assert storage.list("chk-") == ["chk-3/a"]
+    assert time.monotonic() - begun >= 0.05
+    with pytest.raises(MissingFile):
+        storage.read("chk-3/a")
+    assert storage.list("shared/") == []
+
+
 def test_local_storage_fails_the_call_that_the_fault_clock_names(tmp_path):
     struck = []
     faults = (Fault("fail_read", "restoring", occurrence=2), Fault("fail_delete", "completed", checkpoint=3))
@@ -81,8 +116,13 @@ def test_local_storage_fails_the_call_that_the_fault_clock_names(tmp_path):
     [
         (KILL_TASK, Fault("fail_read", "restoring", occurrence=3)),
         (Fault("fail_delete", "completed", occurrence=2), KILL_PROCESS),
+        (
+            KILL_TASK,
+            Fault("late_read", "restoring", occurrence=3, delay=200),
+            Fault("stale_list", "completed", occurrence=2, delay=200),
+        ),
     ],
-    ids=["read", "deletion"],
+    ids=["read", "deletion", "late and stale"],
 )
 def test_real_job_goes_on_after_a_storage_that_was_away(faults):
     scenario = scenario_with(*faults)
