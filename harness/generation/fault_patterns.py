@@ -261,12 +261,15 @@ def _storage_cannot_be_read(chance: Chance, stage: JobOutline) -> list[Fault]:
 
 def _files_cannot_be_deleted(chance: Chance, stage: JobOutline) -> list[Fault]:
     """Files that are superfluous stay, or are still listed; a process that starts later finds them."""
+    if chance.chance(0.5):
+        # The metadata, which are deleted first, when a later checkpoint is complete.
+        checkpoint = _checkpoint(chance, stage)
+        delay = chance.integer(stage.checkpoint_steps, 12 * stage.checkpoint_steps)
+        stale = Fault("stale_list", "completed", ANY_TASK, checkpoint, 1, 0, delay)
+        kill = _kill(chance, stage, "completed", checkpoint + chance.integer(1, 2), soon=1)
+        return [stale, replace(kill, kind="kill_process") if "kill_process" in stage.kinds else kill]
     nth = chance.integer(1, 2 + stage.checkpoints * len(stage.tasks))
-    if chance.chance(0.6):
-        faults = [Fault("fail_delete", "completed", ANY_TASK, 0, nth)]
-    else:
-        delay = chance.integer(1, 6 * stage.checkpoint_steps)
-        faults = [Fault("stale_list", "completed", ANY_TASK, 0, nth, 0, delay)]
+    faults = [Fault("fail_delete", "completed", ANY_TASK, 0, nth)]
     if chance.chance(0.6):
         faults.append(_kill(chance, stage, "completed", _checkpoint(chance, stage) + 1))
     return faults
@@ -485,7 +488,7 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_clock_is_set, 1),
     (_power_is_cut, 3),
     (_storage_cannot_be_read, 2),
-    (_files_cannot_be_deleted, 1),
+    (_files_cannot_be_deleted, 2),
     (_clock_is_set_while_the_job_is_down, 2),
     (_clock_is_set_while_a_checkpoint_waits, 1),
     (_kill_at_the_end, 1),

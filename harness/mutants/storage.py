@@ -14,8 +14,7 @@ from onceproof.engine.runtime import job_driver, recovery
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import FINISHED, RecoverableStorage, sweep
-from onceproof.engine.runtime.storage import MissingFile
-from onceproof.engine.state.file_envelope import DamagedFile
+from onceproof.engine.runtime.storage import MissingFile, StorageError
 from onceproof.engine.task.events import Restore
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
@@ -76,7 +75,7 @@ def listed_checkpoint_has_to_be_there(reached: Reached) -> Iterator[None]:
             return read(storage, checkpoint_id)
         except MissingFile as error:
             reached()
-            raise DamagedFile(str(error), "missing") from error
+            raise StorageError(str(error)) from error
 
     with replaced(recovery, "_read", strict):
         yield
