@@ -18,7 +18,7 @@ from onceproof.harness.systems.simulation.simulated_system import SimulatedSyste
 from onceproof.harness.trials.trial import scenario_of
 
 FAMILY = load_family("word_count")
-SEEDS = range(60)
+SEEDS = range(80)
 
 
 class BlockedChannels(ListingChooser):
