@@ -15,6 +15,7 @@ from onceproof.engine.api.checkpoint_config import (
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
+from onceproof.engine.api.closeable_iterator import CloseableIterator
 from onceproof.engine.api.datastream import (
     AllWindowedStream,
     BroadcastConnectedStream,
@@ -52,7 +53,6 @@ from onceproof.engine.connected_functions import (
     KeyedCoProcessFunction,
     ProcessJoinFunction,
 )
-from onceproof.engine.connectors.collect import CloseableIterator
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink, OutputFileConfig

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self, TypeAlias, TypeVar, overload
 from warnings import warn
@@ -45,6 +46,7 @@ from onceproof.engine.api.aggregations import (
     projection,
 )
 from onceproof.engine.api.bundle_description import BundleDescription
+from onceproof.engine.api.closeable_iterator import CloseableIterator
 from onceproof.engine.api.interval_description import IntervalDescription
 from onceproof.engine.api.job_description import JobDescription
 from onceproof.engine.api.join_functions import (
@@ -81,7 +83,7 @@ from onceproof.engine.connected_functions import (
     KeyedCoProcessFunction,
     ProcessJoinFunction,
 )
-from onceproof.engine.connectors.collect import CloseableIterator, CollectedRows, CollectSink
+from onceproof.engine.connectors.collect import CollectedRows, CollectSink
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.folder_source import FileSource
 from onceproof.engine.connectors.print import PrintSinkFunction
@@ -310,7 +312,7 @@ class StreamExecutionEnvironment(JobDescription):
 
         return start(graph)
 
-    def _execute_and_collect(self, stream: DataStream, job_name: str | None) -> list[Any]:
+    def _execute_and_collect(self, stream: DataStream, job_name: str | None) -> CloseableIterator:
         if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
             raise InvalidJob(
                 "execute_and_collect hands out rows in this process, and on Spark sinks run in others:"
@@ -323,11 +325,13 @@ class StreamExecutionEnvironment(JobDescription):
         # The rows live only as long as this process, so no checkpoint that counts on them may outlive it.
         self._configuration.remove_config(CHECKPOINT_DIRECTORY.key)
         try:
-            self.execute(job_name)
+            graph = self._take_job_graph(job_name)
         finally:
             if directory is not None:
                 self._configuration.set(CHECKPOINT_DIRECTORY, directory)
-        return rows.visible
+        from onceproof.engine.runtime.collecting import start_collecting
+
+        return CloseableIterator(rows, start_collecting(graph))
 
 
 class DataStream(OperatorSettings):
@@ -549,15 +553,19 @@ class DataStream(OperatorSettings):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Run the job to its end and return the values of this stream.
+        """Start the job and return the values of this stream while they come.
 
-        Returns an iterator, or with a ``limit`` a list of the first so many values. With checkpoints on, each
-        value is returned exactly once. Raises InvalidJob on Spark.
+        Returns an iterator, whose ``close`` cancels the job, or with a ``limit`` a list of the first so many
+        values; then the job is cancelled. With checkpoints on, each value is returned exactly once. Raises
+        InvalidJob on Spark.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidJob(f"limit of execute_and_collect is {limit!r}: give a whole number of at least 1")
         rows = self._environment._execute_and_collect(self, job_execution_name)
-        return CloseableIterator(iter(rows)) if limit is None else rows[:limit]
+        if limit is None:
+            return rows
+        with rows:
+            return list(islice(rows, limit))
 
 
 class KeyedStream(DataStream):

@@ -3,11 +3,14 @@
 The rows are in the memory of this process, outside of any task, like an external system: if a task dies, its
 transactions stay. With checkpoints, the sink is a two-phase commit sink and returns every row exactly once.
 Without checkpoints it returns rows as they arrive.
+
+The job runs in a thread of its own. The program takes rows from a queue while they come, so the input need
+not end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from queue import SimpleQueue
 from typing import Any
 
 from onceproof.engine.connectors.sink import Sink
@@ -19,10 +22,11 @@ Name = tuple[int, int, str]
 
 
 class CollectedRows:
-    """The collected rows, shared by all sink functions of one job."""
+    """The collected rows, shared by all sink functions of one job and the program that reads them."""
 
     def __init__(self) -> None:
-        self.visible: list[Any] = []
+        self.arrived: SimpleQueue[list[Any] | None] = SimpleQueue()
+        """Rows in the order of their arrival; None: the job has ended."""
         self.transactions: dict[Name, list[Any]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CollectedRows:
@@ -36,10 +40,10 @@ class CollectSinkFunction(SinkFunction):
         self._rows = rows
 
     def invoke(self, value: Any, context: Any) -> None:
-        self._rows.visible.append(value)
+        self._rows.arrived.put([value])
 
     def invoke_batch(self, values: list[Any]) -> bool:
-        self._rows.visible.extend(values)
+        self._rows.arrived.put(values)
         return True
 
 
@@ -68,7 +72,7 @@ class TransactionalCollectSinkFunction(TwoPhaseCommitSinkFunction):
 
     def commit(self, transaction: Name) -> None:
         """Make the rows visible; a transaction of an earlier process is not in this memory."""
-        self._rows.visible.extend(self._rows.transactions.pop(transaction, ()))
+        self._rows.arrived.put(self._rows.transactions.pop(transaction, []))
 
     def abort(self, transaction: Name) -> None:
         self._rows.transactions.pop(transaction, None)
@@ -91,26 +95,3 @@ class CollectSink(Sink):
         if self._transactional:
             return TransactionalCollectSinkFunction(self._rows)
         return CollectSinkFunction(self._rows)
-
-
-class CloseableIterator:
-    """The rows of ``execute_and_collect``, also a context manager (PyFlink: CloseableIterator)."""
-
-    def __init__(self, rows: Iterator[Any]) -> None:
-        self._rows = rows
-
-    def __iter__(self) -> CloseableIterator:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self._rows)
-
-    def __enter__(self) -> CloseableIterator:
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Drop the rows that were not read."""
-        self._rows = iter(())

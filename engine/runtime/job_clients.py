@@ -3,7 +3,8 @@
 The rules this module lives by:
 
 - An error that prevents the start of a job is raised to the caller, as by ``execute``.
-- The process ends only when the threads of its jobs have ended.
+- The process ends only when the threads of its jobs have ended; a job whose rows the program collects ends
+  with the program.
 - The job's thread holds the folder of the job until it ends.
 """
 
@@ -36,13 +37,15 @@ class Runnable(Protocol):
 class RunningJob(JobClient):
     """The client of a run in this process, which closes ``held`` when the run is over."""
 
-    def __init__(self, job_id: str, run: Runnable, held: ExitStack) -> None:
+    def __init__(
+        self, job_id: str, run: Runnable, held: ExitStack, *, ends_with_program: bool = False
+    ) -> None:
         self._job_id = job_id
         self._run = run
         self._held = held
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
         self._open: list[CompletableFuture[Any]] = []
-        self._thread = threading.Thread(target=self._live, name=f"job-{job_id[:6]}")
+        self._thread = threading.Thread(target=self._live, name=f"job-{job_id[:6]}", daemon=ends_with_program)
         self._thread.start()
 
     def _live(self) -> None:

@@ -24,7 +24,6 @@ from onceproof.engine import (
     Types,
 )
 from onceproof.engine.api.adapters import copy_function
-from onceproof.engine.connectors.collect import CloseableIterator
 
 
 class Nowhere(SinkFunction):
@@ -288,13 +287,6 @@ def test_print_adds_a_print_sink_with_its_identifier(stream):
 def test_a_second_key_by_replaces_the_first(env, stream):
     stream.key_by(len).key_by(str).sum(0)
     assert env.get_job_graph().vertices[1].inputs[0].partitioner.key_selector is str
-
-
-def test_a_closeable_iterator_gives_its_rows_until_it_is_closed():
-    with CloseableIterator(iter([1, 2, 3])) as rows:
-        assert next(rows) == 1
-        rows.close()
-        assert list(rows) == []
 
 
 # ---- aggregations

@@ -14,7 +14,7 @@ from onceproof.engine import (
     Types,
     WatermarkStrategy,
 )
-from onceproof.engine.runtime import local
+from onceproof.engine.runtime import collecting
 
 TRIPLE = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 VALUES = [("a", 5, 1), ("a", 2, 2), ("b", 7, 3), ("a", 2, 4), ("b", 9, 15)]
@@ -107,8 +107,8 @@ def test_wrong_projection_is_refused(words, build):
 
 def test_collecting_sink_runs_in_one_subtask(monkeypatch):
     graphs = []
-    run = local.execute
-    monkeypatch.setattr(local, "execute", lambda graph: (graphs.append(graph), run(graph))[1])
+    start = collecting.start_collecting
+    monkeypatch.setattr(collecting, "start_collecting", lambda graph: (graphs.append(graph), start(graph))[1])
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(4)
     assert sorted(env.from_collection(range(9)).rebalance().map(abs).execute_and_collect()) == list(range(9))
     (graph,) = graphs
