@@ -127,10 +127,10 @@ def measure(records: int = RECORDS, keys: Sequence[int] = KEYS, rounds: int = RO
         loops, jobs, walls, in_workers = [], [], [], []
         for _ in range(rounds):
             loops.append(_loop_seconds(source))
-            cpu_seconds, wall_seconds, checkpoints = _job_seconds(source)
+            cpu_seconds, wall_seconds, checkpoints = job_seconds(source)
             jobs.append(cpu_seconds)
             walls.append(wall_seconds)
-            in_workers.append(_job_seconds(source, WORKERS)[1])
+            in_workers.append(job_seconds(source, WORKERS)[1])
         name = f"records_per_second_{number}_keys"
         figures[name] = round(records / min(jobs))
         figures[f"{name}_median"] = round(records / median(jobs))
@@ -161,7 +161,7 @@ def _loop_seconds(source: PoolSource) -> float:
     return time.process_time() - started
 
 
-def _job_seconds(source: PoolSource, workers: int = 1) -> tuple[float, float, int]:
+def job_seconds(source: PoolSource, workers: int = 1) -> tuple[float, float, int]:
     """Return the CPU seconds of the job, those on the wall, and how many checkpoints it completed.
 
     The CPU seconds are those of this process.

@@ -40,6 +40,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "local": "onceproof.harness.benchmarks.local:measure",
     "state": "onceproof.harness.benchmarks.state:measure",
     "checkpoint": "onceproof.harness.benchmarks.checkpoint:measure",
+    "peers": "onceproof.harness.benchmarks.peers:measure",
     "windows": "onceproof.harness.benchmarks.windows:measure",
     "campaign": "onceproof.harness.benchmarks.campaign:measure",
     "nexmark": "onceproof.harness.benchmarks.nexmark:measure",
