@@ -281,9 +281,9 @@ class _Search:
         return cost_of(replace(candidate, schedule=fair)) < cost_of(replace(self.best, schedule=fair))
 
     def _accept(self, candidate: Scenario) -> None:
-        # The budget that the generator would give a scenario of this size, so that stuck runs end sooner.
-        steps = min(candidate.step_budget, ample_step_budget(candidate))
-        candidate = replace(candidate, step_budget=steps)
+        # The budget that the generator would give a scenario of this size: a stuck run ends sooner, and a run
+        # with longer delays than before is not stuck.
+        candidate = replace(candidate, step_budget=ample_step_budget(candidate))
         self.best, self.cost = candidate, cost_of(candidate)
         if self.cost < cost_of(self.smallest):
             self.smallest = candidate
@@ -296,10 +296,9 @@ class _Search:
             raise _TimeIsUp
         self._tried.add(text)
         self.runs += 1
-        if self._uses_part_of_budget:
-            budget = max(1, ample_step_budget(candidate) // BUDGET_DIVISOR)
-            candidate = replace(candidate, step_budget=budget)
-        return self._run(candidate) == self._signature
+        divisor = BUDGET_DIVISOR if self._uses_part_of_budget else 1
+        budget = max(1, ample_step_budget(candidate) // divisor)
+        return self._run(replace(candidate, step_budget=budget)) == self._signature
 
 
 def _with_seed(candidate: Scenario, seed: int) -> Scenario:

@@ -108,6 +108,7 @@ def feeds():
     for client in CLIENTS:
         if not client.get_job_status().result().is_globally_terminal_state():
             client.cancel().result(PATIENCE_SECONDS)
+    CLIENTS.clear()
 
 
 def started(tmp_path, splits=("a", "b"), retry_ms=10, **options):
