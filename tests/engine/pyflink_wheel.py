@@ -65,6 +65,67 @@ def classes() -> dict[str, ast.ClassDef]:
     return {name: node for _, tree in public_modules() for name, node in _classes(tree.body)}
 
 
+def _own_members(node: ast.ClassDef) -> Iterator[tuple[str, list[str] | None]]:
+    """Yield what the body of a class names: parameters of a method, none for a class, None for a value."""
+    for each in node.body:
+        match each:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name, _parameters(each)
+            case ast.ClassDef(name=name):
+                yield name, []
+            case ast.Assign(targets=targets):
+                yield from ((target.id, None) for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name, None
+
+
+def _parameters(method: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    given = method.args
+    names = [each.arg for each in [*given.posonlyargs, *given.args]]
+    is_static = any(
+        isinstance(each, ast.Name) and each.id == "staticmethod" for each in method.decorator_list
+    )
+    names = names if is_static else names[1:]
+    names += [given.vararg.arg] if given.vararg else []
+    names += [each.arg for each in given.kwonlyargs]
+    return names + ([given.kwarg.arg] if given.kwarg else [])
+
+
+def _bases(name: str) -> Iterator[str]:
+    """Yield the base classes that the wheel defines; one beside a nested class comes first."""
+    outer = name.rpartition(".")[0]
+    for base in classes()[name].bases:
+        written = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+        for found in (f"{outer}.{written}" if outer else written, written):
+            if found in classes() and found != name:
+                yield found
+                break
+
+
+@cache
+def members(name: str) -> dict[str, list[str] | None]:
+    """Return the public members of a class, inherited ones too, by name.
+
+    Those of a method are its parameters without `self`; none for a class within the class, None for a value.
+    """
+    found: dict[str, list[str] | None] = {}
+    for base in reversed(list(_bases(name))):
+        found.update(members(base))
+    found.update((each, given) for each, given in _own_members(classes()[name]) if not each.startswith("_"))
+    return found
+
+
+def public_classes() -> list[str]:
+    """Return the names of the classes that are public, with those of the classes within them."""
+    return [name for name in classes() if not any(part.startswith("_") for part in name.split("."))]
+
+
+def public_functions() -> set[str]:
+    """Return the names of the functions that stand in no class."""
+    functions = (each for _, tree in public_modules() for each in tree.body)
+    return {each.name for each in functions if isinstance(each, ast.FunctionDef) and each.name[0] != "_"}
+
+
 def is_generic(node: ast.ClassDef) -> bool:
     """Return whether a class takes subscripts: it inherits from `Generic[...]` or from a class with some."""
     return any(isinstance(base, ast.Subscript) for base in node.bases)
