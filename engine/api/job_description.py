@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, Self
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from onceproof.engine.configuration import CheckpointSettings
     from onceproof.engine.operators.base import Operator
     from onceproof.engine.types import TypeInformation
+
+_logger = logging.getLogger(__name__)
 
 DEFAULT_JOB_NAME: Final = "Streaming Job"
 
@@ -138,7 +141,7 @@ class JobDescription:
 
     def get_config(self) -> ExecutionConfig:
         """Return the settings of the execution, to read and to change."""
-        return ExecutionConfig(self._configuration)
+        return ExecutionConfig(self._configuration, self)
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """Return the checkpoint settings, to read and to change."""
@@ -237,6 +240,8 @@ class JobDescription:
         """Build the job graph that is about to run, forget its nodes and announce it."""
         self._override_as_submitted()
         graph = self.get_job_graph(job_name)
+        for key in self._configuration.without_effect():
+            _logger.warning("job %r: option %s of Flink has no effect here", graph.name, key)
         if not graph.identity:
             graph = replace(graph, job_id=token_hex(JOB_ID_BYTES))
         self._nodes = []

@@ -4,8 +4,9 @@ The rules this package lives by:
 
 - An option is checked when it is set, by name and by value, so that an error names the line that is wrong.
 - The spellings of older Flink versions are accepted with one warning.
-- An option or value of Flink that this engine lacks is refused by name, because an option that is silently
-  ignored would be a wrong guarantee.
+- A value of Flink that this engine lacks is refused by name, because what is silently ignored would be a
+  wrong guarantee. So is an option that would protect data.
+- Flink's other options that mean nothing here are kept, and logged when a job starts (`flink_keys.py`).
 """
 
 from onceproof.engine.configuration.alignment import AlignmentKind, CheckpointOptions, checkpoint_options
@@ -48,6 +49,7 @@ from onceproof.engine.configuration.options import (
     EXACTLY_ONCE,
     EXECUTION_TARGET,
     JOB_NAME,
+    JOB_PARAMETERS,
     LOCAL_TARGET,
     MAX_PARALLELISM,
     NO_EXTERNALIZED,
@@ -109,6 +111,7 @@ __all__ = [
     "EXECUTION_TARGET",
     "HASHMAP",
     "JOB_NAME",
+    "JOB_PARAMETERS",
     "LOCAL_TARGET",
     "MAX_PARALLELISM",
     "NO_CLAIM",

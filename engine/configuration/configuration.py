@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
+from onceproof.engine.configuration.flink_keys import flink_keys, has_no_effect, option_without_effect
 from onceproof.engine.configuration.option import ConfigOption, ConfigurationError, T
 from onceproof.engine.configuration.options import OPTIONS
 from onceproof.engine.configuration.yaml_file import read_yaml_file
@@ -35,14 +36,15 @@ class Setting(NamedTuple):
 
 
 def find_option(key: str, place: str = "") -> ConfigOption[Any]:
-    """Return the option of a key, which may be a deprecated spelling.
+    """Return the option of a key, which may be a deprecated spelling, or one of Flink's without effect here.
 
     Args:
         key: the key as the user wrote it.
         place: the "FILE:LINE" of the key for messages, or "".
 
     Raises:
-        ConfigurationError: no option has this key; the message names the nearest known key.
+        ConfigurationError: no option has this key; the message names the nearest known key. Or it is one of
+            Flink's that would protect data.
     """
     before = f"{place}: " if place else ""
     option = _BY_KEY.get(key)
@@ -54,7 +56,11 @@ def find_option(key: str, place: str = "") -> ConfigOption[Any]:
             _warned.add(key)
             warnings.warn(f"{before}option {key!r} is now {option.key!r}", FutureWarning, stacklevel=3)
         return option
+    if has_no_effect(key):
+        return option_without_effect(key, before)
     near = difflib.get_close_matches(key, [*_BY_KEY, *_BY_DEPRECATED_KEY], n=1, cutoff=0.5)
+    nearer = difflib.get_close_matches(key, [*near, *flink_keys()], n=1, cutoff=0.9)
+    near = nearer or near
     hint = f"did you mean {near[0]!r}?" if near else "onceproof.engine.configuration.OPTIONS lists all"
     raise ConfigurationError(f"{before}unknown option {key!r}: {hint}")
 
@@ -109,6 +115,14 @@ class Configuration:
             return option.default
         value: T = found.value
         return value
+
+    def without_effect(self) -> list[str]:
+        """Return those of Flink's options that are set and mean nothing here, each with its place, if any."""
+        return [
+            f"{key} ({setting.place})" if setting.place else key
+            for key, setting in sorted(self._values.items())
+            if has_no_effect(key)
+        ]
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
         """Return whether the option was set."""
@@ -251,4 +265,11 @@ class Configuration:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{_quoted(name)}:{_quoted(text)}" for name, text in value.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(text: str) -> str:
+    """Return a name or text of a map as Flink writes it: in quotes where it holds what separates others."""
+    return "'" + text.replace("'", "''") + "'" if set(text) & set(":,'") else text

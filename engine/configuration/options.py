@@ -18,6 +18,7 @@ from onceproof.engine.configuration.parsing import (
     parse_max_parallelism,
     parse_on_for_now,
     parse_text,
+    parse_texts_by_name,
     whole_between,
 )
 from onceproof.engine.configuration.recovery_options import RECOVERY_OPTIONS
@@ -90,7 +91,7 @@ CHECKPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     None,
     parse_text,
     "Where checkpoints are stored; each job has a directory below it.",
-    ("state.checkpoints.dir",),
+    ("state.checkpoints.dir", "state.backend.fs.checkpointdir"),
 )
 CHECKPOINT_RETENTION: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.externalized-checkpoint-retention",
@@ -152,12 +153,19 @@ JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
     "Name of the job, from which its id is derived; unset, and without a name in execute(): a new id at each"
     " start.",
 )
+JOB_PARAMETERS: Final[ConfigOption[dict[str, str] | None]] = ConfigOption(
+    "pipeline.global-job-parameters",
+    None,
+    parse_texts_by_name,
+    "Texts by name that every function can read with get_job_parameter, such as rate:5,place:north.",
+)
 CLUSTER_ID: Final[ConfigOption[str | None]] = ConfigOption(
     "high-availability.cluster-id",
     None,
     parse_text,
     "Name under which the job goes on in its checkpoint directory, whatever name it has in the program;"
     " unset: the name of the job.",
+    ("high-availability.zookeeper.path.namespace", "recovery.zookeeper.path.namespace"),
 )
 EXECUTION_TARGET: Final[ConfigOption[str]] = ConfigOption(
     "execution.target",
@@ -212,6 +220,7 @@ BUFFER_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
     parse_duration_ms,
     "How long timers, barriers and requests wait for records at most, and one record longer; 0: each record"
     " is sent by itself.",
+    ("execution.buffer-timeout",),
 )
 SINK_COMMITTER_RETRIES: Final[ConfigOption[int]] = ConfigOption(
     "sink.committer.retries",
@@ -260,6 +269,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     DEFAULT_PARALLELISM,
     MAX_PARALLELISM,
     JOB_NAME,
+    JOB_PARAMETERS,
     CLUSTER_ID,
     EXECUTION_TARGET,
     LOCAL_WORKERS,

@@ -100,6 +100,21 @@ def parse_text(value: Any) -> str:
     return value
 
 
+def parse_texts_by_name(value: Any) -> dict[str, str]:
+    """Read texts by name: a mapping, or Flink's form ``name:text,other:text``, each in quotes or not."""
+    if isinstance(value, Mapping):
+        return {str(name): str(text) for name, text in value.items()}
+    pairs = _PAIR.findall(value) if isinstance(value, str) else []
+    if not pairs or ",".join(f"{name}:{text}" for name, text in pairs) != value.strip():
+        raise ValueError("names and texts are needed, such as 'rate:5,place:north'")
+    return {_unquoted(name): _unquoted(text) for name, text in pairs}
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace("''", "'") if text.startswith("'") else text
+
+
+_PAIR: Final = re.compile(r"('(?:[^']|'')*'|[^:,']+):('(?:[^']|'')*'|[^,']*)")
 _BYTES: Final = {
     "": 1, "b": 1, "bytes": 1,
     "k": 1 << 10, "kb": 1 << 10, "kibibytes": 1 << 10,

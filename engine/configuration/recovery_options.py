@@ -18,7 +18,7 @@ SAVEPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     None,
     parse_text,
     "The default directory of savepoints; each savepoint has a folder of its own below it.",
-    ("state.savepoints.dir",),
+    ("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
 )
 RECOVERY_PATH: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.state-recovery.path",

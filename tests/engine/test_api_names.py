@@ -57,6 +57,7 @@ EXTRA = {
     ("Configuration", "from_yaml_file"): OURS,
     ("Configuration", "contradiction"): OURS,
     ("Configuration", "is_set"): OURS,
+    ("Configuration", "without_effect"): OURS,
     ("Configuration", "origins"): OURS,
     ("FileSink", "create_function"): OURS,
     ("Sink", "create_function"): OURS,
