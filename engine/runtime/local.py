@@ -46,7 +46,6 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.retention import JobOutcome
-from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_encoded
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import (
     CancelTasks,
@@ -81,9 +80,9 @@ from onceproof.engine.runtime.job_startup import open_job_storage, recover_job, 
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.request_folder import RequestFolder
+from onceproof.engine.runtime.snapshot_work import snapshot_work
 from onceproof.engine.runtime.task_turns import Schedule
 from onceproof.engine.state.file_envelope import DamagedFile
-from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import (
     Restore,
     SnapshotFailed,
@@ -387,21 +386,9 @@ class LocalExecution(Execution):
         task = self.current_task
         assert task is not None
 
-        def write() -> Callable[[], None]:
-            try:
-                encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
-            except Exception as error:
-                failure = error
-                return lambda: self._encoding_failed(task, failure)
-            try:
-                handle = store_encoded(self._storage, effect.path, encoded)
-            except OSError as error:
-                reason = str(error)
-                # If the checkpoint was aborted meanwhile, only this thread can delete the written part.
-                delete_unstored(self._storage, effect.path, effect.snapshot)
-                return lambda: self._stored(task, (), SnapshotFailed(effect.checkpoint_id, reason))
-            return lambda: self._stored(task, handle.paths, SnapshotStored(effect.checkpoint_id, handle))
-
+        write = snapshot_work(
+            self._storage, effect, partial(self._stored, task), partial(self._encoding_failed, task)
+        )
         self._submit(Upload(task, effect.checkpoint_id), write)
 
     def _stored(self, task: Task, paths: Sequence[str], event: SnapshotStored | SnapshotFailed) -> None:

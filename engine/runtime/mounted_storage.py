@@ -106,6 +106,11 @@ class MountedStorage:
         """Hold the job's own folder exclusively."""
         return self._own.exclusive()
 
+    def remove_empty_folders(self) -> None:
+        """Remove the empty folders that a dead process has left in the job's own folder, if it is one."""
+        if isinstance(self._own, LocalCheckpointStorage):
+            self._own.remove_empty_folders()
+
     def place_of(self, path: str) -> str:
         """Return the full path of a file, for messages."""
         storage, there = self._find(path)

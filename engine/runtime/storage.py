@@ -286,12 +286,12 @@ class LocalCheckpointStorage:
                 ) from None
             except OSError as error:
                 raise _failure("folder", self.root, "cannot be locked", error) from error
-            self._remove_empty_folders()
+            self.remove_empty_folders()
             yield
         finally:
             release_lock(descriptor)
 
-    def _remove_empty_folders(self) -> None:
+    def remove_empty_folders(self) -> None:
         """Remove the empty folders that a dead process left."""
         for name, is_folder in self._entries(self.root):
             if is_folder:

@@ -31,12 +31,12 @@ from onceproof.engine.job.events import CancelTasks
 from onceproof.engine.messages import TO_TASK, AttemptId, Send, TaskFailed, TaskId
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime import local
+from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.job_result import JobExecutionResult
-from onceproof.engine.runtime.job_scope import scope_of
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
-from onceproof.engine.runtime.workers.launcher import Launcher, WorkerProcess, release
+from onceproof.engine.runtime.workers.launcher import Ends, Launcher, WorkerProcess, release
 from onceproof.engine.runtime.workers.link import MESSAGE, frame, read_frame
 from onceproof.engine.runtime.workers.placement import (
     refuse_what_needs_one_process,
@@ -51,7 +51,7 @@ from onceproof.engine.runtime.workers.protocol import (
     ReadOn,
     WorkerEnded,
 )
-from onceproof.engine.runtime.workers.worker_tasks import live
+from onceproof.engine.runtime.workers.worker_tasks import Worker, live
 from onceproof.engine.types import exchange
 
 _logger = logging.getLogger(__name__)
@@ -126,15 +126,22 @@ class WorkersExecution(LocalExecution):
     """One run of a job whose tasks are in workers."""
 
     def __init__(
-        self, graph: JobGraph, storage: MountedStorage, recovered: Recovered, probe: Probe = no_probe
+        self,
+        graph: JobGraph,
+        storage: MountedStorage,
+        recovered: Recovered,
+        probe: Probe = no_probe,
+        clocks: Clocks = SYSTEM_CLOCKS,
     ) -> None:
         refuse_what_needs_one_process(graph)
-        super().__init__(graph, storage, recovered, probe)
-        self._count = workers_of(graph)
+        super().__init__(graph, storage, recovered, probe, clocks)
         self._mounts = storage
         self._handles: list[WorkerHandle] = []
         self._plan: Layout | None = None
         self._attempt = AttemptId("")
+        self._read_on_at = 0
+        """How many records were read at the trigger after which the sources were last let read on."""
+        self.launch(graph)
         if self._count < graph.settings.workers:
             _logger.warning(
                 "job %r has %d workers instead of %d: no operator has more subtasks",
@@ -142,13 +149,32 @@ class WorkersExecution(LocalExecution):
                 self._count,
                 graph.settings.workers,
             )
-        scope = scope_of(storage)
-        self._launcher = Launcher(self._count, lambda ends: live(graph, storage, scope, self._count, ends))
 
     @property
     def worker_pids(self) -> list[int]:
         """Return the processes of the current attempt's workers."""
         return [each.process.pid for each in self._handles]
+
+    @property
+    def launcher_pid(self) -> int:
+        """Return the process that forks the workers."""
+        return self._launcher.pid
+
+    def launch(self, graph: JobGraph) -> None:
+        """Fork the process that forks the workers of a graph.
+
+        A driver that rescales the job calls it between two attempts, after ``end_launcher``.
+        """
+        self._count = workers_of(graph)
+        self._launcher = Launcher(self._count, partial(live, partial(self.make_worker, graph)))
+
+    def end_launcher(self) -> None:
+        """End the process that forks the workers, once no worker is left."""
+        self._launcher.close()
+
+    def make_worker(self, graph: JobGraph, ends: Ends) -> Worker:
+        """Return a worker; it is called in the worker's process."""
+        return Worker(graph, self._mounts, self._scope, self._count, ends, self.probe, self._clocks)
 
     def run(self) -> JobExecutionResult:
         """Run until the job has finished or failed."""
@@ -156,19 +182,22 @@ class WorkersExecution(LocalExecution):
             return super().run()
         finally:
             self._end_workers()
-            self._launcher.close()
+            self.end_launcher()
 
     # The methods of a driver.
 
     def read_checkpoint(self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None) -> Any:
         """Check that the job fits the checkpoint, whose files the workers read, and start the workers."""
         plan_restores(graph, layout, restored)
+        # A worker may have been killed between a folder and its first file; none writes now.
+        self._mounts.remove_empty_folders()
         self._handles = [WorkerHandle(each, self._from_reader) for each in self._launcher.start()]
         return restored
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
         """Note which tasks there are; the workers make them."""
         self._attempt = attempt
+        self._read_on_at = 0
         self._plan = layout
 
     def start_tasks(self, begin_with: Any) -> None:
@@ -199,6 +228,9 @@ class WorkersExecution(LocalExecution):
 
     # What the workers say.
 
+    def worker_died(self, pid: int) -> None:
+        """Called for observers when a worker's process has ended unasked; does nothing by default."""
+
     def _from_reader(self, handle: WorkerHandle, message: Any) -> None:
         """Pass what a worker has sent into the loop; None: its process is gone."""
         self._written.put(partial(self._heard, handle, message))
@@ -210,6 +242,7 @@ class WorkersExecution(LocalExecution):
             self.master_event(message)
             return
         number, pid = handle.process.number, handle.process.pid
+        self.worker_died(pid)
         task = self._first_task_of(number)
         cause = f"worker {number + 1} of {self._count} (process {pid}) has died"
         _logger.warning("job %r: %s", self.graph.name, cause)
@@ -250,7 +283,9 @@ class WorkersExecution(LocalExecution):
         before = self._records_at_trigger
         super()._trigger_by_records(interval_records)
         is_due = self._records_read() - before >= interval_records
-        if self._records_at_trigger != before or (is_due and self.master.ending is not None):
+        # The trigger of a savepoint counts as well: the workers count from it, as this process does.
+        if self._records_at_trigger != self._read_on_at or (is_due and self.master.ending is not None):
+            self._read_on_at = self._records_at_trigger
             for handle in self._handles:
                 handle.send(ReadOn())
 

@@ -21,17 +21,16 @@ import os
 import select
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from onceproof.engine.checkpoint.metadata import StateHandle
-from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_encoded
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
-from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores, read_restore
+from onceproof.engine.job.deployment import fit_max_parallelism
 from onceproof.engine.messages import (
     CHECKPOINT,
     SAVEPOINT,
@@ -42,15 +41,14 @@ from onceproof.engine.messages import (
     TaskId,
     checkpoint_folder,
 )
-from onceproof.engine.protocol_points import no_probe
-from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Report, Work
-from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_MS
+from onceproof.engine.protocol_points import Probe, no_probe
+from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Work
+from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_MS, Clocks
 from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import failure_of
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
-from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.mounted_storage import MountedStorage
-from onceproof.engine.runtime.storage import MissingFile
+from onceproof.engine.runtime.snapshot_work import snapshot_work
 from onceproof.engine.runtime.task_turns import Schedule
 from onceproof.engine.runtime.workers.channels import IncomingChannel, OutgoingChannel
 from onceproof.engine.runtime.workers.launcher import Ends
@@ -64,16 +62,13 @@ from onceproof.engine.runtime.workers.protocol import (
     ReadOn,
     WorkerEnded,
 )
+from onceproof.engine.runtime.workers.restores import read_restores
 from onceproof.engine.runtime.workers.subtasks import build_subtasks
-from onceproof.engine.state.file_envelope import DamagedFile
-from onceproof.engine.state.in_flight import ChannelId
-from onceproof.engine.state.snapshot import encode_task_snapshot
-from onceproof.engine.state.stored import DecodedSnapshot
 from onceproof.engine.task.events import (
     CANCEL,
     WALL_CLOCK_ADVANCED,
     DiscardSnapshot,
-    Restore,
+    HoldSnapshot,
     SnapshotFailed,
     SnapshotStored,
     StartTaskTimer,
@@ -94,12 +89,12 @@ REPORTS_PER_INTERVAL: Final = 8
 _ENDED: Final = (TaskState.ENDED_DATA, TaskState.FINISHED)
 
 
-def live(graph: JobGraph, storage: MountedStorage, scope: str, workers: int, ends: Ends) -> None:
-    """Run a worker from its deployment to its end, and end the process."""
+def live(make: Callable[[Ends], Worker], ends: Ends) -> None:
+    """Make a worker, run it from its deployment to its end, and end the process."""
     code = 1
     try:
         with few_garbage_collections():
-            Worker(graph, storage, scope, workers, ends).run()
+            make(ends).run()
         code = 0
     finally:
         with suppress(OSError, ValueError):
@@ -109,10 +104,23 @@ def live(graph: JobGraph, storage: MountedStorage, scope: str, workers: int, end
 
 
 class Worker:
-    """The tasks of one worker in one attempt."""
+    """The tasks of one worker in one attempt.
+
+    A subclass can observe it: it overrides the hooks, and sets ``checks_machines`` to have each task
+    validated after each event. ``probe`` is called at every protocol point, and may kill the process.
+    """
+
+    checks_machines: ClassVar[bool] = False
 
     def __init__(
-        self, graph: JobGraph, storage: MountedStorage, scope: str, workers: int, ends: Ends
+        self,
+        graph: JobGraph,
+        storage: MountedStorage,
+        scope: str,
+        workers: int,
+        ends: Ends,
+        probe: Probe = no_probe,
+        clocks: Clocks = SYSTEM_CLOCKS,
     ) -> None:
         settings = graph.settings
         self._graph = graph
@@ -120,15 +128,16 @@ class Worker:
         self._scope = scope
         self._workers = workers
         self._number = ends.number
-        self._control = Link(ends.control)
+        self._probe = probe
+        self._control = self.connect(ends.control)
         self._peers = {number: Link(peer) for number, peer in ends.peers.items()}
-        self._clocks = SYSTEM_CLOCKS
+        self._clocks = clocks
         self.wall_clock = WallClock(steady_ms=self._clocks.steady_ms)
         self._now = 0
         self._tasks: dict[TaskId, Task] = {}
         self._outgoing: dict[int, OutgoingChannel] = {}
         self._incoming: dict[int, IncomingChannel] = {}
-        self._schedule = Schedule(settings, self._clocks, self._task_event)
+        self._schedule = Schedule(settings, self._clocks, self.task_event)
         self._timers: list[tuple[int, int, Task, TimerDue]] = []
         self._sequence = 0
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -145,6 +154,18 @@ class Worker:
         self._read_on_from = 0
         self._next_progress_ms = 0
         self._is_over = False
+
+    # What observers override.
+
+    def connect(self, connection: socket.socket) -> Link:
+        """Return the connection to the coordinator."""
+        return Link(connection)
+
+    def tasks_made(self, tasks: Mapping[TaskId, Task]) -> None:
+        """Called when the tasks of the attempt are there, before they restore anything."""
+
+    def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
+        """Called as ``Execution.snapshot_taken``: before the snapshot can be stored, perhaps twice."""
 
     # The loop.
 
@@ -194,7 +215,7 @@ class Worker:
         if ahead_ms > before:
             for task in list(self._tasks.values()):
                 if self._is_current(task) and task.state is RUNNING:
-                    self._task_event(task, WALL_CLOCK_ADVANCED)
+                    self.task_event(task, WALL_CLOCK_ADVANCED)
 
     def _take_messages(self) -> bool:
         """Take what has arrived from the coordinator and from other workers."""
@@ -225,7 +246,7 @@ class Worker:
         while self._timers and self._timers[0][0] <= self._now:
             _, _, task, event = heapq.heappop(self._timers)
             if self._is_current(task):
-                self._task_event(task, event)
+                self.task_event(task, event)
             progress = True
         return progress
 
@@ -270,7 +291,7 @@ class Worker:
                 self._withdraw(message.task, message.checkpoint_id)
             task = self._tasks.get(message.task)
             if task is not None:
-                self._task_event(task, message)
+                self.task_event(task, message)
         elif kind is DeployTasks:
             self._deploy(message)
         elif kind is MountFolder:
@@ -290,9 +311,13 @@ class Worker:
         graph = fit_max_parallelism(self._graph, message.restored)
         layout = layout_of(graph)
         self._make_tasks(graph, layout, message)
-        restores = self._read_restores(graph, layout, message)
+        self.tasks_made(self._tasks)
+        restores = read_restores(graph, layout, list(self._tasks), message, self._storage)
+        if isinstance(restores, TaskFailed):
+            self._send(restores)
+            return
         for task_id, restore in restores.items():
-            self._task_event(self._tasks[task_id], restore)
+            self.task_event(self._tasks[task_id], restore)
 
     def _make_tasks(self, graph: JobGraph, layout: Layout, message: DeployTasks) -> None:
         settings = graph.settings
@@ -303,10 +328,10 @@ class Worker:
             TaskSettings(
                 message.attempt,
                 settings.buffer_records,
-                no_probe,
+                self._probe,
                 settings.enabled,
                 settings.allow_pickled_state,
-                watches_elements=False,
+                watches_elements=self._probe is not no_probe,
                 state_backend=settings.state_backend,
                 options=settings.checkpoint_options(is_savepoint=False),
                 wall_clock=self.wall_clock,
@@ -340,37 +365,19 @@ class Worker:
                 schedule.pace_of(arriving.reader),
             )
 
-    def _read_restores(self, graph: JobGraph, layout: Layout, message: DeployTasks) -> dict[TaskId, Restore]:
-        """Read what the tasks of this worker restore; what cannot be read fails one of them."""
-        decoded: dict[str, DecodedSnapshot] = {}
-        in_flight: dict[str, dict[ChannelId, list[Any]]] = {}
-        task_id = next(iter(self._tasks))
-        try:
-            plans = plan_restores(graph, layout, message.restored)
-            return {
-                task_id: read_restore(plans[task_id], self._storage.read, decoded, in_flight)
-                for task_id in self._tasks
-            }
-        except Exception as error:
-            shown = with_full_path(error, self._storage) if isinstance(error, DamagedFile) else error
-            may_pass = isinstance(error, OSError) and not (
-                message.is_first and isinstance(error, MissingFile)
-            )
-            cause = " ".join(str(shown).split())
-            self._send(TaskFailed(message.attempt, task_id, cause, unrecoverable=not may_pass))
-            return {}
-
     # Tasks.
 
     def _is_current(self, task: Task) -> bool:
         return self._tasks.get(task.id) is task
 
-    def _task_event(self, task: Task, event: TaskEvent) -> None:
+    def task_event(self, task: Task, event: TaskEvent) -> None:
         """Pass an event to a task and carry out its effects; a task that raises has failed."""
         try:
             effects = task.handle(event, self._now)
+            if self.checks_machines:
+                task.validate()
         except Exception as error:
-            self._died(task, error)
+            self.task_died(task, error)
             return
         if effects:
             self._carry_out(task, effects)
@@ -381,7 +388,10 @@ class Worker:
             if isinstance(effect, Send):
                 self._send(effect.message)
             elif isinstance(effect, StoreSnapshot):
+                self.snapshot_taken(task, effect)
                 self._store_snapshot(task, effect)
+            elif isinstance(effect, HoldSnapshot):
+                self.snapshot_taken(task, effect.store)
             elif isinstance(effect, StartTaskTimer):
                 self._sequence += 1
                 event = TimerDue(effect.due_ms)
@@ -390,7 +400,8 @@ class Worker:
                 assert isinstance(effect.handle, StateHandle), kind
                 delete_if_possible(self._storage, effect.handle.paths)
 
-    def _died(self, task: Task, error: Exception) -> None:
+    def task_died(self, task: Task, error: Exception) -> None:
+        """Close a task that raised, and tell the coordinator."""
         if self._is_current(task):
             del self._tasks[task.id]
         self._cancel(task)
@@ -406,21 +417,9 @@ class Worker:
 
     def _store_snapshot(self, task: Task, effect: StoreSnapshot) -> None:
         """Encode and write the snapshot in the second thread."""
-
-        def write() -> Report:
-            try:
-                encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
-            except Exception as error:
-                failure = error
-                return lambda: self._encoding_failed(task, failure)
-            try:
-                handle = store_encoded(self._storage, effect.path, encoded)
-            except OSError as error:
-                reason = str(error)
-                delete_unstored(self._storage, effect.path, effect.snapshot)
-                return lambda: self._stored(task, (), SnapshotFailed(effect.checkpoint_id, reason))
-            return lambda: self._stored(task, handle.paths, SnapshotStored(effect.checkpoint_id, handle))
-
+        write = snapshot_work(
+            self._storage, effect, partial(self._stored, task), partial(self._encoding_failed, task)
+        )
         work = Work((task.id, effect.checkpoint_id), write)
         folder = effect.path.partition("/")[0]
         if folder in self._storage.mounts or folder == checkpoint_folder(effect.checkpoint_id, CHECKPOINT):
@@ -430,13 +429,13 @@ class Worker:
 
     def _stored(self, task: Task, paths: Sequence[str], event: SnapshotStored | SnapshotFailed) -> None:
         if self._is_current(task):
-            self._task_event(task, event)
+            self.task_event(task, event)
         else:
             delete_if_possible(self._storage, paths)
 
     def _encoding_failed(self, task: Task, error: Exception) -> None:
         if self._is_current(task):
-            self._died(task, error)
+            self.task_died(task, error)
 
     def _withdraw(self, task: TaskId, checkpoint_id: int) -> None:
         self._writer.withdraw(lambda about: about == (task, checkpoint_id))
