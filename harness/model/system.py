@@ -77,6 +77,7 @@ _HOMES: Final = {
     "simulated": ("onceproof.harness.systems.simulation.simulated_system", "SimulatedSystem"),
     "simulated-rocksdb": ("onceproof.harness.systems.simulation.simulated_system", "DatabaseSystem"),
     "local": ("onceproof.harness.systems.local.local_system", "LocalSystem"),
+    "local-workers": ("onceproof.harness.systems.local.workers_system", "LocalWorkersSystem"),
     "spark": ("onceproof.harness.systems.spark.spark_system", "SparkSystem"),
     "spark-cluster": ("onceproof.harness.systems.spark.spark_system", "SparkClusterSystem"),
     "spark-standalone": ("onceproof.harness.systems.spark.spark_system", "SparkStandaloneSystem"),

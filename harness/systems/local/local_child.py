@@ -14,15 +14,19 @@ The rules this module lives by:
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
+from onceproof.engine.graph import JobGraph
 from onceproof.engine.protocol_points import COMMITTING
 from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.job_startup import find_starting_point, resume_from_starting_point
+from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.mounted_storage import MountedStorage
-from onceproof.engine.runtime.recovery import recover
+from onceproof.engine.runtime.recovery import Recovered, recover
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
@@ -34,14 +38,23 @@ from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
 
 
-def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
-    """Run the job to its end, and return the exit code; ``locked`` keeps its checkpoint directory locked."""
-    execution: ObservedLocalExecution | None = None
+class Trial(NamedTuple):
+    """A job that a process is about to run."""
 
-    def commit_fault(task: str) -> Fault | None:
-        return None if execution is None else execution.fault_clock.other_at(COMMITTING, task, 0)
+    graph: JobGraph
+    storage: MountedStorage
+    files: UnreliableStorage
+    """Its own folder; no fault strikes it before it has a fault clock."""
+    recovered: Recovered
+    check_guard: Callable[[], None]
+    """Checks that no other program goes on under the job's name."""
 
-    assembly = Assembly(spec, log, commit_fault)
+
+def begin(spec: Spec, log: EventLog, assembly: Assembly, locked: ExitStack) -> Trial | None:
+    """Lock the job's folder, recover it and log that; None if the job has finished.
+
+    ``locked`` keeps the folder locked.
+    """
     graph = assembly.graph(spec.parallelism)
     files = UnreliableStorage(f"{spec.checkpoints}/{graph.job_id}")
     storage = MountedStorage(files)
@@ -58,22 +71,44 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
         is_claimed=False,
     )
     if not log_process_start(log, recovered):
-        return 0
-    execution = ObservedLocalExecution(spec, assembly.graph, storage, recovered, log)
-    files.fault_clock = execution.fault_clock
+        return None
+    return Trial(graph, storage, files, recovered, partial(check_guard, reliable, graph, other))
+
+
+def finish(trial: Trial, execution: LocalExecution) -> int:
+    """Run the job to its end, and return the exit code."""
     try:
-        registered(graph, execution, recovered.incarnation).run()
+        registered(trial.graph, execution, trial.recovered.incarnation).run()
     except (JobExecutionFailed, RunOver):
         return 1
-    check_guard(reliable, graph, other)
+    trial.check_guard()
     return 0
 
 
-def main(path: str) -> int:
+def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
+    """Run the job to its end in this process, and return the exit code."""
+    execution: ObservedLocalExecution | None = None
+
+    def commit_fault(task: str) -> Fault | None:
+        return None if execution is None else execution.fault_clock.other_at(COMMITTING, task, 0)
+
+    assembly = Assembly(spec, log, commit_fault)
+    trial = begin(spec, log, assembly, locked)
+    if trial is None:
+        return 0
+    execution = ObservedLocalExecution(spec, assembly.graph, trial.storage, trial.recovered, log)
+    trial.files.fault_clock = execution.fault_clock
+    return finish(trial, execution)
+
+
+Run: TypeAlias = Callable[[Spec, Any, ExitStack], int]
+
+
+def main(path: str, run: Run = run, log_of: Callable[[str], EventLog] = EventLog) -> int:
     """Run the specification in a file, with its mutant if it names one. Return the exit code."""
     try:
         spec = read_spec(path)
-        log = EventLog(spec.events)
+        log = log_of(spec.events)
     except (OSError, ValueError) as error:
         print(f"{path}: {error}", file=sys.stderr)
         return 2

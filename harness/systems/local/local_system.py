@@ -16,17 +16,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
+from onceproof.engine.checkpoint.metadata import decode_metadata
+from onceproof.engine.checkpoint.verification import damages_of
+from onceproof.engine.runtime.mounted_storage import open_storage
+from onceproof.engine.runtime.recovery import METADATA
+from onceproof.engine.runtime.restore_point import as_found
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.fault_answers import MissingPoints, answers
-from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
+from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.history import JOB_FINISHED, History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Scenario
@@ -37,14 +43,15 @@ from onceproof.harness.systems.local.observed_local_job import ObservedLocalExec
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
-from onceproof.harness.systems.process.job_specification import spec_of
+from onceproof.harness.systems.process.job_specification import Spec, spec_of
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.event_log import read_events
+from onceproof.harness.systems.recording.event_log import read_all_events
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
 NAME: Final = "local"
 
 LONGEST_PROCESS_SECONDS: Final = 60.0
+SAVEPOINT_FILE: Final = "deleted file of a savepoint"
 CHILD: Final = "onceproof.harness.systems.local.local_child"
 
 _STORAGE_FAULTS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes in (READ, DELETION))
@@ -64,6 +71,8 @@ CAPABILITIES: Final = frozenset(
     }
 )
 
+MISSING: Final[MissingPoints] = {}
+
 ANSWERS: Final = answers(
     CAPABILITIES,
     {
@@ -80,17 +89,17 @@ ANSWERS: Final = answers(
         Capability.MESSAGE_FAULTS: "Messages of the job master and its tasks are calls within one process.",
         Capability.WRITE_FAULTS: "The process writes its checkpoints to a plain folder.",
     },
-    {},
+    MISSING,
 )
 
 
 class LocalSystem:
     """Runs scenarios against the local runtime, one process after another."""
 
-    name = NAME
-    capabilities = CAPABILITIES
-    missing: Final[MissingPoints] = {}
-    answers = ANSWERS
+    name: str = NAME
+    capabilities: frozenset[Capability] = CAPABILITIES
+    missing: MissingPoints = MISSING
+    answers: Mapping[FaultKind, FaultAnswer] = ANSWERS
 
     def __init__(
         self,
@@ -110,7 +119,7 @@ class LocalSystem:
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in new folders, and return its history; there is no trace."""
         with trial_folder(self._folder) as folder:
-            faults, left = applicable(scenario.faults, CAPABILITIES)
+            faults, left = applicable(scenario.faults, self.capabilities, self.missing)
             spec = msgspec.structs.replace(
                 spec_of(family, scenario, folder),
                 faults=faults,
@@ -119,11 +128,36 @@ class LocalSystem:
                 mutant_file=self._mutant_file,
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
-            history = LocalRun(
-                spec, lengths, folder, process_seconds=self._process_seconds, moves_output=True
-            ).run()
+            history = self.run_of(spec, lengths, scenario, folder).run()
         history.statistics.not_applicable = left
         return history
+
+    def run_of(self, spec: Spec, lengths: Mapping[str, int], scenario: Scenario, folder: Path) -> LocalRun:
+        """Return the run of a scenario's specification in ``folder``."""
+        return LocalRun(spec, lengths, folder, process_seconds=self._process_seconds, moves_output=True)
+
+
+def start_child(
+    module: str, path: Path, output: BinaryIO, *, new_session: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a module of this project with a specification; it prints into ``output``."""
+    return subprocess.Popen(
+        [sys.executable, "-m", module, str(path)],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=new_session,
+    )
+
+
+def damages_in(folder: str) -> list[str]:
+    """Return in words what is damaged or missing of the savepoint in a folder."""
+    storage = open_storage(folder, stands_in=True)
+    try:
+        metadata = decode_metadata(storage.read(METADATA), METADATA)
+    except (OSError, DamagedFile) as error:
+        return [str(error)]
+    return [str(damage) for damage in damages_of(as_found(metadata, folder), storage.read)]
 
 
 @dataclass(slots=True)
@@ -144,8 +178,14 @@ class LocalRun(JobRun):
         return f"{self.spec.output}-moved" if self.moves_output and number % 2 == 0 else ""
 
     def job_is_over(self, builder: HistoryBuilder) -> None:
-        """Start a finished job once more if its storage failed: what stayed, the next start deletes."""
+        """Check the savepoints; start a finished job once more if its storage failed.
+
+        What stayed after such a failure, the next start deletes.
+        """
         history = builder.history
+        for folder in builder.savepoints:
+            for damage in damages_in(folder):
+                builder.left_behind(SAVEPOINT_FILE, f"{folder}: {damage}")
         if _STORAGE_FAULTS.isdisjoint(kind for kind, _ in history.statistics.coverage):
             return
         if all(event[1] != JOB_FINISHED for event in history.events):
@@ -154,16 +194,18 @@ class LocalRun(JobRun):
         if all(event["kind"] != event_log.JOB_FINISHED for event in ending.events):
             builder.cannot_begin(ending.last_words)
 
+    def start(self, path: Path, output: BinaryIO) -> subprocess.Popen[bytes]:
+        """Start the process of a specification; it prints into ``output``."""
+        return start_child(CHILD, path, output)
+
+    def is_dead(self, process: subprocess.Popen[bytes]) -> None:
+        """Called when a process is dead; does nothing by default."""
+
     def live(self, number: int, path: Path) -> Ending:
         """Start a process, wait for its end, and return how it ended; kill it after ``process_seconds``."""
         said = self.folder / f"process-{number}.txt"
         with said.open("wb") as stream:
-            process = subprocess.Popen(
-                [sys.executable, "-m", CHILD, str(path)],
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-            )
+            process = self.start(path, stream)
         # wait() with a time-out polls at growing intervals, which would lengthen measured recovery times.
         timer = threading.Timer(self.process_seconds, process.kill)
         timer.start()
@@ -177,10 +219,11 @@ class LocalRun(JobRun):
             if process.poll() is None:
                 process.kill()
                 process.wait()
+            self.is_dead(process)
         return Ending(
             at=time.monotonic_ns(),
             was_killed=process.returncode == -signal.SIGKILL,
             in_time=in_time,
-            events=read_events(self.events_path(number)),
+            events=read_all_events(self.events_path(number)),
             last_words=f"exit code {process.returncode}: {last_line(said)}",
         )

@@ -19,9 +19,7 @@ from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
-    RequestResolved,
 )
-from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import CancelTasks, Deploy, JobFailed, JobFinished
 from onceproof.engine.messages import AttemptId
@@ -40,6 +38,7 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import ShiftedClocks, ahead_after_ms
 from onceproof.harness.systems.fault_clock import ProcessFaultClock
 from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_SNAPSHOT, AttemptLeaks, Left
+from onceproof.harness.systems.local.logged_requests import LoggedRequests
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.test_io import records_read
@@ -47,9 +46,7 @@ from onceproof.harness.systems.process.transactional_database import database_of
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import (
-    EventLoggingDriver,
     RunOver,
-    checkpoint_entry,
     log_error,
     log_snapshot,
     log_task_failure,
@@ -57,7 +54,7 @@ from onceproof.harness.systems.recording.event_logging_driver import (
 from onceproof.harness.systems.victims import is_victim
 
 
-class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
+class ObservedLocalExecution(LoggedRequests, LocalExecution):
     """One run of a job in this process."""
 
     def __init__(
@@ -82,7 +79,6 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
         self._savepoints = spec.savepoints
         self._records_of_input = _record_count(spec) if spec.is_endless else None
         """How many records an endless input has; None: it ends by itself, or is being ended."""
-        self._savepoint: CheckpointMetadata | None = None
         self._checkpoint_writer: CheckpointWriter | None = None
         self._shifted = ShiftedClocks(ahead_after_ms(spec.faults, spec.waiting))
         LocalExecution.__init__(
@@ -160,19 +156,6 @@ class ObservedLocalExecution(EventLoggingDriver, LocalExecution):
                 self._records_of_input = total
 
         self.submit(JobRequest("stop", self._savepoints, drains=True), answered)
-
-    def metadata_published(self, checkpoint_id: int) -> None:
-        """Keep the metadata of a savepoint, to log that it is complete."""
-        pending = self.master.coordinator.pending[checkpoint_id]
-        if pending.number:
-            self._savepoint = pending.published
-        super().metadata_published(checkpoint_id)
-
-    def request_resolved(self, effect: RequestResolved) -> None:
-        """Log the savepoint that ends the job before what it lists is committed."""
-        super().request_resolved(effect)
-        if effect.checkpoint_id is not None and self._savepoint is not None:
-            self.log.write(event_log.CHECKPOINT_COMPLETED, checkpoint=checkpoint_entry(self._savepoint))
 
     # Events of the job.
 

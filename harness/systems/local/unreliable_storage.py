@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, RESTORING
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 from onceproof.harness.model.injected_error import InjectedError
-from onceproof.harness.systems.fault_clock import ProcessFaultClock
+from onceproof.harness.model.scenario import Fault
 
 READ: Final = "read"
 DELETION: Final = "deletion"
@@ -28,10 +28,17 @@ class AwayForAMoment(StorageError, InjectedError):
     """A fault has made a call of the storage fail."""
 
 
+class CallFaults(Protocol):
+    """Counts calls: the fault clock of a process, or the board of several."""
+
+    def other_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
+        """Count a call of the storage. Return the fault that it suffers, if any."""
+
+
 class UnreliableStorage(LocalCheckpointStorage):
     """A checkpoint folder; ``fault_clock`` says which call fails, once there is one."""
 
-    fault_clock: ProcessFaultClock | None = None
+    fault_clock: CallFaults | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -43,6 +43,13 @@ class Refusal(msgspec.Struct, frozen=True):
     left: int
 
 
+class DueRequest(msgspec.Struct, frozen=True):
+    """A request of the scenario's user whose point was passed, and when it is made (as in LateStrike)."""
+
+    number: int
+    at: int
+
+
 class BoardState(msgspec.Struct):
     """The shared state of one run's faults and tasks."""
 
@@ -64,6 +71,16 @@ class BoardState(msgspec.Struct):
     """How many tasks were killed."""
     java_is_dead: bool = False
     """Whether the driver's Java was killed."""
+    killed: tuple[int, ...] = ()
+    """The processes of workers that a fault has killed."""
+    asked: tuple[int, ...] = ()
+    """How many passes of its point each request of the user still waits for; empty before the first pass."""
+    requests: tuple[DueRequest, ...] = ()
+    """The requests that are due and have not been made."""
+    attempt: str = ""
+    """The attempt that runs, if its tasks are in workers that live as long as it."""
+    read: dict[str, int] = {}
+    """How many records its sources have read of each split, as far as they wait for more."""
     is_over: bool = False
     """Whether an error occurred that no fault injected: then no process tries anything again."""
 

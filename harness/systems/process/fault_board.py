@@ -10,6 +10,7 @@ The rules this module lives by:
 - Each system decides which processes a kill hits, and by which means (`Kills`). All else is common.
 - A kill with a delay is recorded with the time at which it strikes. A thread of the driver carries it out.
 - A killed task may run on for a moment. Errors that it reports then do not count against the engine.
+- It counts in the same way for the requests of the scenario's user: the driver makes those that are due.
 - Spark pickles the board and ships it to the workers. In each process it writes to that process's event log.
 """
 
@@ -17,17 +18,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Final, Protocol, TypeVar
 
 from onceproof.engine.protocol_points import COMMITTING
 from onceproof.harness.model.faults import FAULTS, Means
-from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.fault_clock import ProcessFaultClock
+from onceproof.harness.model.scenario import Fault, Operation
+from onceproof.harness.systems.fault_clock import ProcessFaultClock, Waiting
 from onceproof.harness.systems.process.board_state import (
     BoardState,
+    DueRequest,
     LateStrike,
     LivingTask,
     Refusal,
@@ -74,7 +76,13 @@ class FaultBoard:
     """One process's view of a run's fault board. It is the probe of the job under trial."""
 
     def __init__(
-        self, path: str, faults: tuple[Fault, ...], in_turn: bool, log: EventLog, kills: Kills
+        self,
+        path: str,
+        faults: tuple[Fault, ...],
+        in_turn: bool,
+        log: EventLog,
+        kills: Kills,
+        operations: tuple[Operation, ...] = (),
     ) -> None:
         self.log = log
         self.kills = kills
@@ -84,11 +92,19 @@ class FaultBoard:
         self._file = board_file(path)
         self._faults = faults
         self._in_turn = in_turn
+        self._operations = operations
         self._afterwards: list[Callable[[], None]] = []
         """What this process must do after it releases the lock."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return FaultBoard, (self._path, self._faults, self._in_turn, self.log, self.kills)
+        return FaultBoard, (
+            self._path,
+            self._faults,
+            self._in_turn,
+            self.log,
+            self.kills,
+            self._operations,
+        )
 
     def state(self) -> BoardState:
         """Return the current state of the board, without the lock."""
@@ -103,11 +119,17 @@ class FaultBoard:
     def __call__(self, point: str, task: str, checkpoint_id: int) -> None:
         """Count a pass of a protocol point. This process may be killed here."""
         self.kills.passing(self, point, checkpoint_id)
+        if any(operation.point == point for operation in self._operations):
+            self._count_for_requests(point, task, checkpoint_id)
         self._ask(lambda clock: clock.probe(point, task, checkpoint_id), checkpoint_id)
 
     def commit_fault(self, task: str, checkpoint_id: int = 0) -> Fault | None:
         """Count a commit that a task is about to make. Return the fault that strikes it, if any."""
-        return self._ask(lambda clock: clock.other_at(COMMITTING, task, checkpoint_id), checkpoint_id)
+        return self.other_at(COMMITTING, task, checkpoint_id)
+
+    def other_at(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
+        """Count a message, a commit or a call of the storage. Return the fault that it suffers, if any."""
+        return self._ask(lambda clock: clock.other_at(point, task, checkpoint_id), checkpoint_id)
 
     def write_fault(self, point: str, task: str, checkpoint_id: int) -> Fault | None:
         """Count a write about to be made. Return the fault that strikes it, if any.
@@ -160,6 +182,7 @@ class FaultBoard:
         """Reset the lists of tasks for a new driver: all processes of the previous driver are dead."""
         with self.held() as state:
             state.living = state.stopped = state.late = ()
+            state.requests = ()
             state.parallelism = 0
             state.java_is_dead = False
 
@@ -174,6 +197,51 @@ class FaultBoard:
         """Record an error that no fault injected: no process retries what failed."""
         with self.held() as state:
             state.is_over = True
+
+    # Tasks in workers that live as long as their attempt.
+
+    def attempt_begins(self, attempt: str) -> None:
+        """Note that no task of an earlier attempt lives."""
+        with self.held() as state:
+            state.attempt, state.living, state.read = attempt, (), {}
+
+    def tasks_live(self, names: Iterable[str], attempt: str) -> None:
+        """List tasks of this process as living, until they die or the next attempt begins."""
+        process = os.getpid()
+        with self.held() as state:
+            state.living = (*state.living, *[LivingTask(process, name, attempt) for name in names])
+
+    def has_read(self, attempt: str, read: Mapping[str, int]) -> None:
+        """Note how many records the sources of this process have read, by split, if the attempt runs."""
+        with self.held() as state:
+            if state.attempt == attempt:
+                state.read.update(read)
+
+    # Requests of the scenario's user.
+
+    def _count_for_requests(self, point: str, task: str, checkpoint_id: int) -> None:
+        with self.held() as state:
+            left = list(state.asked or [each.occurrence for each in self._operations])
+            for number, operation in enumerate(self._operations):
+                if operation.point != point or not left[number]:
+                    continue
+                waiting = Waiting(operation)
+                waiting.left = left[number]
+                if waiting.is_hit(task, checkpoint_id):
+                    at = time.monotonic_ns() + operation.after * 1_000_000
+                    state.requests = (*state.requests, DueRequest(number, at))
+                left[number] = waiting.left
+            state.asked = tuple(left)
+
+    def due_requests(self) -> list[Operation]:
+        """Return the requests that are due; each is returned once."""
+        now = time.monotonic_ns()
+        if not any(each.at <= now for each in self.state().requests):
+            return []
+        with self.held() as state:
+            due = [each for each in state.requests if each.at <= now]
+            state.requests = tuple([each for each in state.requests if each.at > now])
+        return [self._operations[each.number] for each in due]
 
     # Faults with a delay.
 
@@ -203,13 +271,18 @@ class FaultBoard:
         """Write the board now: what follows may kill this process."""
         self._file.replace(state)
 
-    def record_deaths(self, victims: list[LivingTask], state: BoardState) -> None:
-        """Record the deaths of tasks, and log them on behalf of the tasks, which can no longer log."""
+    def record_deaths(
+        self, victims: list[LivingTask], state: BoardState, kind: str = event_log.SUBTASK_FAILED
+    ) -> None:
+        """Record the deaths of tasks, and log them on behalf of the tasks, which can no longer log.
+
+        ``kind`` says whose attempt they name, as in ``log_task_failure``.
+        """
         state.living = tuple(each for each in state.living if each not in victims)
         state.deaths += len(victims)
         self.write(state)
         for each in victims:
-            log_task_failure(self.log, each.name, each.attempt, "killed", True, event_log.SUBTASK_FAILED)
+            log_task_failure(self.log, each.name, each.attempt, "killed", True, kind)
 
     def _ask(self, question: Callable[[ProcessFaultClock], Answer], checkpoint_id: int) -> Answer:
         with self.held() as state:

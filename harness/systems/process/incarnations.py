@@ -85,7 +85,7 @@ class JobRun(ABC):
                 builder.killed(ending.at)
                 time.sleep(spec.restart_delay_ms / 1000)
             elif not builder.is_over:
-                builder.cannot_begin(ending.last_words)
+                self._ended_unasked(builder, ending)
             if self.progress is not None:
                 self.progress(builder.history)
         self.job_is_over(builder)
@@ -100,6 +100,11 @@ class JobRun(ABC):
         if not ending.in_time and not builder.is_over:
             builder.out_of_time()
         return ending
+
+    def _ended_unasked(self, builder: HistoryBuilder, ending: Ending) -> None:
+        """Add why a process has ended that was not killed; one that has stopped with a savepoint said so."""
+        if not builder.has_stopped:
+            builder.cannot_begin(ending.last_words)
 
     def next_process(self, builder: HistoryBuilder) -> Ending:
         """Run one process until it is dead."""

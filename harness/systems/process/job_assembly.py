@@ -78,6 +78,7 @@ def _configuration(spec: Spec) -> Configuration:
         "execution.checkpointing.aligned-checkpoint-timeout": f"{spec.aligned_timeout_ms} ms",
         "state.backend.type": spec.state_backend,
         "execution.checkpointing.incremental": spec.incremental,
+        "execution.local.workers": spec.workers,
     }.items():
         configuration.set_string(key, str(value))
     return configuration

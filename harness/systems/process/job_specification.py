@@ -20,6 +20,7 @@ from onceproof.harness.model.scenario import (
     Barriers,
     Fault,
     InputRecord,
+    Operation,
     Parameter,
     Scenario,
     StateBackend,
@@ -83,6 +84,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     waiting: ClockState = NOTHING_HIT
     board: str = ""
     """The file of the fault board, if several processes run the job."""
+    workers: int = 1
+    """How many processes run the tasks, on the local runtime."""
+    stall_seed: int = 0
+    """At which messages the connections of workers stall without a fault; 0: at none."""
+    operations: tuple[Operation, ...] = ()
+    """What the user asks of the running job."""
     mutant: str = ""
     """The id of a bug to plant."""
     mutant_file: str = ""

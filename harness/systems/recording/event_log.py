@@ -46,6 +46,10 @@ ZOMBIE_RELEASED: Final = "zombie_released"
 LEFT_BEHIND: Final = "left_behind"
 """Something of a dead attempt is still in its process."""
 ERROR: Final = "error"
+SAVEPOINT_COMPLETED: Final = "savepoint_completed"
+"""The job runs on."""
+JOB_STOPPED: Final = "job_stopped"
+"""With a savepoint, from which the next process goes on."""
 JOB_FINISHED: Final = "job_finished"
 JOB_FAILED: Final = "job_failed"
 
@@ -73,6 +77,22 @@ class EventLog:
         """Append one event. ``payload`` is what JSON can hold."""
         line = _encoder.encode({"at": time.monotonic_ns(), "kind": kind, **payload})
         os.write(self._descriptor, line + b"\n")
+
+
+class ForkedEventLog(EventLog):
+    """The log of a process that forks: what a fork of it writes goes to a file of its own beside it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._process = os.getpid()
+
+    def write(self, kind: str, **payload: Any) -> None:
+        """Append one event to the file of this process."""
+        process = os.getpid()
+        if process != self._process:
+            self._process = process
+            super().__init__(f"{self._path}.{process}")
+        super().write(kind, **payload)
 
 
 @cache

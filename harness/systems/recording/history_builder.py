@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from onceproof.engine.messages import SAVEPOINT, checkpoint_folder
 from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import Fault
@@ -56,6 +57,10 @@ class HistoryBuilder:
         """How far the faults had come, by the last one that struck."""
         self.death_was_planned = False
         """Whether a fault killed the process whose log was added last."""
+        self.has_stopped = False
+        """Whether the process whose log was added last has ended with a savepoint, to be started again."""
+        self.savepoints: list[str] = []
+        """The folders of the savepoints that were reported complete."""
         self._faults = faults
         self._lengths = dict(lengths)
         self._output = output
@@ -83,7 +88,7 @@ class HistoryBuilder:
 
     def add_process_log(self, events: list[dict[str, Any]]) -> None:
         """Add the event log of one process, once the process is dead."""
-        self.death_was_planned = False
+        self.death_was_planned = self.has_stopped = False
         self._points = {}
         for event in events:
             self._step += 1
@@ -106,6 +111,11 @@ class HistoryBuilder:
                 self.history.checkpoint_triggered(self._step, event["checkpoint"])
             case event_log.CHECKPOINT_COMPLETED:
                 self._completed(event["checkpoint"])
+                self.savepoints += event.get("folder", ())
+            case event_log.SAVEPOINT_COMPLETED:
+                savepoint = event["checkpoint"]
+                self.history.savepoint_completed(self._step, savepoint["id"], savepoint["attempt"])
+                self.savepoints += event["folder"]
             case event_log.CHECKPOINT_ABORTED:
                 self.history.checkpoint_aborted(self._step, event["checkpoint"], event["reason"])
             case event_log.COMMITTED:
@@ -119,7 +129,11 @@ class HistoryBuilder:
             case event_log.TASK_FAILED:
                 self._task_failed(event)
             case event_log.LEFT_BEHIND:
-                self.history.leak(self._step, event["what"], event["name"])
+                self.left_behind(event["what"], event["name"])
+            case event_log.JOB_STOPPED:
+                self.has_stopped = True
+                self.next_parallelism = event["parallelism"] or self.next_parallelism
+                self.history.job_stopped(self._step)
             case event_log.ERROR:
                 self._error(event)
             case event_log.JOB_FINISHED:
@@ -135,6 +149,10 @@ class HistoryBuilder:
         if not self.death_was_planned:
             self._fired("kill_process", OUTSIDE, "*", at, {})
         self.history.task_failed(self._step, "process", self._attempt, "killed", injected=True)
+
+    def left_behind(self, what: str, name: str) -> None:
+        """Add something that is left behind, or is gone that should be there."""
+        self.history.leak(self._step, what, name)
 
     def _process_started(self, event: dict[str, Any]) -> None:
         for checkpoint in event["found"]:
@@ -174,7 +192,7 @@ class HistoryBuilder:
         cut = dict(self._lengths)
         transactions: list[str] = []
         writers: dict[str, None] = {}
-        for path in checkpoint["paths"]:
+        for path in [self._logged_path(path, checkpoint["id"]) for path in checkpoint["paths"]]:
             cut.update(self._cuts.get(path, {}))
             transactions += self._listed.get(path, [])
             writers[self.attempt_of(self._writers.get(path, "unknown"))] = None
@@ -188,6 +206,11 @@ class HistoryBuilder:
             tuple(writers),
             checkpoint["in_flight"],
         )
+
+    def _logged_path(self, path: str, checkpoint_id: int) -> str:
+        """Return the path under which a snapshot was logged: a process finds a savepoint in another place."""
+        folder = checkpoint_folder(checkpoint_id, SAVEPOINT)
+        return path if path in self._writers else f"{folder}/{path.rpartition('/')[2]}"
 
     def _rows_written(self, event: dict[str, Any]) -> None:
         rows = rows_of(event["rows"])

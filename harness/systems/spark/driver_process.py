@@ -17,19 +17,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import finalize
 
 from onceproof.harness.systems.process.incarnations import last_line
-from onceproof.harness.systems.process.process_table import session_members
+from onceproof.harness.systems.process.session_end import end_session
 
 LOCAL_MASTER: Final = "local[2,4]"
 """Tasks run in the driver's own Java, two at a time, with at most four attempts each."""
@@ -47,8 +45,6 @@ ENDED: Final = "ended"
 _LONGEST_FOLDER: Final = 30
 """Spark makes sockets below the folder for temporary files, and paths of sockets must be short."""
 _SECONDS_TO_START: Final = 120.0
-_SECONDS_TO_DIE: Final = 30.0
-_SECONDS_BETWEEN_LOOKS: Final = 0.005
 
 
 class DriverFailed(Exception):
@@ -158,15 +154,3 @@ def _finish(process: subprocess.Popen[bytes], folder: Path) -> None:
 def _short_folder() -> str:
     here = tempfile.gettempdir()
     return tempfile.mkdtemp(prefix="once-", dir=here if len(here) < _LONGEST_FOLDER - 15 else "/tmp")
-
-
-def end_session(session: int) -> None:
-    """Kill all processes of a session and wait until they are dead. Raises DriverFailed after a time-out."""
-    deadline = time.monotonic() + _SECONDS_TO_DIE
-    while members := session_members(session):
-        for process in members:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        if time.monotonic() > deadline:
-            raise DriverFailed(f"processes {members} of a driver that was killed do not die")
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
