@@ -7,6 +7,8 @@ message. The checkpoints stay, and a corrected job restores from them.
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class UnrecoverableError(Exception):
     """The job must not be restarted for this (Flink: SuppressRestartsException). The message is one line."""
@@ -33,9 +35,30 @@ def repeatable(error: BaseException) -> bool:
     return True
 
 
+_UNHASHABLE: Final = "unhashable type: "
+_HASHABLE: Final = (
+    "; the key of a stream or of a map state must be hashable: declare its class with"
+    " @dataclass(frozen=True), or give a tuple of its fields"
+)
+
+
+def _mend_of(error: BaseException) -> str:
+    """Return the mend for a key of user code that the engine cannot use, or ""."""
+    if not isinstance(error, TypeError) or not str(error).startswith(_UNHASHABLE):
+        return ""
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if innermost is None:
+        return ""
+    frame = innermost.tb_frame
+    is_engine = str(frame.f_globals.get("__name__", "")).startswith(f"{__package__}.")
+    return _HASHABLE if is_engine or frame.f_code.co_name == "__hash__" else ""
+
+
 def text_of(error: BaseException) -> str:
     """Return the message of an error in one line, also where asking it for its message raises another one."""
     try:
-        return " ".join(str(error).split())
+        return " ".join(f"{error}{_mend_of(error)}".split())
     except (Exception, SystemExit) as failed:
         return f"it has no message, because its __str__ raises {type(failed).__name__}"

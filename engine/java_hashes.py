@@ -158,9 +158,12 @@ def hash_dynamic(value: Any) -> int:
     """
     hasher = _BY_PYTHON_TYPE.get(type(value))
     if hasher is None:
+        name = type(value).__qualname__
+        is_dataclass = hasattr(value, "__dataclass_fields__")
+        mend = f", or declare the type of the key: Types.DATACLASS({name})" if is_dataclass else ""
         raise InvalidKey(
-            f"a value of type {type(value).__qualname__} cannot be a key: "
-            "use str, int, bool, float, bytes, or a tuple of them"
+            f"a value of type {name} cannot be a key: use str, int, bool, float, bytes, or a tuple of"
+            f" them{mend}"
         )
     return hasher(value)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import lru_cache, partial
-from operator import itemgetter
 from types import FunctionType
 from typing import Any
 from warnings import warn
@@ -35,6 +34,7 @@ from onceproof.engine.graph import Partitioner as EdgePartitioner
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.partitioner import Partitioner
+from onceproof.engine.types.field_access import FieldSelector
 
 
 def _copy_callable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,11 +158,12 @@ def key_of(key_selector: object) -> Callable[[Any], Any]:
         return key_selector
     if type(key_selector) is int or type(key_selector) is str:
         warn(
-            f"key_by({key_selector!r}) is deprecated: give a function, lambda value: value[{key_selector!r}]",
+            f"key_by({key_selector!r}) is deprecated: give a function, lambda value: value[{key_selector!r}],"
+            " or of the field of a dataclass",
             DeprecationWarning,
             stacklevel=3,
         )
-        return itemgetter(key_selector)
+        return FieldSelector(key_selector)
     raise InvalidJob(
         f"key_by needs a key selector, not {key_selector!r}: give a function of the value or a KeySelector"
     )

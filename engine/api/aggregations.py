@@ -1,23 +1,23 @@
 """Rolling aggregations of one field: what ``sum``, ``min``, ``max``, ``min_by`` and ``max_by`` reduce with.
 
-A position is the index of a field of a tuple, list or Row, the name of a field of a Row, or 0 for a value
-that is itself the number. As in Flink, ``min`` and ``max`` keep the first element and replace its field,
-``min_by`` and ``max_by`` keep the whole element that holds the extreme, the first of equals. Reduced values
-sit in state: an aggregation makes new ones and changes none.
+A position is the index of a field of a tuple, list, Row or dataclass, the name of a field of a Row or
+dataclass, or 0 for a value that is itself the number. As in Flink, ``min`` and ``max`` keep the first element
+and replace its field, ``min_by`` and ``max_by`` keep the whole element that holds the extreme, the first of
+equals. Reduced values sit in state: an aggregation makes new ones and changes none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from typing import Any, TypeAlias
+from typing import Any
 
 from onceproof.engine.functions import MapFunction, ReduceFunction
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.types import Row, TypeInformation, Types
 from onceproof.engine.types.composite import TupleType
-
-Position: TypeAlias = int | str
+from onceproof.engine.types.dataclass import DataclassType
+from onceproof.engine.types.field_access import Position, dataclass_fields, field_of, with_field
+from onceproof.engine.types.row import RowType
 
 
 class FieldAggregation(ReduceFunction):
@@ -35,10 +35,9 @@ class FieldAggregation(ReduceFunction):
             fields = list(value1)
             fields[position] = self._combine(value1[position], value2[position])
             return tuple(fields)
-        if kind is Row or kind is list:
-            reduced = copy(value1)
-            reduced[position] = self._combine(value1[position], value2[position])
-            return reduced
+        if kind is Row or kind is list or dataclass_fields(kind):
+            combined = self._combine(field_of(value1, position), field_of(value2, position))
+            return with_field(value1, position, combined)
         return self._combine(value1, value2)
 
 
@@ -51,9 +50,9 @@ class ExtremeElement(ReduceFunction):
 
     def reduce(self, value1: Any, value2: Any) -> Any:
         """The new element only where its field is strictly beyond the old one's."""
-        has_fields = isinstance(value1, tuple | list | Row)
-        old = value1[self._position] if has_fields else value1
-        new = value2[self._position] if has_fields else value2
+        has_fields = isinstance(value1, tuple | list | Row) or bool(dataclass_fields(type(value1)))
+        old = field_of(value1, self._position) if has_fields else value1
+        new = field_of(value2, self._position) if has_fields else value2
         return value2 if (new > old if self._greatest else new < old) else value1
 
 
@@ -87,6 +86,19 @@ def projection(value_type: TypeInformation | None, field_indexes: tuple[int, ...
 def add(left: Any, right: Any) -> Any:
     """Sum of two fields."""
     return left + right
+
+
+def check_field(position: object, value_type: TypeInformation | None) -> None:
+    """Raise InvalidJob where values of a declared type have no field at a position."""
+    check_position(position)
+    if not isinstance(value_type, DataclassType | RowType):
+        return
+    names = value_type.names or ()
+    size = len(value_type.fields)
+    if (type(position) is int and 0 <= position < size) or position in names:
+        return
+    known = f"its fields are {', '.join(names)}" if names else f"it has fields 0 to {size - 1}"
+    raise InvalidJob(f"the type {value_type.name} has no field {position!r}: {known}")
 
 
 def check_position(position: object) -> Position:

@@ -40,9 +40,9 @@ from onceproof.engine.api.adapters import (
 from onceproof.engine.api.aggregations import (
     ExtremeElement,
     FieldAggregation,
-    Position,
     Projection,
     add,
+    check_field,
     projection,
 )
 from onceproof.engine.api.bundle_description import BundleDescription
@@ -150,6 +150,7 @@ from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.partitioner import Partitioner as CustomPartitioner
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.types import Types
+from onceproof.engine.types.field_access import Position
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.engine.windows.assigners import (
     SlidingEventTimeWindows,
@@ -683,22 +684,27 @@ class KeyedStream(DataStream):
 
     def sum(self, position_to_sum: Position = 0) -> DataStream:
         """Emit the running sum of a field."""
+        check_field(position_to_sum, self._type)
         return self._reduced("Sum", FieldAggregation(position_to_sum, add))
 
     def min(self, position_to_min: Position = 0) -> DataStream:
         """Emit the running minimum of a field; the other fields are those of the key's first value."""
+        check_field(position_to_min, self._type)
         return self._reduced("Min", FieldAggregation(position_to_min, min))
 
     def max(self, position_to_max: Position = 0) -> DataStream:
         """Emit the running maximum of a field; the other fields are those of the key's first value."""
+        check_field(position_to_max, self._type)
         return self._reduced("Max", FieldAggregation(position_to_max, max))
 
     def min_by(self, position_to_min_by: Position = 0) -> DataStream:
         """Emit the value with the least field so far; of equals the first."""
+        check_field(position_to_min_by, self._type)
         return self._reduced("Min By", ExtremeElement(position_to_min_by, greatest=False))
 
     def max_by(self, position_to_max_by: Position = 0) -> DataStream:
         """Emit the value with the greatest field so far; of equals the first."""
+        check_field(position_to_max_by, self._type)
         return self._reduced("Max By", ExtremeElement(position_to_max_by, greatest=True))
 
     def _reduced(

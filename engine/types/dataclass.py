@@ -17,6 +17,7 @@ from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
+from onceproof.engine.java_hashes import InvalidKey, hash_fields
 from onceproof.engine.types.composite import (
     are_same,
     converted,
@@ -130,6 +131,18 @@ class DataclassType(TypeInformation):
             item = getattr(value, name)
             copied.append(item if item is None else field.copy(item))
         return self.build(copied)
+
+    def java_hash(self, key: Any) -> int:
+        """Compute the hash of a frozen object's fields, as that of a tuple (Flink: the POJO's hashCode)."""
+        if type(key) is not self.python_type:
+            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
+        if not _is_frozen(self.python_type):
+            raise InvalidKey(
+                f"{self.name} cannot be a key type: declare the class with @dataclass(frozen=True)"
+            )
+        return hash_fields(
+            [getattr(key, name) for name in self.names], [field.java_hash for field in self.fields]
+        )
 
     def default_of(self, name: str) -> Callable[[], Any] | None:
         """Return a function that makes the default of a field of the class, or None if it has none."""
