@@ -15,6 +15,11 @@ from onceproof.engine.api.checkpoint_config import (
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
+from onceproof.engine.api.checkpoint_storages import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from onceproof.engine.api.closeable_iterator import CloseableIterator
 from onceproof.engine.api.datastream import (
     AllWindowedStream,
@@ -29,6 +34,17 @@ from onceproof.engine.api.datastream import (
 from onceproof.engine.api.execution_config import ExecutionConfig
 from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
 from onceproof.engine.api.operator_settings import DataStreamSink
+from onceproof.engine.api.restart_strategy_options import RestartStrategies, RestartStrategyConfiguration
+from onceproof.engine.api.slot_sharing import MemorySize, SlotSharingGroup
+from onceproof.engine.api.state_backends import (
+    EmbeddedRocksDBStateBackend,
+    FsStateBackend,
+    HashMapStateBackend,
+    MemoryStateBackend,
+    PredefinedOptions,
+    RocksDBStateBackend,
+    StateBackend,
+)
 from onceproof.engine.api.table_sources import (
     DataTypes,
     Schema,
@@ -100,8 +116,10 @@ from onceproof.engine.functions import (
     SinkFunction,
 )
 from onceproof.engine.graph import InvalidJob
+from onceproof.engine.metrics import Counter, Distribution, Meter, Metric, MetricGroup
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.partitioner import Partitioner
+from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -192,6 +210,7 @@ __all__ = [
     "CheckpointCommitter",
     "CheckpointConfig",
     "CheckpointListener",
+    "CheckpointStorage",
     "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
@@ -216,15 +235,18 @@ __all__ = [
     "CountTumblingWindowAssigner",
     "CountWindow",
     "CountWindowSerializer",
+    "Counter",
     "CsvSource",
     "DataGeneratorSource",
     "DataStream",
     "DataStreamSink",
     "DataTypes",
     "DeltaEvictor",
+    "Distribution",
     "Duration",
     "DynamicEventTimeSessionWindows",
     "DynamicProcessingTimeSessionWindows",
+    "EmbeddedRocksDBStateBackend",
     "Encoder",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
@@ -234,9 +256,11 @@ __all__ = [
     "FileSink",
     "FileSource",
     "FileSourceBuilder",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatJoinFunction",
     "FlatMapFunction",
+    "FsStateBackend",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
@@ -244,8 +268,11 @@ __all__ = [
     "GlobalWindow",
     "GlobalWindowSerializer",
     "GlobalWindows",
+    "HashMapStateBackend",
     "InvalidJob",
     "JobClient",
+    "JobExecutionResult",
+    "JobManagerCheckpointStorage",
     "JobStatus",
     "JoinFunction",
     "JsonLinesSource",
@@ -261,13 +288,19 @@ __all__ = [
     "MapFunction",
     "MapState",
     "MapStateDescriptor",
+    "MemorySize",
+    "MemoryStateBackend",
     "MergingState",
     "MergingWindowAssigner",
+    "Meter",
+    "Metric",
+    "MetricGroup",
     "NeverTrigger",
     "NumberSequenceSource",
     "OutputFileConfig",
     "OutputTag",
     "Partitioner",
+    "PredefinedOptions",
     "PrintSinkFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
@@ -282,6 +315,9 @@ __all__ = [
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
+    "RocksDBStateBackend",
     "Row",
     "RuntimeContext",
     "RuntimeExecutionMode",
@@ -293,11 +329,13 @@ __all__ = [
     "SinkWriter",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",
+    "SlotSharingGroup",
     "Source",
     "SourceIdentity",
     "SplitReader",
     "SqliteUpsertSink",
     "State",
+    "StateBackend",
     "StateDescriptor",
     "StateTtlConfig",
     "StatefulSinkWriter",

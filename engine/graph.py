@@ -182,6 +182,12 @@ class StreamNode(Struct, eq=False):
     """Whether the operator is correct only with one subtask."""
     output_type: TypeInformation | None = None
     """See OperatorNode."""
+    uid_hash: str | None = None
+    """The operator's id itself, in place of one that follows from uid or place."""
+    description: str = ""
+    """What the program says of the operator, for its readers."""
+    slot_sharing_group: str = ""
+    """Kept and without effect: subtasks have no slots."""
 
     def as_operator(self, operator_id: str) -> OperatorNode:
         """Return the operator of a chain."""
@@ -293,7 +299,14 @@ def _operator_ids(job_name: str, nodes: Sequence[StreamNode]) -> list[str]:
     owner: dict[str, str] = {}
     id_of: dict[int, str] = {}
     for position, node in enumerate(nodes):
-        if node.uid is not None:
+        if node.uid_hash is not None:
+            identity = node.uid_hash
+            if identity in ids:
+                raise InvalidJob(
+                    f"uid hash {identity!r} of {node.name!r} is the id of another operator in job"
+                    f" {job_name!r}: give each operator an id of its own"
+                )
+        elif node.uid is not None:
             if node.uid in owner:
                 raise InvalidJob(
                     f"uid {node.uid!r} is given to both {owner[node.uid]!r} and {node.name!r}"

@@ -5,16 +5,20 @@ It is a view of the configuration: what is set here is set there, and is checked
 
 from __future__ import annotations
 
+import warnings
 from enum import Enum
 
+from onceproof.engine.api.checkpoint_storages import CheckpointStorage, FileSystemCheckpointStorage
 from onceproof.engine.configuration import (
     CHECKPOINT_ALIGNED_TIMEOUT,
+    CHECKPOINT_DIRECTORY,
     CHECKPOINT_FORCE_UNALIGNED,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MAX_CONCURRENT,
     CHECKPOINT_MIN_PAUSE,
     CHECKPOINT_MODE,
     CHECKPOINT_RETENTION,
+    CHECKPOINT_STORAGE,
     CHECKPOINT_TIMEOUT,
     CHECKPOINT_TOLERABLE_FAILURES,
     CHECKPOINT_UNALIGNED,
@@ -23,6 +27,10 @@ from onceproof.engine.configuration import (
     job_settings,
 )
 from onceproof.engine.durations import Duration, milliseconds_of
+
+
+def _deprecated(method: str, key: str) -> None:
+    warnings.warn(f"{method} is deprecated: set the option {key!r}", DeprecationWarning, stacklevel=3)
 
 
 class CheckpointingMode(Enum):
@@ -130,6 +138,18 @@ class CheckpointConfig:
     def is_externalized_checkpoints_enabled(self) -> bool:
         """Whether checkpoints may outlive a job that has not finished, because it was set so."""
         return self.get_externalized_checkpoint_retention().value != NO_EXTERNALIZED
+
+    def set_checkpoint_storage(self, checkpoint_storage: CheckpointStorage) -> CheckpointConfig:
+        """Set the options of a storage (Flink 1; deprecated: set `execution.checkpointing.storage`)."""
+        _deprecated("set_checkpoint_storage", CHECKPOINT_STORAGE.key)
+        checkpoint_storage.set_in(self._configuration)
+        return self
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """Keep checkpoints in files below a folder (Flink 1; deprecated: `execution.checkpointing.dir`)."""
+        _deprecated("set_checkpoint_storage_dir", CHECKPOINT_DIRECTORY.key)
+        FileSystemCheckpointStorage(checkpoint_path).set_in(self._configuration)
+        return self
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         """Whether barriers overtake buffered records."""

@@ -47,6 +47,7 @@ from onceproof.engine.api.aggregations import (
 )
 from onceproof.engine.api.bundle_description import BundleDescription
 from onceproof.engine.api.closeable_iterator import CloseableIterator
+from onceproof.engine.api.execution_config import ExecutionConfig
 from onceproof.engine.api.interval_description import IntervalDescription
 from onceproof.engine.api.job_description import JobDescription
 from onceproof.engine.api.join_functions import (
@@ -351,6 +352,10 @@ class DataStream(OperatorSettings):
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """Return the environment that the stream belongs to."""
         return self._environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """Return the settings of the execution, to read and to change."""
+        return self._environment.get_config()
 
     def get_type(self) -> TypeInformation | None:
         """Return the declared type of the values, or None."""

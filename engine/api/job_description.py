@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, Self
@@ -21,6 +22,9 @@ from onceproof.engine.api.batch_execution import RuntimeExecutionMode, in_runtim
 from onceproof.engine.api.checkpoint_config import CheckpointConfig, CheckpointingMode
 from onceproof.engine.api.execution_config import ExecutionConfig
 from onceproof.engine.api.operator_settings import Upstreams
+from onceproof.engine.api.restart_strategy_options import RestartStrategyConfiguration
+from onceproof.engine.api.slot_sharing import SlotSharingGroup, group_name
+from onceproof.engine.api.state_backends import StateBackend
 from onceproof.engine.api.submission import submissions
 from onceproof.engine.configuration import (
     AUTO_WATERMARK_INTERVAL,
@@ -35,9 +39,11 @@ from onceproof.engine.configuration import (
     OPERATOR_CHAINING,
     RUNTIME_MODE,
     SAVEPOINT_DIRECTORY,
+    STATE_BACKEND,
     Configuration,
     job_settings,
 )
+from onceproof.engine.configuration.restart_options import RESTART_STRATEGY
 from onceproof.engine.graph import (
     JOB_ID_BYTES,
     InvalidJob,
@@ -56,6 +62,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 DEFAULT_JOB_NAME: Final = "Streaming Job"
+
+
+def _deprecated(method: str, key: str) -> None:
+    warnings.warn(f"{method} is deprecated: set the option {key!r}", DeprecationWarning, stacklevel=3)
 
 
 class JobDescription:
@@ -103,6 +113,23 @@ class JobDescription:
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise InvalidJob(f"set_runtime_mode takes a RuntimeExecutionMode, not {execution_mode!r}")
         self._configuration.set(RUNTIME_MODE, execution_mode.value)
+        return self
+
+    def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
+        """Set the options of a restart strategy (Flink 1; deprecated: set `restart-strategy.type`)."""
+        _deprecated("set_restart_strategy", RESTART_STRATEGY.key)
+        restart_strategy_configuration.set_in(self._configuration)
+        return self
+
+    def set_state_backend(self, state_backend: StateBackend) -> Self:
+        """Set the options of a state backend (Flink 1; deprecated: set `state.backend.type`)."""
+        _deprecated("set_state_backend", STATE_BACKEND.key)
+        state_backend.set_in(self._configuration)
+        return self
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
+        """Take note of a slot sharing group. It has no effect: subtasks have no slots."""
+        group_name(slot_sharing_group, "the environment")
         return self
 
     def disable_operator_chaining(self) -> Self:
@@ -171,6 +198,10 @@ class JobDescription:
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Return the mode of checkpoints."""
         return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Return the mode of checkpoints, under Flink's newer name of it."""
+        return self.get_checkpointing_mode()
 
     def get_job_graph(
         self, job_name: str | None = None, settings: CheckpointSettings | None = None

@@ -10,8 +10,10 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Self
+import re
+from typing import Final, Self
 
+from onceproof.engine.api.slot_sharing import SlotSharingGroup, group_name
 from onceproof.engine.graph import (
     ChainingStrategy,
     InvalidJob,
@@ -22,6 +24,7 @@ from onceproof.engine.graph import (
 )
 
 Upstreams = tuple[Upstream, ...]
+_UID_HASH: Final = re.compile(r"[0-9a-fA-F]{32}")
 
 
 class OperatorSettings:
@@ -55,6 +58,29 @@ class OperatorSettings:
         if not uid:
             raise InvalidJob(f"uid {uid!r} of {node.name!r} must not be empty")
         node.uid = uid
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Set the operator's id itself, where a uid does not give the id of the state to be restored.
+
+        Args:
+            uid_hash: 32 hexadecimal digits, as in the list of a checkpoint's operators.
+        """
+        node = self._node("uid hash")
+        if not _UID_HASH.fullmatch(uid_hash):
+            raise InvalidJob(f"uid hash {uid_hash!r} of {node.name!r}: give 32 hexadecimal digits")
+        node.uid_hash = uid_hash.lower()
+        return self
+
+    def set_description(self, description: str) -> Self:
+        """Say what the operator does, for readers of the program; nothing here shows it."""
+        self._node("description").description = description
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Keep a slot sharing group, by its name or itself. It has no effect: subtasks have no slots."""
+        node = self._node("slot sharing group")
+        node.slot_sharing_group = group_name(slot_sharing_group, node.name)
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
@@ -106,6 +132,21 @@ class DataStreamSink:
     def uid(self, uid: str) -> DataStreamSink:
         """Set the id under which a restore finds the sink's state. It is unique in the job."""
         self._operator.uid(uid)
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> DataStreamSink:
+        """Set the sink's id itself: 32 hexadecimal digits, where a uid does not give it."""
+        self._operator.set_uid_hash(uid_hash)
+        return self
+
+    def set_description(self, description: str) -> DataStreamSink:
+        """Say what the sink does, for readers of the program; nothing here shows it."""
+        self._operator.set_description(description)
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStreamSink:
+        """Keep a slot sharing group, by its name or itself. It has no effect: subtasks have no slots."""
+        self._operator.slot_sharing_group(slot_sharing_group)
         return self
 
     def set_parallelism(self, parallelism: int) -> DataStreamSink:

@@ -13,6 +13,7 @@ from onceproof.engine.configuration.alignment import AlignmentKind, CheckpointOp
 from onceproof.engine.configuration.backend_options import (
     CHECKPOINT_STORAGE,
     HASHMAP,
+    MAX_MEMORY_STATE_BYTES,
     ROCKSDB,
     ROCKSDB_LOCAL_DIRECTORY,
     STATE_BACKEND,
@@ -113,6 +114,7 @@ __all__ = [
     "JOB_NAME",
     "JOB_PARAMETERS",
     "LOCAL_TARGET",
+    "MAX_MEMORY_STATE_BYTES",
     "MAX_PARALLELISM",
     "NO_CLAIM",
     "NO_EXTERNALIZED",

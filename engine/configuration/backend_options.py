@@ -41,6 +41,13 @@ CHECKPOINT_STORAGE: Final[ConfigOption[str | None]] = ConfigOption(
     " latter where execution.checkpointing.dir is set.",
     ("state.checkpoint-storage",),
 )
+MAX_MEMORY_STATE_BYTES: Final[ConfigOption[int]] = ConfigOption(
+    "execution.checkpointing.max-memory-state",
+    5 << 20,
+    parse_memory_bytes,
+    "Ours: the most bytes that a snapshot of a subtask may have where checkpoints are kept in memory; a"
+    " larger one fails the checkpoint. In Flink it is a parameter of JobManagerCheckpointStorage.",
+)
 ROCKSDB_LOCAL_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "state.backend.rocksdb.localdir",
     None,
@@ -76,6 +83,7 @@ ROCKSDB_COMPACTION: Final[ConfigOption[str]] = ConfigOption(
 STATE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     STATE_BACKEND,
     CHECKPOINT_STORAGE,
+    MAX_MEMORY_STATE_BYTES,
     ROCKSDB_LOCAL_DIRECTORY,
     ROCKSDB_BLOCK_CACHE,
     ROCKSDB_WRITE_BUFFER,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from onceproof.engine.configuration import options
 from onceproof.engine.configuration.alignment import CheckpointOptions, checkpoint_options
+from onceproof.engine.configuration.backend_options import MAX_MEMORY_STATE_BYTES
 from onceproof.engine.configuration.backends import (
     StateBackendSettings,
     checkpoint_directory,
@@ -39,6 +40,8 @@ class CheckpointSettings(Struct, frozen=True):
     savepoint_directory: str | None = None
     recovery: RecoverySettings = RecoverySettings()
     state_backend: StateBackendSettings = StateBackendSettings()
+    max_memory_state_bytes: int = 5 << 20
+    """How large a snapshot of a subtask may be where checkpoints are kept in memory."""
     retention: str | None = None
     mode: str = EXACTLY_ONCE
     unaligned: bool = False
@@ -54,6 +57,8 @@ class CheckpointSettings(Struct, frozen=True):
     buffer_timeout_ms: int = 100
     """-1: none, so buffers are always full."""
     allow_pickled_state: bool = False
+    job_parameters: dict[str, str] = field(default_factory=dict)
+    """Texts by name for every function."""
     workers: int = 1
     """How many processes of the local runtime run the tasks."""
 
@@ -116,6 +121,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
             get(RECOVERY_SKIP_DAMAGED),
         ),
         state_backend=state_backend_settings(configuration),
+        max_memory_state_bytes=get(MAX_MEMORY_STATE_BYTES),
         retention=get(options.CHECKPOINT_RETENTION),
         mode=mode,
         unaligned=unaligned,
@@ -128,5 +134,11 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         channel_buffers=get(options.CHANNEL_BUFFERS),
         buffer_timeout_ms=get(options.BUFFER_TIMEOUT) if get(options.BUFFER_TIMEOUT_ENABLED) else -1,
         allow_pickled_state=get(options.ALLOW_PICKLED_STATE),
+        job_parameters=_job_parameters(configuration),
         workers=get(options.LOCAL_WORKERS),
     )
+
+
+def _job_parameters(configuration: Configuration) -> dict[str, str]:
+    given = configuration.get(options.JOB_PARAMETERS)
+    return {} if given is None else given

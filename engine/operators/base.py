@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from onceproof.engine.configuration.backend_options import HASHMAP
 from onceproof.engine.configuration.backends import StateBackendSettings
@@ -27,6 +27,7 @@ from onceproof.engine.functions import (
     KeyedStateStore,
     RuntimeContext,
 )
+from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -104,6 +105,9 @@ class OperatorContext(Struct, kw_only=True):
     operator_id: str = ""
     scope: str = ""
     """See `engine/owner_ids.py`."""
+    operator_name: str = ""
+    job_parameters: Mapping[str, str] = field(default_factory=dict)
+    metrics: MetricRegistry = field(default_factory=MetricRegistry)
     restored_checkpoint_id: int | None = None
     keyed: Any = None
     operator: Any = None
@@ -132,6 +136,9 @@ class OperatorContext(Struct, kw_only=True):
             job_id=self.job_id,
             operator_id=self.operator_id,
             scope=self.scope,
+            operator_name=self.operator_name,
+            job_parameters=self.job_parameters,
+            metrics=self.metrics,
             backend=backend,
         )
 

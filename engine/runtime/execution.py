@@ -23,6 +23,7 @@ from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import build_tasks, restore_events
 from onceproof.engine.job.events import CancelTasks
 from onceproof.engine.messages import AttemptId, Send, TaskFailed, TaskId
+from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
@@ -157,7 +158,8 @@ class Execution(JobDriver):
         return restore_events(graph, layout, restored, self.storage.read)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
-        """Make the tasks in this process, connected by their queues."""
+        """Make the tasks in this process, connected by their queues; their metrics begin anew."""
+        self.metrics = MetricRegistry()
         self.tasks = build_tasks(
             graph,
             layout,
@@ -174,6 +176,8 @@ class Execution(JobDriver):
                 job_id=graph.job_id,
                 wake_up=self.source_waker(),
                 scope=self._scope,
+                job_parameters=graph.settings.job_parameters,
+                metrics=self.metrics,
             ),
         )
 

@@ -61,6 +61,7 @@ from onceproof.engine.job.events import (
 from onceproof.engine.job.master import JobMaster, JobState
 from onceproof.engine.job.restart_strategies import Chance, restart_strategy
 from onceproof.engine.messages import AttemptId, Send
+from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
 from onceproof.engine.runtime.checkpoint_history import JobHistory, OutcomeUnknown
 from onceproof.engine.runtime.deletion import NEXT_START, delete_if_possible, deletion_may_fail
@@ -122,6 +123,7 @@ class JobDriver(ABC):
             settings.max_equal_errors,
         )
         self.job_log = self.make_log()
+        self.metrics = MetricRegistry()
         self.attempts = 0
         self.checkpoints = 0
         self.open_requests = OpenRequests(graph.job_id, settings.savepoint_directory)
@@ -240,6 +242,7 @@ class JobDriver(ABC):
             last_checkpoint_failure=self.job_log.last_checkpoint_failure,
             restarts=self.job_log.restarts,
             last_restart_cause=self.job_log.last_restart_cause,
+            metrics=self.job_log.metrics(self.metrics.values()),
         )
 
     @property

@@ -10,7 +10,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from onceproof.engine.checkpoint.coordinator import TASK_FINISHED
 from onceproof.engine.checkpoint.failure_counter import EXPIRED, UNCOUNTED
@@ -70,6 +70,12 @@ class JobLog:
     def job_failed(self, cause: str) -> None:
         """The job has failed for good."""
         self.write(logging.ERROR, f"job {self._job_name!r} has failed: {cause}")
+
+    def metrics(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Log the metrics that functions have counted, and return them."""
+        for name, value in values.items():
+            self.write(logging.INFO, f"job {self._job_name!r}: metric {name} is {value}")
+        return values
 
     def write(self, level: int, message: str) -> None:
         """Write a record; a driver whose run is recorded in another way overrides this."""

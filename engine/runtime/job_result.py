@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 class JobExecutionFailed(RuntimeError):
@@ -40,6 +42,11 @@ class JobExecutionResult:
     """How often the job was restarted after a failure."""
     last_restart_cause: str = ""
     """The failure before the last restart; empty if there was none."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """The metrics of the last attempt by full name: ``operator.subtask.group.name``.
+
+    On Spark, and with worker processes, there are none: they are counted in other processes.
+    """
 
     def troubles(self) -> str:
         """Return in one line what went wrong on the way, or an empty text."""

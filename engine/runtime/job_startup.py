@@ -64,7 +64,7 @@ def open_job_storage(graph: JobGraph) -> MountedStorage:
     """
     directory = graph.settings.directory
     if directory is None:
-        return MountedStorage(MemoryCheckpointStorage())
+        return MountedStorage(MemoryCheckpointStorage(graph.settings.max_memory_state_bytes))
     return MountedStorage(open_storage(join_location(location(directory), graph.job_id)))
 
 

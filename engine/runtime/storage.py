@@ -27,6 +27,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Final, Protocol
 
+from onceproof.engine.configuration import CHECKPOINT_DIRECTORY, MAX_MEMORY_STATE_BYTES
 from onceproof.engine.durable_files import (
     copy_file,
     link_file,
@@ -328,15 +329,25 @@ class LocalCheckpointStorage:
 
 
 class MemoryCheckpointStorage:
-    """Checkpoints in memory, which survive a failed task (Flink: JobManagerCheckpointStorage)."""
+    """Checkpoints in memory, which survive a failed task (Flink: JobManagerCheckpointStorage).
+
+    ``most_bytes``: how large a snapshot may be; None: without a limit. Metadata may be larger.
+    """
 
     root = ""
     writes_may_be_late = False
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int | None = None) -> None:
         self._files: dict[str, bytes] = {}
+        self._most_bytes = most_bytes
 
     def write(self, path: str, data: bytes) -> None:
+        """Store a snapshot; raise StorageError if it is too large (Flink: MemCheckpointStreamFactory)."""
+        if self._most_bytes is not None and len(data) > self._most_bytes:
+            raise StorageError(
+                f"a snapshot of {len(data):,} bytes exceeds the {self._most_bytes:,} of a checkpoint in"
+                f" memory: set {CHECKPOINT_DIRECTORY.key}, or a larger {MAX_MEMORY_STATE_BYTES.key}"
+            )
         self._files[_checked(path)] = data
 
     def adopt(self, path: str, source: str, earlier: str | None) -> None:
@@ -347,7 +358,9 @@ class MemoryCheckpointStorage:
                 known = file.read()
         self._files[_checked(path)] = known
 
-    publish = write
+    def publish(self, path: str, data: bytes) -> None:
+        """Store metadata, of any size."""
+        self._files[_checked(path)] = data
 
     def read(self, path: str) -> bytes:
         """Return the content."""

@@ -60,6 +60,7 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
     checkpoint_folder,
 )
+from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.base import (
     NO_SIDE_OUTPUTS,
     Emit,
@@ -169,6 +170,8 @@ class TaskSettings(Struct, frozen=True):
     """Called from any thread when a source of the task has something to read again."""
     scope: str = ""
     """What tells the job's checkpoint folder apart from all others: see `engine/owner_ids.py`."""
+    job_parameters: Mapping[str, str] = field(default_factory=dict)
+    metrics: MetricRegistry = field(default_factory=MetricRegistry)
 
 
 class Task:
@@ -605,6 +608,7 @@ class Task:
         parallelism, max_parallelism = vertex.parallelism, vertex.max_parallelism
         subtask = self.id.subtask
         place = len(self._chain)
+        names = {node.operator_id: node.name for node in vertex.operators}
         for operator, operator_id in self._tail_first:
             restored = restore.operators.get(operator_id, _NOT_RESTORED)
             opened = OperatorContext(
@@ -620,6 +624,9 @@ class Task:
                 job_id=settings.job_id,
                 operator_id=operator_id,
                 scope=settings.scope,
+                operator_name=names.get(operator_id, ""),
+                job_parameters=settings.job_parameters,
+                metrics=settings.metrics,
                 restored_checkpoint_id=restore.checkpoint_id,
                 keyed=restored.keyed,
                 operator=restored.operator,

@@ -17,6 +17,7 @@ from tests.engine.pyflink_wheel import members, public_classes
 JAVA = "Flink's Java API has it, PyFlink lacks it"
 OURS = "has no counterpart in Flink"
 TABLES = "Flink has it for tables, and not for streams"
+FLINK_1 = "Flink 1 has it; here it is deprecated, over the options of today"
 PYTHON = "Python's class of futures has it"
 NESTED = "PyFlink gives it to the object at run time, and not to the class"
 
@@ -97,6 +98,12 @@ EXTRA = {
     ("WatermarkStrategy", "without_progress"): OURS,
     ("WatermarkStrategy", "create_watermark_generator"): JAVA,
     ("WatermarkStrategy", "create_timestamp_assigner"): JAVA,
+    ("CheckpointConfig", "set_checkpoint_storage"): FLINK_1,
+    ("CheckpointConfig", "set_checkpoint_storage_dir"): FLINK_1,
+    ("StreamExecutionEnvironment", "set_restart_strategy"): FLINK_1,
+    ("StreamExecutionEnvironment", "set_state_backend"): FLINK_1,
+    ("RestartStrategies", "exponential_delay_restart"): JAVA,
+    ("JobExecutionResult", "troubles"): OURS,
     ("CompletableFuture", "add_done_callback"): PYTHON,
     ("CompletableFuture", "running"): PYTHON,
     ("CompletableFuture", "set_exception"): PYTHON,
@@ -141,8 +148,8 @@ EXTRA = {
     ("GlobalWindowSerializer", "from_data"): OURS,
     ("GlobalWindowSerializer", "to_data"): OURS,
 }
-EVERYWHERE = ("get_runtime_context", "set_runtime_context")
-"""Of Java's RichFunction, on every function."""
+EVERYWHERE = ("get_runtime_context", "set_runtime_context", "set_in")
+"""Of Java's RichFunction, on every function; ours, on each object that stands for options."""
 LONGER = {("CompletableFuture", "exception"): PYTHON, ("CompletableFuture", "result"): PYTHON}
 """Methods with parameters that PyFlink's do not have."""
 

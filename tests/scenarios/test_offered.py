@@ -72,6 +72,7 @@ ENDS: Final = "the harness gives a family its sources and sinks; the tests of th
 BASE: Final = "a base class: jobs use what is derived from it"
 ENGINE: Final = "the engine calls it, not a job"
 READS: Final = "it reads a setting or a name, and no state"
+COUNTS: Final = "it counts for a reader of the job, and nothing depends on it"
 CHAINS: Final = "it changes where operators run, not what they do; the tests of the graph try it"
 SAME: Final = "another spelling of what a family uses"
 NO_FAMILY: Final = "no family uses it yet"
@@ -79,16 +80,31 @@ NO_FAMILY: Final = "no family uses it yet"
 EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
     HARNESS: (
         "CheckpointConfig",
+        "CheckpointStorage",
         "CheckpointingMode",
         "CompletableFuture",
         "Configuration",
         "ConfigurationError",
+        "EmbeddedRocksDBStateBackend",
         "ExecutionConfig",
         "ExternalizedCheckpointRetention",
+        "FileSystemCheckpointStorage",
+        "FsStateBackend",
+        "HashMapStateBackend",
         "InvalidJob",
         "JobClient",
+        "JobExecutionResult",
+        "JobManagerCheckpointStorage",
         "JobStatus",
+        "MemorySize",
+        "MemoryStateBackend",
+        "PredefinedOptions",
+        "RestartStrategies",
+        "RestartStrategyConfiguration",
+        "RocksDBStateBackend",
         "SavepointFailed",
+        "SlotSharingGroup",
+        "StateBackend",
     ),
     ENDS: (
         "CloseableIterator",
@@ -148,11 +164,25 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "WatermarkStrategy.create_watermark_generator",
         "WatermarkStrategy.without_progress",
     ),
+    COUNTS: (
+        "Counter",
+        "Distribution",
+        "Meter",
+        "Metric",
+        "MetricGroup",
+        "RuntimeContext.get_metrics_group",
+    ),
     READS: (
+        "DataStream.get_execution_config",
         "DataStream.get_execution_environment",
         "DataStream.get_type",
+        "DataStreamSink.set_description",
         "FunctionSnapshotContext.get_checkpoint_id",
         "FunctionSnapshotContext.get_checkpoint_timestamp",
+        "OperatorSettings.set_description",
+        "RuntimeContext.get_attempt_number",
+        "RuntimeContext.get_job_parameter",
+        "RuntimeContext.get_task_name_with_subtasks",
         "KeyedStateOutput.get_key_group_list",
         "KeyedStateOutput.is_key_group_already_started",
         "OperatorSettings.get_name",
@@ -164,6 +194,8 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "_Windowed.get_input_type",
     ),
     CHAINS: (
+        "DataStreamSink.slot_sharing_group",
+        "OperatorSettings.slot_sharing_group",
         "DataStreamSink.disable_chaining",
         "DataStreamSink.set_max_parallelism",
         "OperatorSettings.disable_chaining",
@@ -171,6 +203,8 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "OperatorSettings.start_new_chain",
     ),
     SAME: (
+        "DataStreamSink.set_uid_hash",
+        "OperatorSettings.set_uid_hash",
         "CountWindow",
         "DataStream.project",
         "EventTimeTrigger",

@@ -95,6 +95,8 @@ class DriverCommitter:
                     job_id=self._graph.job_id,
                     operator_id=node.operator_id,
                     scope=self._scope,
+                    operator_name=node.name,
+                    job_parameters=self._graph.settings.job_parameters,
                     allow_pickle=self._graph.settings.allow_pickled_state,
                 )
                 function.set_runtime_context(context.runtime_context())

@@ -133,6 +133,7 @@ class Deployment(Struct, frozen=True, eq=False):
             state_backend=settings.state_backend,
             job_id=self.job_id,
             scope=self.scope,
+            job_parameters=settings.job_parameters,
         )
 
 

@@ -338,6 +338,7 @@ class Worker:
                 job_id=graph.job_id,
                 wake_up=lambda task: self._from_other_thread(partial(wake, task)),
                 scope=self._scope,
+                job_parameters=settings.job_parameters,
             ),
             self._number,
             partial(worker_of, workers=self._workers),

@@ -276,3 +276,12 @@ def test_a_memory_refuses_the_same_paths(path):
             use(path)
     with pytest.raises(StorageError, match="does not lie within"):
         storage.write(path, b"")
+
+
+def test_a_snapshot_that_is_too_large_for_memory_is_refused_with_the_mend():
+    storage = MemoryCheckpointStorage(10)
+    storage.write("fits", bytes(10))
+    storage.publish("metadata", bytes(11))
+    with pytest.raises(StorageError, match=r"11 bytes exceeds the 10 .*: set execution\.checkpointing\.dir"):
+        storage.write("large", bytes(11))
+    assert not storage.exists("large")

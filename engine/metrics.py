@@ -1,0 +1,221 @@
+"""Metrics of user functions: counters, gauges, meters and distributions (PyFlink: pyflink.metrics).
+
+Rules:
+
+- A metric belongs to one subtask of one operator, in one attempt: a restart begins it anew, as in Flink.
+- Its full name is that of the operator, the index of the subtask, the groups and its own, joined by dots.
+- Nothing here knows a clock or a file: a meter gets the clock of its task, and the driver reads the registry.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+MILLIS: Final = 1000
+
+
+class Metric:
+    """What can be read off at any time (PyFlink: Metric)."""
+
+    def value(self) -> Any:
+        """Return what the result of the job shows."""
+        raise NotImplementedError(f"{type(self).__name__} must implement value()")
+
+
+MetricKind = TypeVar("MetricKind", bound=Metric)
+
+
+class Counter(Metric):
+    """A number that a function raises and lowers (PyFlink: Counter)."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def inc(self, n: int = 1) -> None:
+        """Raise the count by ``n``."""
+        self._count += n
+
+    def dec(self, n: int = 1) -> None:
+        """Lower the count by ``n``."""
+        self._count -= n
+
+    def get_count(self) -> int:
+        """Return the count."""
+        return self._count
+
+    def value(self) -> int:
+        """Return the count."""
+        return self._count
+
+
+class Gauge(Metric):
+    """A value that is computed when it is read (Flink: Gauge).
+
+    Args:
+        read: returns the value. What it raises is shown in its place.
+    """
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self._read = read
+
+    def value(self) -> Any:
+        """Return the value now."""
+        try:
+            return self._read()
+        except Exception as error:
+            # A gauge is read when the function has been closed, and must not fail a job that has succeeded.
+            return f"{type(error).__name__}: {error}"
+
+
+class Meter(Metric):
+    """Counts events, and how many there are in a second (PyFlink: Meter).
+
+    Args:
+        time_span_in_seconds: over how long the rate is measured.
+        clock: returns the wall clock in milliseconds.
+    """
+
+    def __init__(self, time_span_in_seconds: int, clock: Callable[[], int]) -> None:
+        if type(time_span_in_seconds) is not int or time_span_in_seconds < 1:
+            raise ValueError(f"time_span_in_seconds is {time_span_in_seconds!r}: give whole seconds")
+        self._span_ms = time_span_in_seconds * MILLIS
+        self._clock = clock
+        self._count = 0
+        self._recent: deque[tuple[int, int]] = deque()
+        """The second and how many events it had, for the seconds of the span."""
+
+    def mark_event(self, value: int = 1) -> None:
+        """Count ``value`` events that happen now."""
+        self._count += value
+        second = self._clock() // MILLIS
+        if self._recent and self._recent[-1][0] == second:
+            self._recent[-1] = (second, self._recent[-1][1] + value)
+        else:
+            self._recent.append((second, value))
+            self._forget(second)
+
+    def get_count(self) -> int:
+        """Return how many events there were."""
+        return self._count
+
+    def get_rate(self) -> float:
+        """Return the events in a second, over the span that ends now (Flink: Meter)."""
+        self._forget(self._clock() // MILLIS)
+        return sum(count for _, count in self._recent) * MILLIS / self._span_ms
+
+    def value(self) -> dict[str, float]:
+        """Return count and rate by name."""
+        return {"count": self._count, "rate": self.get_rate()}
+
+    def _forget(self, now: int) -> None:
+        while self._recent and (now - self._recent[0][0]) * MILLIS >= self._span_ms:
+            self._recent.popleft()
+
+
+class Distribution(Metric):
+    """Statistics of numbers (PyFlink: Distribution)."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum: float = 0
+        self._least: float = 0
+        self._greatest: float = 0
+
+    def update(self, value: float) -> None:
+        """Take in a number."""
+        self._least = min(self._least, value) if self._count else value
+        self._greatest = max(self._greatest, value) if self._count else value
+        self._count += 1
+        self._sum += value
+
+    def value(self) -> dict[str, float]:
+        """Return count, sum, least, greatest and mean by name; only the count where there is no number."""
+        if not self._count:
+            return {"count": 0}
+        return {
+            "count": self._count,
+            "sum": self._sum,
+            "min": self._least,
+            "max": self._greatest,
+            "mean": self._sum / self._count,
+        }
+
+
+class MetricGroup:
+    """The metrics of a subtask, or a group of them (PyFlink: MetricGroup).
+
+    Args:
+        names: what the full names of its metrics begin with.
+        metrics: the metrics of all groups of the job by full name; the group adds its own.
+        clock: returns the wall clock in milliseconds.
+    """
+
+    def __init__(self, names: tuple[str, ...], metrics: dict[str, Metric], clock: Callable[[], int]) -> None:
+        self._names = names
+        self._metrics = metrics
+        self._clock = clock
+
+    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+        """Return a group within this one; with ``extra`` a group of that name within it."""
+        inner = (name,) if extra is None else (name, extra)
+        return MetricGroup((*self._names, *inner), self._metrics, self._clock)
+
+    def counter(self, name: str) -> Counter:
+        """Return the counter of this name; it begins with 0."""
+        return self._metric(name, Counter, Counter)
+
+    def gauge(self, name: str, obj: Callable[[], Any]) -> None:
+        """Show what ``obj`` returns; a second gauge of a name replaces the first."""
+        if not callable(obj):
+            raise TypeError(f"gauge {name!r} is {obj!r}: give a function without parameters")
+        self._metric(name, Gauge, lambda: Gauge(obj))
+        self._metrics[self._full(name)] = Gauge(obj)
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        """Return the meter of this name, which measures its rate over ``time_span_in_seconds``."""
+        return self._metric(name, Meter, lambda: Meter(time_span_in_seconds, self._clock))
+
+    def distribution(self, name: str) -> Distribution:
+        """Return the distribution of this name."""
+        return self._metric(name, Distribution, Distribution)
+
+    def _full(self, name: str) -> str:
+        return ".".join((*self._names, name))
+
+    def _metric(self, name: str, kind: type[MetricKind], create: Callable[[], MetricKind]) -> MetricKind:
+        """Return the metric of a name, made where there is none; ValueError if it is of another kind."""
+        found = self._metrics.setdefault(self._full(name), create())
+        if not isinstance(found, kind):
+            raise ValueError(
+                f"metric {self._full(name)!r} is a {type(found).__name__.lower()} already, and cannot be a"
+                f" {kind.__name__.lower()}: give it another name"
+            )
+        return found
+
+
+class MetricRegistry:
+    """All metrics of an attempt that are counted in this process."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, Metric] = {}
+        self._operators: dict[str, str] = {}
+        """The id of an operator by the name under which its metrics stand."""
+
+    def group(
+        self, operator_id: str, operator_name: str, subtask: int, clock: Callable[[], int]
+    ) -> MetricGroup:
+        """Return the group of a subtask of an operator.
+
+        A second operator of a name gets a number, in the order in which they ask.
+        """
+        name, number = operator_name, 1
+        while self._operators.setdefault(name, operator_id) != operator_id:
+            number += 1
+            name = f"{operator_name} ({number})"
+        return MetricGroup((name, str(subtask)), self._metrics, clock)
+
+    def values(self) -> dict[str, Any]:
+        """Return the value of each metric by its full name, in the order of the names."""
+        return {name: metric.value() for name, metric in sorted(self._metrics.items())}
