@@ -120,6 +120,7 @@ from onceproof.engine.metrics import Counter, Distribution, Meter, Metric, Metri
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.partitioner import Partitioner
 from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.state.backend_factory import StateBackendFactory
 from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -336,6 +337,7 @@ __all__ = [
     "SqliteUpsertSink",
     "State",
     "StateBackend",
+    "StateBackendFactory",
     "StateDescriptor",
     "StateTtlConfig",
     "StatefulSinkWriter",

@@ -34,9 +34,11 @@ from onceproof.engine.configuration import (
     CHECKPOINT_MODE,
     CLUSTER_ID,
     DEFAULT_PARALLELISM,
+    HASHMAP,
     JOB_NAME,
     MAX_PARALLELISM,
     OPERATOR_CHAINING,
+    ROCKSDB,
     RUNTIME_MODE,
     SAVEPOINT_DIRECTORY,
     STATE_BACKEND,
@@ -53,6 +55,7 @@ from onceproof.engine.graph import (
     check_max_parallelism,
     check_parallelism,
 )
+from onceproof.engine.state.backend_factory import backend_factory
 
 if TYPE_CHECKING:
     from onceproof.engine.configuration import CheckpointSettings
@@ -212,13 +215,17 @@ class JobDescription:
         InvalidJob. The id follows from the name; executing a job without one gives it a new id.
         """
         configuration = self._configuration
+        settings = job_settings(configuration) if settings is None else settings
+        if settings.state_backend.kind not in (HASHMAP, ROCKSDB):
+            # Made once here, so that a wrong class is known before the job runs.
+            backend_factory(settings.state_backend.kind)
         max_parallelism = self.get_max_parallelism()
         name = job_name or configuration.get(JOB_NAME)
         identity = configuration.get(CLUSTER_ID) or name
         graph = build_job_graph(
             name or identity or DEFAULT_JOB_NAME,
             self._nodes,
-            job_settings(configuration) if settings is None else settings,
+            settings,
             parallelism=self.get_parallelism(),
             max_parallelism=None if max_parallelism == -1 else max_parallelism,
             chaining=configuration.get(OPERATOR_CHAINING),

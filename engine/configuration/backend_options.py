@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from onceproof.engine.configuration.option import ConfigOption
-from onceproof.engine.configuration.parsing import at_least, one_of, parse_memory_bytes, parse_text
+from onceproof.engine.configuration.parsing import (
+    at_least,
+    one_of,
+    parse_memory_bytes,
+    parse_text,
+    word_or_class,
+)
 
 HASHMAP: Final = "hashmap"
 ROCKSDB: Final = "rocksdb"
@@ -17,10 +23,13 @@ LEVEL: Final = "level"
 STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
     "state.backend.type",
     HASHMAP,
-    one_of(
+    word_or_class(
         {
             "hashmap": HASHMAP,
             "rocksdb": ROCKSDB,
+            "org.apache.flink.runtime.state.hashmap.HashMapStateBackendFactory": HASHMAP,
+            "org.apache.flink.state.rocksdb.EmbeddedRocksDBStateBackendFactory": ROCKSDB,
+            "org.apache.flink.contrib.streaming.state.EmbeddedRocksDBStateBackendFactory": ROCKSDB,
             # Flink's names before 1.13, when the backend also decided where checkpoints are stored.
             "jobmanager": JOBMANAGER,
             "memory": JOBMANAGER,
@@ -29,7 +38,8 @@ STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
         },
         later=("forst",),
     ),
-    "Where keyed state lives while the job runs: hashmap or rocksdb. The former names jobmanager (or memory)"
+    "Where keyed state lives while the job runs: hashmap, rocksdb, or (ours: in Python) the class of a"
+    " StateBackendFactory as package.module.Class. The former names jobmanager (or memory)"
     " and filesystem (or fs) mean hashmap, with checkpoints in that place.",
     ("state.backend",),
 )

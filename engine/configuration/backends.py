@@ -9,7 +9,6 @@ from onceproof.engine.configuration.backend_options import (
     FILESYSTEM,
     HASHMAP,
     JOBMANAGER,
-    ROCKSDB,
     ROCKSDB_BLOCK_CACHE,
     ROCKSDB_COMPACTION,
     ROCKSDB_LOCAL_DIRECTORY,
@@ -25,8 +24,9 @@ from onceproof.engine.configuration.options import CHECKPOINT_DIRECTORY, CHECKPO
 class StateBackendSettings(Struct, frozen=True):
     """The state backend of a job, and the memory and folder of its RocksDB databases.
 
-    ``local_directory`` None: the system's folder for temporary files. ``incremental``: a checkpoint of a
-    database stores only files that the previous checkpoint does not have.
+    ``kind`` is hashmap, rocksdb, or the class of a factory. ``local_directory`` None: the system's folder for
+    temporary files. ``incremental``: a checkpoint of a database stores only files that the previous one does
+    not have.
     """
 
     kind: str = HASHMAP
@@ -43,7 +43,7 @@ def state_backend_settings(configuration: Configuration) -> StateBackendSettings
     get = configuration.get
     chosen = get(STATE_BACKEND)
     return StateBackendSettings(
-        ROCKSDB if chosen == ROCKSDB else HASHMAP,
+        HASHMAP if chosen in (JOBMANAGER, FILESYSTEM) else chosen,
         get(ROCKSDB_LOCAL_DIRECTORY),
         get(ROCKSDB_BLOCK_CACHE),
         get(ROCKSDB_WRITE_BUFFER),

@@ -160,6 +160,19 @@ class Configuration:
 
     # PyFlink's names.
 
+    @classmethod
+    def from_dict(cls, map: dict[str, str]) -> Configuration:
+        """Return a configuration of key -> value.
+
+        Raises:
+            ConfigurationError: a key or value is wrong, or two spellings of one option have different values.
+        """
+        return cls.from_mapping(map)
+
+    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
+        """Put key -> value as text into a dict for the options that are set."""
+        target_dict.update(self.to_dict())
+
     def set_string(self, key: str, value: str) -> Configuration:
         """Set an option by its key."""
         self._set(find_option(key), key, value)

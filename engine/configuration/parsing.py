@@ -204,6 +204,24 @@ def one_of(words: Mapping[str, str], later: tuple[str, ...] = ()) -> Callable[[A
     return parse
 
 
+_CLASS: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+
+def word_or_class(words: Mapping[str, str], later: tuple[str, ...] = ()) -> Callable[[Any], str]:
+    """Return a parser of one of several words, or of the name of a class with its module."""
+    parse_word = one_of(words, later)
+
+    def parse(value: Any) -> str:
+        try:
+            return parse_word(value)
+        except ValueError as error:
+            if isinstance(value, str) and _CLASS.fullmatch(value):
+                return value
+            raise ValueError(f"{error}, or a class as package.module.Class") from None
+
+    return parse
+
+
 def parse_on_for_now(value: Any) -> bool:
     """Read a switch that must be true, because the engine does not support false yet."""
     if not parse_boolean(value):

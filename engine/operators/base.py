@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct, field
 
-from onceproof.engine.configuration.backend_options import HASHMAP
+from onceproof.engine.configuration.backend_options import HASHMAP, ROCKSDB
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.elements import MIN_WATERMARK, Record
 from onceproof.engine.functions import (
@@ -29,6 +29,7 @@ from onceproof.engine.functions import (
 )
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.declared_output import DeclaredOutput
+from onceproof.engine.state.backend_factory import backend_factory
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.operator import OperatorStateStore
@@ -148,6 +149,11 @@ class OperatorContext(Struct, kw_only=True):
         backend: KeyedStateBackend
         if settings.kind == HASHMAP:
             backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
+        elif settings.kind != ROCKSDB:
+            factory = backend_factory(settings.kind)
+            backend = factory.create_keyed_state_backend(
+                self.max_parallelism, self.key_groups, key_type, self.clock
+            )
         else:
             # Imported late: only jobs with this backend need rocksdict.
             from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend

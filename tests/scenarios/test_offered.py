@@ -105,6 +105,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "SavepointFailed",
         "SlotSharingGroup",
         "StateBackend",
+        "StateBackendFactory",
     ),
     ENDS: (
         "CloseableIterator",

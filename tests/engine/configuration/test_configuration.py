@@ -329,3 +329,10 @@ def test_copy_is_independent_and_add_all_takes_over():
     assert first.get_integer("parallelism.default", 0) == 4
     first.add_all(second)
     assert first == second
+
+
+def test_a_dict_becomes_a_configuration_and_is_filled_from_one():
+    configuration = Configuration.from_dict({"parallelism.default": "3", "pipeline.object-reuse": "true"})
+    target = {"parallelism.default": "1", "other": "stays"}
+    configuration.add_all_to_dict(target)
+    assert target == {"parallelism.default": "3", "pipeline.object-reuse": "true", "other": "stays"}
