@@ -183,6 +183,13 @@ def test_annotation_without_type_is_refused(cls, words):
         Types.DATACLASS(cls)
 
 
-def test_dataclass_is_no_key():
-    with pytest.raises(InvalidKey, match="cannot be a key type"):
-        Types.DATACLASS(Point).java_hash(Point(1, 2))
+def test_dataclass_that_is_not_frozen_is_no_key():
+    with pytest.raises(InvalidKey, match=r"cannot be a key type: declare the class with @dataclass\(frozen"):
+        Types.DATACLASS(Address).java_hash(Address("Main", 1))
+
+
+def test_frozen_dataclass_is_a_key_like_the_tuple_of_its_fields():
+    hash_of = Types.DATACLASS(Point).java_hash
+    assert hash_of(Point(1, 2)) == Types.TUPLE([Types.LONG(), Types.LONG()]).java_hash((1, 2))
+    with pytest.raises(InvalidKey, match="does not fit the key type"):
+        hash_of((1, 2))
