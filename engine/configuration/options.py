@@ -167,6 +167,13 @@ CLUSTER_ID: Final[ConfigOption[str | None]] = ConfigOption(
     " unset: the name of the job.",
     ("high-availability.zookeeper.path.namespace", "recovery.zookeeper.path.namespace"),
 )
+LEASE_TIMEOUT: Final[ConfigOption[int | None]] = ConfigOption(
+    "high-availability.lease-timeout",
+    None,
+    parse_duration_ms,
+    "Ours: a process that finds its job running stands by, and goes on when the other one dies or has not"
+    " renewed its lease for so long; unset: it is refused.",
+)
 EXECUTION_TARGET: Final[ConfigOption[str]] = ConfigOption(
     "execution.target",
     LOCAL_TARGET,
@@ -271,6 +278,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     JOB_NAME,
     JOB_PARAMETERS,
     CLUSTER_ID,
+    LEASE_TIMEOUT,
     EXECUTION_TARGET,
     LOCAL_WORKERS,
     SPARK_MASTER,

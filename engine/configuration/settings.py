@@ -61,6 +61,8 @@ class CheckpointSettings(Struct, frozen=True):
     """Texts by name for every function."""
     workers: int = 1
     """How many processes of the local runtime run the tasks."""
+    lease_timeout_ms: int | None = None
+    """After which silence of its process another one goes on with the job; None: none does."""
 
     @property
     def enabled(self) -> bool:
@@ -104,6 +106,12 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
             f"option {options.LOCAL_WORKERS.key!r} is for the local runtime, but"
             f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
         )
+    if get(options.LEASE_TIMEOUT) is not None and get(options.EXECUTION_TARGET) == options.SPARK_TARGET:
+        raise configuration.contradiction(
+            options.LEASE_TIMEOUT,
+            f"option {options.LEASE_TIMEOUT.key!r} is for the local runtime, but"
+            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
+        )
     return CheckpointSettings(
         interval_ms=interval_ms,
         interval_records=interval_records,
@@ -136,6 +144,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         allow_pickled_state=get(options.ALLOW_PICKLED_STATE),
         job_parameters=_job_parameters(configuration),
         workers=get(options.LOCAL_WORKERS),
+        lease_timeout_ms=get(options.LEASE_TIMEOUT),
     )
 
 

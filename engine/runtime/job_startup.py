@@ -48,7 +48,7 @@ from onceproof.engine.runtime.restore_point import (
     read_restore_point,
 )
 from onceproof.engine.runtime.starting_point import StartingPoint
-from onceproof.engine.runtime.storage import MemoryCheckpointStorage
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.file_names import LARGEST_NUMBER
 
@@ -65,7 +65,11 @@ def open_job_storage(graph: JobGraph) -> MountedStorage:
     directory = graph.settings.directory
     if directory is None:
         return MountedStorage(MemoryCheckpointStorage(graph.settings.max_memory_state_bytes))
-    return MountedStorage(open_storage(join_location(location(directory), graph.job_id)))
+    storage = open_storage(join_location(location(directory), graph.job_id))
+    if graph.settings.lease_timeout_ms is not None and isinstance(storage, LocalCheckpointStorage):
+        # Another process may go on while this one is stopped; then this one's writes are late.
+        storage.writes_may_be_late = True
+    return MountedStorage(storage)
 
 
 def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExecutionResult:

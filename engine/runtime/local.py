@@ -46,7 +46,7 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.retention import JobOutcome
-from onceproof.engine.graph import JobGraph
+from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.job.events import (
     CancelTasks,
     Deploy,
@@ -77,6 +77,7 @@ from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.job_scope import scope_of
 from onceproof.engine.runtime.job_startup import open_job_storage, recover_job, with_full_path
+from onceproof.engine.runtime.lease import held
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.request_folder import RequestFolder
@@ -115,25 +116,30 @@ def execute(
     where another process runs the job over the same directory.
     """
     storage = open_job_storage(graph)
-    with storage.exclusive():
+    with held(graph, storage) as lease:
         recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return recovered
         execution = (make or LocalExecution)(graph, storage, recovered, probe)
-        return registered(graph, execution, recovered.incarnation).run()
+        run = registered(graph, execution, recovered.incarnation)
+        return lease.run(run, execution, recovered.incarnation)
 
 
 def start(graph: JobGraph, make: Callable[..., LocalExecution] | None = None) -> JobClient:
-    """Start a job in a thread of its own; otherwise as ``execute``."""
+    """Start a job in a thread of its own; otherwise as ``execute``. Raises InvalidJob if it has a lease."""
+    if graph.settings.lease_timeout_ms is not None:
+        raise InvalidJob(
+            "high-availability.lease-timeout is set, but only execute() stands by: unset it here"
+        )
     storage = open_job_storage(graph)
-    with ExitStack() as held:
-        held.enter_context(storage.exclusive())
+    with ExitStack() as locked:
+        locked.enter_context(storage.exclusive())
         recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return FinishedJob(recovered)
         execution = (make or LocalExecution)(graph, storage, recovered)
         run = registered(graph, execution, recovered.incarnation)
-        return RunningJob(graph.job_id, run, held.pop_all())
+        return RunningJob(graph.job_id, run, locked.pop_all())
 
 
 class Upload(NamedTuple):
@@ -221,6 +227,14 @@ class LocalExecution(Execution):
     def submit(self, request: JobRequest, respond: Respond) -> None:
         """Submit a request from another thread; ``respond`` is called in the thread that runs the job."""
         self._written.put(lambda: self.request(request, respond))
+
+    def end_with(self, error: BaseException) -> None:
+        """Raise an error in the thread that runs the job, from another one."""
+
+        def end() -> None:
+            raise error
+
+        self._written.put(end)
 
     def _round(self) -> bool:
         """Give every task one turn, and return whether any of them had work."""

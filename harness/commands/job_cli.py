@@ -21,6 +21,7 @@ from onceproof.harness.commands.job_options import (
     RecordSeed,
     RuntimeName,
     SourceRate,
+    StandsBy,
     StartPath,
     WorkerProcesses,
 )
@@ -86,6 +87,7 @@ def run_job(
     name: JobName = None,
     parallelism: Parallelism = None,
     workers: WorkerProcesses = None,
+    standby: StandsBy = False,
     claim: ClaimsStart = False,
     allow_non_restored_state: LeavesState = False,
     system: RuntimeName = "local",
@@ -115,6 +117,8 @@ def run_job(
         options["parallelism.default"] = str(parallelism)
     if workers is not None:
         options["execution.local.workers"] = str(workers)
+    if standby:
+        options["high-availability.lease-timeout"] = "15 s"
     run = Run(options, overrides or (), function, context.args, explain, seed, rate)
     raise typer.Exit(run_command(subject, folder or JOBS, run))
 

@@ -35,6 +35,14 @@ WorkerProcesses: TypeAlias = Annotated[
         help="Number of processes that run the tasks on the local runtime (execution.local.workers).",
     ),
 ]
+StandsBy: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--standby",
+        help="If the job runs in another process, wait, and go on when that one dies or hangs"
+        " (high-availability.lease-timeout, 15 s if it is unset).",
+    ),
+]
 ClaimsStart: TypeAlias = Annotated[
     bool,
     typer.Option("--claim", help="With --from: the job owns the files and deletes them when unused."),

@@ -1,0 +1,143 @@
+"""Several processes of one job: one runs it, and the next goes on when that one dies or hangs, never two."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from onceproof.engine import Configuration, StreamExecutionEnvironment
+from onceproof.engine.configuration import ConfigurationError
+from onceproof.engine.graph import InvalidJob
+from tests.engine.runtime.exact_rows import computed, differences, rows_in_files
+from tests.engine.runtime.killed_job import checkpoints_of, make_input
+from tests.engine.runtime.standby_job import TIMEOUT_SECONDS
+
+PATIENCE_SECONDS = 60.0
+POLL_SECONDS = 0.005
+OPTION = "high-availability.lease-timeout"
+
+
+class Trial:
+    """The processes of one job over one folder."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder = folder
+        self._workers = workers
+        self._processes: list[subprocess.Popen[str]] = []
+        make_input(folder, random.Random(1))
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start one more process of the job."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.engine.runtime.standby_job", str(self.folder), str(self._workers)],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+        self._processes.append(process)
+        return process
+
+    def await_checkpoints(self, count: int) -> None:
+        """Wait until so many more checkpoints are complete."""
+        enough = checkpoints_of(self.folder) + count
+        self.await_true(lambda: checkpoints_of(self.folder) >= enough)
+
+    def incarnations(self) -> list[int]:
+        """Return the processes that have the job by the files of its folder."""
+        return [int(path.name.rpartition("-")[2]) for path in self.folder.glob("checkpoints/*/incarnation-*")]
+
+    def await_true(self, is_true) -> None:
+        """Wait for something that the processes bring about."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_true():
+            assert time.monotonic() < deadline
+            time.sleep(POLL_SECONDS)
+
+    def check_exact(self) -> None:
+        """Check the rows that a reader sees in the end."""
+        expected = Counter(computed(self.folder))
+        assert differences(expected, rows_in_files(self.folder / "rows")) == []
+
+    def end(self) -> None:
+        """End what a failed test has left."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.communicate()
+
+
+@pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
+def trial(tmp_path, request):
+    made = Trial(tmp_path / "job", request.param)
+    yield made
+    made.end()
+
+
+@pytest.mark.local_kill
+def test_next_process_goes_on_at_once_when_the_holder_is_killed(trial):
+    first = trial.start()
+    trial.await_checkpoints(2)
+    second, third = trial.start(), trial.start()
+    trial.await_checkpoints(20)
+    assert trial.incarnations() == [1]
+    first.kill()
+    killed = time.monotonic()
+    trial.await_true(lambda: trial.incarnations() == [2])
+    assert time.monotonic() - killed < TIMEOUT_SECONDS
+    ends = [process.communicate(timeout=PATIENCE_SECONDS)[1] for process in (second, third)]
+    assert (second.returncode, third.returncode) == (0, 0)
+    assert sum("has finished already" in said for said in ends) == 1
+    trial.check_exact()
+
+
+@pytest.mark.local_kill
+def test_stopped_holder_loses_the_job_and_ends_with_one_line_when_it_wakes(trial):
+    first = trial.start()
+    trial.await_checkpoints(2)
+    second = trial.start()
+    trial.await_checkpoints(20)
+    os.kill(first.pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    trial.await_true(lambda: trial.incarnations() == [2])
+    assert TIMEOUT_SECONDS * 0.6 < time.monotonic() - stopped < TIMEOUT_SECONDS * 4
+    trial.await_checkpoints(2)
+    os.kill(first.pid, signal.SIGCONT)
+    _, said = first.communicate(timeout=PATIENCE_SECONDS)
+    assert first.returncode == 1
+    assert "another one has taken the job over" in said.splitlines()[-1]
+    assert "Traceback" not in said
+    _, said = second.communicate(timeout=PATIENCE_SECONDS)
+    assert second.returncode == 0, said
+    assert "has not renewed its lease" in said
+    trial.check_exact()
+
+
+def job_with(tmp_path, **options):
+    settings = {OPTION: "1 s", **options}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(settings))
+    env.from_collection([1]).print()
+    return env
+
+
+def test_lease_without_a_folder_or_a_name_is_refused(tmp_path):
+    with pytest.raises(InvalidJob, match="processes stand by over a folder"):
+        job_with(tmp_path).execute("a job")
+    folder = {"execution.checkpointing.dir": str(tmp_path)}
+    with pytest.raises(InvalidJob, match="the job has no name"):
+        job_with(tmp_path, **folder).execute()
+    with pytest.raises(InvalidJob, match=r"only execute\(\) stands by"):
+        job_with(tmp_path, **folder).execute_async("a job")
+
+
+def test_lease_on_spark_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="is for the local runtime"):
+        job_with(tmp_path, **{"execution.target": "spark"}).execute("a job")
