@@ -74,9 +74,9 @@ peers: $(STAMP) ## make the environment of each peer of onceproof bench peers
 	    --constraint constraints.txt --only-binary :all: bytewax && touch $(VENV)/peers/bytewax/stamp; \
 	}
 
-# Three processes on two cores: a third of the time a test waits, for Spark or for a process that it has killed.
+# Four processes on two cores: half of the time a test waits, for Spark or for a process that it has killed.
 test: lint docs peers ## run the linters, build the documentation site, run all tests; a skipped test prints its reason
-	@$(RUN)/python -m pytest -n 3 --dist=worksteal
+	@$(RUN)/python -m pytest -n 4 --dist=worksteal
 
 nightly: setup ## run the nightly job: flights under kills, then a campaign; report in reports/out/index.html
 	@$(RUN)/onceproof nightly $(OPTIONS)

@@ -9,6 +9,8 @@ Describe a job in a StreamExecutionEnvironment, then call its ``execute``::
     env.execute("word count")
 """
 
+from onceproof.engine import async_retry_predicates
+from onceproof.engine.api.async_data_stream import AsyncDataStream
 from onceproof.engine.api.batch_execution import RuntimeExecutionMode
 from onceproof.engine.api.checkpoint_config import (
     CheckpointConfig,
@@ -51,6 +53,20 @@ from onceproof.engine.api.table_sources import (
     StreamTableEnvironment,
     Table,
     TableDescriptor,
+)
+from onceproof.engine.async_functions import (
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+    NoRetryStrategy,
+    RetryPredicate,
+)
+from onceproof.engine.async_retry_predicates import (
+    empty_result_predicate,
+    exception_type_predicate,
+    has_exception_predicate,
 )
 from onceproof.engine.broadcast_functions import (
     BaseBroadcastProcessFunction,
@@ -203,6 +219,10 @@ __all__ = [
     "AllWindowFunction",
     "AllWindowedStream",
     "AppendingState",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
@@ -253,12 +273,14 @@ __all__ = [
     "EventTimeTrigger",
     "Evictor",
     "ExecutionConfig",
+    "ExponentialBackoffDelayRetryStrategy",
     "ExternalizedCheckpointRetention",
     "FileSink",
     "FileSource",
     "FileSourceBuilder",
     "FileSystemCheckpointStorage",
     "FilterFunction",
+    "FixedDelayRetryStrategy",
     "FlatJoinFunction",
     "FlatMapFunction",
     "FsStateBackend",
@@ -297,6 +319,7 @@ __all__ = [
     "Metric",
     "MetricGroup",
     "NeverTrigger",
+    "NoRetryStrategy",
     "NumberSequenceSource",
     "OutputFileConfig",
     "OutputTag",
@@ -318,6 +341,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "RestartStrategies",
     "RestartStrategyConfiguration",
+    "RetryPredicate",
     "RocksDBStateBackend",
     "Row",
     "RuntimeContext",
@@ -376,4 +400,8 @@ __all__ = [
     "WindowSerializer",
     "WindowedStream",
     "WriterInitContext",
+    "async_retry_predicates",
+    "empty_result_predicate",
+    "exception_type_predicate",
+    "has_exception_predicate",
 ]

@@ -26,6 +26,7 @@ PRIVATE_BUT_NEEDED = {
     "_asdict": "a named tuple's",
     "_replace": "a named tuple's",
     "_exit": "os: ends a process without its clean-up",
+    "_set_running_loop": "asyncio: for those who write event loops",
 }
 
 

@@ -65,7 +65,10 @@ ROOMS = (
         "wall_clock",
     ),
     ("state", "runtime_context"),
-    ("functions", "broadcast_functions", "connected_functions", "partitioner", "timer_service", "watermarks"),
+    (
+        *("functions", "async_functions", "async_retry_predicates", "broadcast_functions"),
+        *("connected_functions", "partitioner", "timer_service", "watermarks"),
+    ),
     ("operators", "windows", "connectors"),
     ("graph", "api"),
     ("task", "checkpoint"),

@@ -28,6 +28,7 @@ from onceproof.engine.functions import (
     RuntimeContext,
 )
 from onceproof.engine.metrics import MetricRegistry
+from onceproof.engine.operators.async_requests import MakeRequests, no_requests
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.state.backend_factory import backend_factory
 from onceproof.engine.state.hashmap import HashMapStateBackend
@@ -122,7 +123,9 @@ class OperatorContext(Struct, kw_only=True):
     auto_watermark_interval_ms: int = 0
     side_outputs: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
     wake_up: Callable[[], None] = no_wake_up
-    """Has a source polled that had nothing to read; it may be called from any thread."""
+    """Has a source polled that had nothing to read, or the operators called; any thread may call it."""
+    requests: MakeRequests = no_requests
+    """Runs the coroutines of the operator."""
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
         """Return the context for user functions."""
@@ -199,8 +202,23 @@ class Operator:
     """Whether the operator needs ``downstream``: it has timers, or generates watermarks."""
     passes_watermarks = True
     """Whether the task forwards a watermark to the next operator after this one has processed it."""
+    passes_status = True
+    """Whether the task forwards that the stream is idle or active to the next operator."""
     timers: Timers | None = None
     """The timers of its keys, once an operator with timers is open."""
+
+    may_hold_input = False
+    """Whether ``holds_input`` and ``is_busy`` may be true; only the head of a chain may have it so."""
+
+    @property
+    def holds_input(self) -> bool:
+        """Return whether the task must take no records now."""
+        return False
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether the end of the input must wait."""
+        return False
 
     def open(self, context: OperatorContext) -> None:
         """Restore state and open the user's function."""

@@ -130,6 +130,7 @@ class TimestampsAndWatermarksOperator(Operator):
 
     uses_time = True
     passes_watermarks = False
+    passes_status = False
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._strategy = strategy

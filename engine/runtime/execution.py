@@ -24,9 +24,11 @@ from onceproof.engine.job.deployment import build_tasks, restore_events
 from onceproof.engine.job.events import CancelTasks
 from onceproof.engine.messages import AttemptId, Send, TaskFailed, TaskId
 from onceproof.engine.metrics import MetricRegistry
+from onceproof.engine.operators.async_requests import MakeRequests
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
+from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.task.events import (
     CANCEL,
     WALL_CLOCK_ADVANCED,
@@ -103,6 +105,10 @@ class Execution(JobDriver):
         """
         return no_wake_up
 
+    def make_requests(self) -> MakeRequests:
+        """Return what runs the coroutines of tasks. It must not hold the driver, either."""
+        return EventLoopRequests
+
     def task_killed(self, task: Task, cause: str) -> None:
         """Called when a task has been killed, before the failure is reported to the job master."""
 
@@ -175,6 +181,7 @@ class Execution(JobDriver):
                 wall_clock=self.wall_clock,
                 job_id=graph.job_id,
                 wake_up=self.source_waker(),
+                requests=self.make_requests(),
                 scope=self._scope,
                 job_parameters=graph.settings.job_parameters,
                 metrics=self.metrics,

@@ -324,7 +324,7 @@ class LocalExecution(Execution):
         """Let the task be polled in the next round."""
 
         def wake(task: TaskId) -> None:
-            self._written.put(partial(self._schedule.wake, task))
+            self._written.put(lambda: self._schedule.wake_up(self.tasks.get(task)))
 
         return wake
 

@@ -20,7 +20,7 @@ from onceproof.engine.configuration.settings import CheckpointSettings
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.runtime.turn_length import Pace, head_of
-from onceproof.engine.task.events import POLL, Deliver, TaskEvent
+from onceproof.engine.task.events import POLL, WOKEN_UP, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full
 from onceproof.engine.task.task import Task, TaskState
 
@@ -158,10 +158,11 @@ class Schedule:
         queues = task.queues
         blocked = task.barriers.blocked
         progress = False
+        may_hold_input = task.may_hold_input
         first, turn.first_channel = turn.first_channel, 0
         for channel in _from(first, len(queues)):
             queue = queues[channel]
-            if queue and not blocked[channel]:
+            if queue and not blocked[channel] and not (may_hold_input and not task.takes(channel)):
                 records = head_of(queue, self._limit(turn))
                 began_ns = self._clock_ns()
                 self._handle(task, _delivery(channel))
@@ -201,6 +202,15 @@ class Schedule:
     def wake(self, task: TaskId) -> None:
         """Let a source be polled in the next round."""
         self._waiting.pop(task, None)
+
+    def wake_up(self, task: Task | None) -> None:
+        """Wake a task that has asked for it: a source is polled, the operators of another one are called."""
+        if task is None:
+            return
+        if task.is_source:
+            self.wake(task.id)
+        else:
+            self._handle(task, WOKEN_UP)
 
     def next_poll_ms(self) -> Iterable[int]:
         """Return when waiting sources want to be asked again."""

@@ -53,7 +53,7 @@ class ChainTail:
     def status(self, is_idle: bool) -> None:
         """Send idle or active to the outputs, unless an operator on the way makes its own watermarks."""
         for operator in self._operators:
-            if not operator.passes_watermarks:
+            if not operator.passes_status:
                 return
         status = IDLE if is_idle else ACTIVE
         for output in self._outputs:

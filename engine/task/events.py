@@ -76,6 +76,10 @@ class WallClockAdvanced(Struct, frozen=True):
     """The wall clock has been set forward: timers in processing time may be due before TimerDue."""
 
 
+class WokenUp(Struct, frozen=True):
+    """An operator of the task has asked to be called: a request has come to an answer."""
+
+
 TaskEvent: TypeAlias = (
     Restore
     | Deliver
@@ -85,6 +89,7 @@ TaskEvent: TypeAlias = (
     | Cancel
     | TimerDue
     | WallClockAdvanced
+    | WokenUp
     | ToTask
 )
 
@@ -124,3 +129,4 @@ TaskEffect: TypeAlias = Send | StoreSnapshot | HoldSnapshot | DiscardSnapshot | 
 POLL = Poll()
 CANCEL = Cancel()
 WALL_CLOCK_ADVANCED = WallClockAdvanced()
+WOKEN_UP = WokenUp()

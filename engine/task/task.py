@@ -47,6 +47,7 @@ from onceproof.engine.graph import JobVertex
 from onceproof.engine.key_groups import key_group_range
 from onceproof.engine.messages import (
     CHECKPOINT,
+    DECLINED_SUBSUMED,
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     AttemptId,
@@ -61,6 +62,7 @@ from onceproof.engine.messages import (
     checkpoint_folder,
 )
 from onceproof.engine.metrics import MetricRegistry
+from onceproof.engine.operators.async_requests import MakeRequests, no_requests
 from onceproof.engine.operators.base import (
     NO_SIDE_OUTPUTS,
     Emit,
@@ -110,6 +112,7 @@ from onceproof.engine.task.events import (
     TaskEvent,
     TimerDue,
     WallClockAdvanced,
+    WokenUp,
 )
 from onceproof.engine.task.input_time import InputTime, TaskTime
 from onceproof.engine.task.outputs import Output, Queue, sort_outputs
@@ -121,7 +124,8 @@ def no_wake_up(task: TaskId) -> None:
 
 
 NOTHING: Final[tuple[TaskEffect, ...]] = ()
-REMEMBERED_ABORTED_CHECKPOINTS = 16
+REMEMBERED_CHECKPOINTS = 16
+"""How many aborted checkpoints a task remembers, and how many that it has taken."""
 
 _NOT_RESTORED: Final = RestoredOperator(None, None)
 
@@ -167,7 +171,9 @@ class TaskSettings(Struct, frozen=True):
     wall_clock: WallClock = field(default_factory=WallClock)
     job_id: str = ""
     wake_up: Callable[[TaskId], None] = no_wake_up
-    """Called from any thread when a source of the task has something to read again."""
+    """Called from any thread when a source has something to read again, or a request has an answer."""
+    requests: MakeRequests = no_requests
+    """Runs the coroutines of the tasks."""
     scope: str = ""
     """What tells the job's checkpoint folder apart from all others: see `engine/owner_ids.py`."""
     job_parameters: Mapping[str, str] = field(default_factory=dict)
@@ -198,6 +204,7 @@ class Task:
         "_side_emits",
         "_source",
         "_tail_first",
+        "_taken_ids",
         "_watches_elements",
         "attempt",
         "barriers",
@@ -277,6 +284,8 @@ class Task:
         self._first_final_checkpoint_id: int | None = None
         self._in_flight: dict[int, bool] = {}
         self._aborted_ids: list[int] = []
+        self._taken_ids: list[int] = []
+        """The latest checkpoints that the task has taken, in rising order."""
 
     def connect(self, outputs: Sequence[Output]) -> None:
         """Attach the outputs; the driver calls it once all tasks of the attempt exist."""
@@ -295,6 +304,15 @@ class Task:
     def is_source(self) -> bool:
         """Return whether the task reads from a source instead of channels."""
         return self._source is not None
+
+    @property
+    def may_hold_input(self) -> bool:
+        """Return whether ``takes`` must be asked before the task is given input; only of a TimedTask."""
+        return False
+
+    def takes(self, channel: int) -> bool:
+        """Return whether the task takes the next element of a channel now."""
+        return True
 
     @property
     def input_time(self) -> InputTime | None:
@@ -360,7 +378,7 @@ class Task:
                 return self._cancel(other)
             if kind is SnapshotFailed:
                 return self._store_failed(other)
-            if kind is WallClockAdvanced:
+            if kind is WallClockAdvanced or kind is WokenUp:
                 return self._time_passed()
             raise TypeError(f"a task handles no {type(event).__name__}")
         channel = event.channel  # type: ignore[union-attr]
@@ -483,7 +501,19 @@ class Task:
         )
         drained = self._end_data() if message.drains and self.state is RUNNING else NOTHING
         effects = self._barrier_effects(self._take_trigger(barrier))
+        if not effects and self._comes_too_late(message.checkpoint_id):
+            effects = []
+            self._decline(message.checkpoint_id, DECLINED_SUBSUMED, effects)
         return [*drained, *effects] if drained else effects
+
+    def _comes_too_late(self, checkpoint_id: int) -> bool:
+        """Return whether a trigger comes behind that of a younger checkpoint, which the task has taken.
+
+        The coordinator must know: nothing else would end the older one before its time is up, if the younger
+        one does not complete. A trigger that comes twice is no such trigger.
+        """
+        taken = self._taken_ids
+        return bool(taken) and checkpoint_id < taken[-1] and checkpoint_id not in taken
 
     def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
         return self.barriers.trigger(barrier, self._context.now)
@@ -505,6 +535,8 @@ class Task:
         elif barrier.kind == SYNC_SAVEPOINT and not ended:
             self._stop(checkpoint_id)
         self._in_flight[checkpoint_id] = ended
+        self._taken_ids.append(checkpoint_id)
+        del self._taken_ids[:-REMEMBERED_CHECKPOINTS]
         snapshots: dict[str, OperatorSnapshot] = {}
         for operator, operator_id in self._tail_first:
             snapshot = operator.snapshot(checkpoint_id, barrier.timestamp_ms)
@@ -581,7 +613,7 @@ class Task:
             return NOTHING
         if self._in_flight.pop(checkpoint_id, None) is None:
             self._aborted_ids.append(checkpoint_id)
-            del self._aborted_ids[:-REMEMBERED_ABORTED_CHECKPOINTS]
+            del self._aborted_ids[:-REMEMBERED_CHECKPOINTS]
         for operator in self.operators:
             operator.notify_checkpoint_aborted(checkpoint_id)
         return NOTHING
@@ -637,6 +669,7 @@ class Task:
                 settled=settings.settled,
                 side_outputs=self._side_emits,
                 wake_up=partial(settings.wake_up, self.id),
+                requests=settings.requests,
             )
             if operator.uses_time:
                 opened.downstream = self._behind(place)

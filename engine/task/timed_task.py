@@ -8,6 +8,9 @@ Rules:
 - The times are those of the driver's clock, into which wishes in processing time are converted. If the wall
   clock is set back, TimerDue comes too early and the operators ask again; if it is set forward, the driver
   sends WallClockAdvanced.
+- The head of the chain may hold records back, while its requests fill its capacity, and let the end of the
+  data wait for their answers. Then the task takes only barriers of checkpoints that the job outlives: a
+  savepoint that drains the job comes behind the end, and must find nothing in flight.
 - After the end of the data nothing fires, as in Flink: timers that are left stay in the state.
 """
 
@@ -16,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from onceproof.engine.elements import CheckpointBarrier
 from onceproof.engine.graph import JobVertex
-from onceproof.engine.messages import TaskId
+from onceproof.engine.messages import SYNC_SAVEPOINT, TaskId
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.task.events import StartTaskTimer, TaskEffect, TaskEvent, TimerDue
 from onceproof.engine.task.task import NOTHING, RUNNING, Task, TaskSettings
@@ -26,7 +30,7 @@ from onceproof.engine.task.task import NOTHING, RUNNING, Task, TaskSettings
 class TimedTask(Task):
     """A task whose operators use time (Flink: ProcessingTimeService of a StreamTask)."""
 
-    __slots__ = ("_requested",)
+    __slots__ = ("_ends_when_idle", "_requested")
 
     def __init__(
         self,
@@ -39,6 +43,20 @@ class TimedTask(Task):
         super().__init__(task_id, vertex, settings, queue_input, operators)
         self._requested: list[int] = []
         """The times asked of the driver and not yet due, latest first."""
+        self._ends_when_idle = False
+        """Whether the input has ended, and the head of the chain is busy."""
+
+    @property
+    def may_hold_input(self) -> bool:
+        """Return whether ``takes`` must be asked before the task is given input."""
+        return self.operators[0].may_hold_input
+
+    def takes(self, channel: int) -> bool:
+        """Return whether the task takes the next element of a channel now."""
+        if self._ends_when_idle:
+            element = self.queues[channel][0]
+            return type(element) is CheckpointBarrier and element.kind != SYNC_SAVEPOINT
+        return not self.operators[0].holds_input or type(self.queues[channel][0]) is not list
 
     def handle(self, event: TaskEvent, now: int) -> Sequence[TaskEffect]:
         """Handle the event, and ask the driver for the time that an operator has begun to wait for."""
@@ -67,7 +85,11 @@ class TimedTask(Task):
             records = operator.process_time(now)
             if records:
                 self._emit(records, place + 1)
-        return NOTHING
+        return self._end_data() if self._ends_when_idle else NOTHING
+
+    def _end_data(self) -> Sequence[TaskEffect]:
+        self._ends_when_idle = bool(self._chain) and self._chain[0].is_busy
+        return NOTHING if self._ends_when_idle else super()._end_data()
 
     def validate(self) -> None:
         """Check the task, and that no time is asked for twice."""

@@ -37,13 +37,7 @@ NEEDS_A_SERVER = {
 }
 FILES = {"RollingPolicy"}
 LACKS = {
-    "asyncio/remote_model_inference.py": {
-        "AsyncDataStream",
-        "AsyncFunction",
-        "AsyncRetryStrategy",
-        "RollingPolicy",
-        "async_retry_predicates",
-    },
+    "asyncio/remote_model_inference.py": FILES,
     "streaming_word_count.py": FILES,
     "windowing/session_with_dynamic_gap_window.py": FILES,
     "windowing/session_with_gap_window.py": FILES,

@@ -134,6 +134,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     BASE: (
         "AppendingState",
+        "AsyncRetryPredicate",
         "BaseBroadcastProcessFunction",
         "Evictor",
         "Function",
@@ -147,6 +148,8 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "WindowSerializer",
     ),
     ENGINE: (
+        "NoRetryStrategy",
+        "RetryPredicate",
         "FunctionInitializationContext.is_settled",
         "FunctionSnapshotContext.written_raw_state",
         "CountSlidingWindowAssigner",
@@ -206,6 +209,10 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
     SAME: (
         "DataStreamSink.set_uid_hash",
         "OperatorSettings.set_uid_hash",
+        "ExponentialBackoffDelayRetryStrategy",
+        "FixedDelayRetryStrategy",
+        "async_retry_predicates",
+        "has_exception_predicate",
         "CountWindow",
         "DataStream.project",
         "EventTimeTrigger",

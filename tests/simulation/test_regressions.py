@@ -22,6 +22,7 @@ from onceproof.engine.task import outputs
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.engine.task.barriers.events import BarrierEffect, StartCheckpoint
 from onceproof.engine.task.barriers.tracker import BarrierTracker
+from onceproof.engine.task.task import Task
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
@@ -173,6 +174,19 @@ def only_files_tell_of_time(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="overtaken-triggers-are-dropped", breaks="no_error", summary="what was overtaken is not declined")
+def overtaken_triggers_are_dropped(reached: Reached) -> Iterator[None]:
+    comes_too_late = Task._comes_too_late
+
+    def silent(self: Task, checkpoint_id: int) -> bool:
+        if comes_too_late(self, checkpoint_id):
+            reached()
+        return False
+
+    with replaced(Task, "_comes_too_late", silent):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "files_known_while_an_empty_snapshot_is_under_way": empty_snapshots_under_way,
@@ -189,6 +203,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "restored_when_nothing_is_stored_any_more": only_files_tell_of_time,
     "record_in_flight_changed_by_its_reader": find_mutant("records-in-flight-are-shared"),
     "claimed_savepoint_replaced_by_another": replaced_savepoints_stay,
+    "overtaken_trigger_waits_for_its_expiry": overtaken_triggers_are_dropped,
     "drained_source_reads_on": find_mutant("drained-source-reads-on"),
 }
 

@@ -27,6 +27,7 @@ from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
+from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.spark.epoch_size import MOST_BYTES
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.task.task import TaskSettings
@@ -134,6 +135,7 @@ class Deployment(Struct, frozen=True, eq=False):
             job_id=self.job_id,
             scope=self.scope,
             job_parameters=settings.job_parameters,
+            requests=EventLoopRequests,
         )
 
 

@@ -48,6 +48,7 @@ from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import failure_of
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
 from onceproof.engine.runtime.mounted_storage import MountedStorage
+from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.snapshot_work import snapshot_work
 from onceproof.engine.runtime.task_turns import Schedule
 from onceproof.engine.runtime.workers.channels import IncomingChannel, OutgoingChannel
@@ -321,7 +322,6 @@ class Worker:
 
     def _make_tasks(self, graph: JobGraph, layout: Layout, message: DeployTasks) -> None:
         settings = graph.settings
-        wake = self._schedule.wake
         built = build_subtasks(
             graph,
             layout,
@@ -336,7 +336,8 @@ class Worker:
                 options=settings.checkpoint_options(is_savepoint=False),
                 wall_clock=self.wall_clock,
                 job_id=graph.job_id,
-                wake_up=lambda task: self._from_other_thread(partial(wake, task)),
+                wake_up=lambda task: self._from_other_thread(lambda: self._wake_up(task)),
+                requests=EventLoopRequests,
                 scope=self._scope,
                 job_parameters=settings.job_parameters,
             ),
@@ -365,6 +366,9 @@ class Worker:
                 window,
                 schedule.pace_of(arriving.reader),
             )
+
+    def _wake_up(self, task: TaskId) -> None:
+        self._schedule.wake_up(self._tasks.get(task))
 
     # Tasks.
 

@@ -51,6 +51,14 @@ class Slot(Struct, eq=False):
         return True
 
 
+class HeldSlot(Slot, eq=False):
+    """A channel of a task that takes no records now and then."""
+
+    def is_ready(self) -> bool:
+        """Whether the task takes what is next, and has room for what follows."""
+        return self.task.takes(self.channel) and super().is_ready()
+
+
 class WaitingSlot(Slot, eq=False, kw_only=True):
     """A source that has nothing now and then, and waits."""
 
@@ -83,9 +91,10 @@ def slots_of(task: Task, capacity: int, *, is_endless: bool = False) -> list[Slo
         return [Slot(*polled)]
     name = task.name
     blocked = task.barriers.blocked
-    slots = []
+    kind = HeldSlot if task.may_hold_input else Slot
+    slots: list[Slot] = []
     for channel, queue in enumerate(task.queues):
         event = _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
         label = f"deliver {name}/{channel}"
-        slots.append(Slot(_DELIVER, label, task, event, queue, channel, blocked, outputs, capacity))
+        slots.append(kind(_DELIVER, label, task, event, queue, channel, blocked, outputs, capacity))
     return slots

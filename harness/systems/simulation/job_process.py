@@ -47,7 +47,6 @@ from onceproof.engine.protocol_points import (
     SNAPSHOTTED,
 )
 from onceproof.engine.runtime.deletion import delete_if_possible
-from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.recovery import Recovered, Superseded, files_of, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
@@ -81,6 +80,7 @@ from onceproof.harness.systems.simulation.io_faults import (
 from onceproof.harness.systems.simulation.recorded_job_log import RecordedJobLog
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
+from onceproof.harness.systems.simulation.simulated_requests import ExecutionWithRequests
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 
@@ -133,7 +133,7 @@ class ProcessPorts:
     run: RunControl
 
 
-class SimulatedProcess(Execution):
+class SimulatedProcess(ExecutionWithRequests):
     """The job master and the tasks of one simulated process."""
 
     checks_machines = True

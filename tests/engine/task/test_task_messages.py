@@ -17,13 +17,22 @@ def test_a_trigger_makes_a_source_snapshot_and_send_the_barrier(bench):
     assert "barrier_received" not in [point for point, _, _ in bench.points]
 
 
-@pytest.mark.parametrize("late", [4, 5])
-def test_a_trigger_that_is_repeated_or_overtaken_is_ignored(bench, late):
+@pytest.mark.parametrize("repeated", [4, 5])
+def test_a_trigger_that_is_repeated_is_ignored(bench, repeated):
+    task = bench.task(bench.source("ab"))
+    task.handle(bench.trigger(4), 0)
+    task.handle(bench.trigger(5), 0)
+    bench.take_calls()
+    assert list(task.handle(bench.trigger(repeated), 0)) == []
+    assert bench.calls == []
+
+
+def test_a_trigger_that_is_overtaken_is_declined(bench):
     task = bench.task(bench.source("ab"))
     task.handle(bench.trigger(5), 0)
     bench.take_calls()
-    assert list(task.handle(bench.trigger(late), 0)) == []
-    assert bench.calls == []
+    assert list(task.handle(bench.trigger(4), 0)) == [bench.decline(4, "CHECKPOINT_DECLINED_SUBSUMED")]
+    assert bench.take_calls() == [("send", CancelCheckpointMarker(4))]
 
 
 def test_a_trigger_of_an_aborted_checkpoint_is_answered_with_a_cancel_marker(bench):
