@@ -9,6 +9,7 @@ from onceproof.harness.trials.trial import check_family
 from tests.scenarios.golden import meaning_of
 
 GOLDEN = {
+    "async_lookups": "1:330072a504b38315",
     "behaviour_patterns": "1:4df086c8b51deed0",
     "bonuses": "1:313d4fb1ac92fcd9",
     "bursts": "1:2d1b9e8a604efedd",
