@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 MILLIS: Final = 1000
@@ -63,10 +63,12 @@ class Gauge(Metric):
     def value(self) -> Any:
         """Return the value now."""
         try:
-            return self._read()
+            value = self._read()
         except Exception as error:
             # A gauge is read when the function has been closed, and must not fail a job that has succeeded.
             return f"{type(error).__name__}: {error}"
+        # Only what goes from process to process: others are shown as texts.
+        return value if isinstance(value, bool | int | float | str) or value is None else str(value)
 
 
 class Meter(Metric):
@@ -143,6 +145,17 @@ class Distribution(Metric):
         }
 
 
+class Counted(Metric):
+    """What a metric of another process has come to."""
+
+    def __init__(self, counted: Any) -> None:
+        self._counted = counted
+
+    def value(self) -> Any:
+        """Return what it has come to."""
+        return self._counted
+
+
 class MetricGroup:
     """The metrics of a subtask, or a group of them (PyFlink: MetricGroup).
 
@@ -215,6 +228,11 @@ class MetricRegistry:
             number += 1
             name = f"{operator_name} ({number})"
         return MetricGroup((name, str(subtask)), self._metrics, clock)
+
+    def take_over(self, values: Mapping[str, Any]) -> None:
+        """Show values by full name that were counted in another process."""
+        for name, value in values.items():
+            self._metrics[name] = Counted(value)
 
     def values(self) -> dict[str, Any]:
         """Return the value of each metric by its full name, in the order of the names."""

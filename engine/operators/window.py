@@ -110,7 +110,10 @@ class WindowOperator(FunctionOperator):
         self.event_clock = self.timers
         self._merging = assigner if isinstance(assigner, MergingWindowAssigner) else None
         merging = self._merging is not None
-        scope = WindowScope(backend, self.timers, context.clock, assigner, context.task_name, merging)
+        metrics = self.function.get_runtime_context().get_metrics_group
+        scope = WindowScope(
+            backend, self.timers, context.clock, assigner, context.task_name, merging, metrics
+        )
         self._to_data, self._from_data = serializer.to_data, serializer.from_data
         functions = WindowFunctions(self._fold, self._window_function)
         descriptor = contents_descriptor(settings, functions)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from onceproof.engine.functions import AggregateFunction, Function, KeyedStateStore, ReduceFunction
+from onceproof.engine.metrics import MetricGroup
 from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -140,7 +141,7 @@ class WindowStateStore(KeyedStateStore, kw_only=True):
 class WindowScope:
     """The state, timers and clock that the contexts of a window operator share."""
 
-    __slots__ = ("backend", "clock", "merging", "task_name", "timers", "to_data", "window_type")
+    __slots__ = ("backend", "clock", "merging", "metrics", "task_name", "timers", "to_data", "window_type")
 
     def __init__(
         self,
@@ -150,6 +151,7 @@ class WindowScope:
         assigner: WindowAssigner,
         task_name: str,
         merging: bool,
+        metrics: Callable[[], MetricGroup],
     ) -> None:
         serializer = assigner.get_window_serializer()
         self.backend = backend
@@ -159,6 +161,7 @@ class WindowScope:
         self.to_data = serializer.to_data
         self.task_name = task_name
         self.merging = merging
+        self.metrics = metrics
 
 
 class ProcessContext(WindowContext):
@@ -210,6 +213,7 @@ class TriggerAndEvictorContext(MergedScope, WindowEvictorContext):
         self._backend = scope.backend
         self._timers = scope.timers
         self._clock = scope.clock
+        self._metrics = scope.metrics
         self._window_type = scope.window_type
         self._states: dict[str, Any] = {}
         self.namespace: Any = None
@@ -232,6 +236,9 @@ class TriggerAndEvictorContext(MergedScope, WindowEvictorContext):
 
     def delete_event_time_timer(self, time: int) -> None:
         self._timers.event.delete(self._backend.current_key, (time, self.namespace))
+
+    def get_metric_group(self) -> MetricGroup:
+        return self._metrics()
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         state = self._states.get(state_descriptor.name)

@@ -45,7 +45,7 @@ class JobExecutionResult:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """The metrics of the last attempt by full name: ``operator.subtask.group.name``.
 
-    On Spark, and with worker processes, there are none: they are counted in other processes.
+    On Spark there are none: they are counted in processes of Spark.
     """
 
     def troubles(self) -> str:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from onceproof.engine.durations import Duration, Time, milliseconds_of
+from onceproof.engine.metrics import MetricGroup
 from onceproof.engine.state.descriptors import ReducingStateDescriptor, StateDescriptor
 from onceproof.engine.state.interfaces import ReducingState
 from onceproof.engine.type_parameters import TypeParameters
@@ -68,6 +69,10 @@ class TriggerScope(ABC):
     @abstractmethod
     def delete_event_time_timer(self, time: int) -> None:
         """Delete the timer at ``time``; do nothing if there is none."""
+
+    @abstractmethod
+    def get_metric_group(self) -> MetricGroup:
+        """Return the metrics of this subtask of the window operator."""
 
     @abstractmethod
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:

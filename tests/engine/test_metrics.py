@@ -6,7 +6,14 @@ import logging
 
 import pytest
 
-from onceproof.engine import Configuration, MapFunction, StreamExecutionEnvironment
+from onceproof.engine import (
+    Configuration,
+    GlobalWindows,
+    MapFunction,
+    StreamExecutionEnvironment,
+    Trigger,
+    TriggerResult,
+)
 from onceproof.engine.metrics import Counter, MetricRegistry
 
 
@@ -85,6 +92,12 @@ def test_a_gauge_that_fails_shows_its_error_and_a_second_one_replaces_it(registr
         group.gauge("length", 2)
 
 
+def test_a_gauge_shows_what_is_no_number_as_a_text(registry, group):
+    group.gauge("folder", lambda: ["a"])
+    group.gauge("none", lambda: None)
+    assert registry.values() == {"Map.0.folder": "['a']", "Map.0.none": None}
+
+
 def test_two_operators_of_a_name_do_not_share_metrics(registry, clock):
     for operator, subtask, count in (("a1", 0, 1), ("a1", 1, 2), ("b2", 0, 4)):
         registry.group(operator, "Map", subtask, clock).counter("rows").inc(count)
@@ -118,6 +131,42 @@ def test_the_result_and_the_log_of_a_job_show_its_metrics(caplog):
     assert result.metrics == {"counted.0.mine.rows": 3}
     said = [each.getMessage() for each in caplog.records]
     assert "job 'with metrics': metric counted.0.mine.rows is 3" in said
+
+
+def test_the_metrics_of_worker_processes_come_together_in_the_result():
+    options = {"execution.local.workers": 2, "parallelism.default": 2}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+    env.from_collection([1, 2, 3, 4]).rebalance().map(Counting()).name("counted").print()
+    result = env.execute("in workers")
+    assert result.metrics == {"counted.0.mine.rows": 2, "counted.1.mine.rows": 2}
+
+
+class Fives(Trigger):
+    """Fires at each fifth record, and counts the records in a metric."""
+
+    def on_element(self, element, timestamp, window, ctx):
+        counter = ctx.get_metric_group().counter("seen")
+        counter.inc()
+        return TriggerResult.FIRE_AND_PURGE if counter.get_count() % 5 == 0 else TriggerResult.CONTINUE
+
+    def on_processing_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window, ctx):
+        raise NotImplementedError("global windows are never merged")
+
+    def clear(self, window, ctx):
+        return None
+
+
+def test_a_trigger_has_the_metrics_of_its_window_operator():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    keyed = env.from_collection(list(range(12))).key_by(lambda value: 0)
+    keyed.window(GlobalWindows.create()).trigger(Fives()).reduce(max).name("fives").print()
+    assert env.execute("fives").metrics == {"fives.0.seen": 12}
 
 
 def test_metrics_begin_anew_with_an_attempt():

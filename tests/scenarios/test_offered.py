@@ -175,6 +175,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "Metric",
         "MetricGroup",
         "RuntimeContext.get_metrics_group",
+        "TriggerScope.get_metric_group",
     ),
     READS: (
         "DataStream.get_execution_config",

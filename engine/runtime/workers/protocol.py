@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -46,6 +47,7 @@ class Progress(Struct, frozen=True):
 
 
 class WorkerEnded(Struct, frozen=True):
-    """From a worker, last of all: its tasks are closed."""
+    """From a worker, last of all: its tasks are closed. ``metrics``: those of its subtasks, by full name."""
 
     records_read: int
+    metrics: Mapping[str, Any]

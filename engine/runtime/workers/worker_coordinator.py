@@ -16,7 +16,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -29,6 +29,7 @@ from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import plan_restores
 from onceproof.engine.job.events import CancelTasks
 from onceproof.engine.messages import TO_TASK, AttemptId, Send, TaskFailed, TaskId
+from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime import local
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
@@ -78,6 +79,7 @@ class WorkerHandle:
     def __init__(self, process: WorkerProcess, receive: Callable[[WorkerHandle, Any], None]) -> None:
         self.process = process
         self.records_read = 0
+        self.metrics: Mapping[str, Any] = {}
         self.has_ended_data = False
         self.is_ending = False
         """Whether the coordinator has asked it to end."""
@@ -115,6 +117,7 @@ class WorkerHandle:
             message = exchange.decode(content)
             if isinstance(message, WorkerEnded):
                 self.records_read = message.records_read
+                self.metrics = message.metrics
                 continue
             if isinstance(message, Progress):
                 self.records_read = message.records_read
@@ -255,6 +258,8 @@ class WorkersExecution(LocalExecution):
     def _end_workers(self) -> None:
         """Let the workers of the attempt close their tasks, and wait until they are gone."""
         handles, self._handles = self._handles, []
+        if handles:
+            self.metrics = MetricRegistry()
         for handle in handles:
             handle.is_ending = True
             handle.send(EndWorker())
@@ -272,6 +277,7 @@ class WorkersExecution(LocalExecution):
                     os.kill(pid, signal.SIGKILL)
                 handle.has_gone(SECONDS_TO_DIE)
             self._records_before += handle.records_read
+            self.metrics.take_over(handle.metrics)
             handle.release()
 
     # What the loop asks.

@@ -41,6 +41,7 @@ from onceproof.engine.messages import (
     TaskId,
     checkpoint_folder,
 )
+from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Work
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_MS, Clocks
@@ -135,6 +136,7 @@ class Worker:
         self._clocks = clocks
         self.wall_clock = WallClock(steady_ms=self._clocks.steady_ms)
         self._now = 0
+        self._metrics = MetricRegistry()
         self._tasks: dict[TaskId, Task] = {}
         self._outgoing: dict[int, OutgoingChannel] = {}
         self._incoming: dict[int, IncomingChannel] = {}
@@ -340,6 +342,7 @@ class Worker:
                 requests=EventLoopRequests,
                 scope=self._scope,
                 job_parameters=settings.job_parameters,
+                metrics=self._metrics,
             ),
             self._number,
             partial(worker_of, workers=self._workers),
@@ -492,5 +495,5 @@ class Worker:
         self._writer.close()
         while not self._events.empty():
             self._events.get()()
-        self._send(WorkerEnded(self._records_read()))
+        self._send(WorkerEnded(self._records_read(), self._metrics.values()))
         self._control.flush()
