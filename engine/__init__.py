@@ -92,6 +92,11 @@ from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, 
 from onceproof.engine.connectors.folder_source import FileSource, FileSourceBuilder
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.print import PrintSinkFunction
+from onceproof.engine.connectors.rolling import (
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
+    RollingPolicy,
+)
 from onceproof.engine.connectors.sequence_source import (
     DataGeneratorSource,
     NumberSequenceSource,
@@ -262,6 +267,7 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "DataTypes",
+    "DefaultRollingPolicy",
     "DeltaEvictor",
     "Distribution",
     "Duration",
@@ -321,6 +327,7 @@ __all__ = [
     "NeverTrigger",
     "NoRetryStrategy",
     "NumberSequenceSource",
+    "OnCheckpointRollingPolicy",
     "OutputFileConfig",
     "OutputTag",
     "Partitioner",
@@ -343,6 +350,7 @@ __all__ = [
     "RestartStrategyConfiguration",
     "RetryPredicate",
     "RocksDBStateBackend",
+    "RollingPolicy",
     "Row",
     "RuntimeContext",
     "RuntimeExecutionMode",

@@ -2,10 +2,12 @@
 
 The rules this module lives by:
 
-- A transaction is one part file (`part_files.py`): hidden while it is written, synced to the disk by
-  pre-commit, visible after the commit, deleted by an abort. Readers that skip hidden files see whole files.
+- A transaction is one part file (`part_files.py`), or several where the rolling policy has begun further
+  ones: hidden while they are written, synced to the disk by pre-commit, visible after the commit, deleted by
+  an abort. Readers that skip hidden files see whole files.
 - A visible name is ``<prefix>-<owner>-<subtask>-<epoch>-<attempt><suffix>``, with the first digits of the
   owner: two sinks in one folder, and a job beside its earlier run, do not meet, whatever their prefixes.
+  Further files of a transaction have ``-1``, ``-2`` and so on behind the attempt.
 - A transaction without rows has no file; its pre-committed length is 0.
 - The checkpoint lists the length. A file with another length at its commit is an error, never a silent loss.
 - The checkpoint lists the folder, too: a job that is restored with another base path commits a file where it
@@ -21,6 +23,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any, Final
 
 from onceproof.engine.connectors.encoders import Encoder
@@ -35,6 +38,7 @@ from onceproof.engine.connectors.part_files import (
     mark_of,
     unmarked_part,
 )
+from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.durable_files import open_folder, sync_folder
@@ -50,7 +54,11 @@ LONGEST_AFFIXES: Final = 120
 Transaction = list[Any]
 """[visible name, length in bytes or OPEN, folder, hidden name]; a list, because pre-commit sets the length.
 
-Checkpoints of version 0.2.0 list [name, length]: the folder is the base path, and there is no mark."""
+One with further files has a list of them behind, each of that form. Checkpoints of version 0.2.0 list
+[name, length]: the folder is the base path, and there is no mark."""
+ON_CHECKPOINT: Final = RollingPolicy.on_checkpoint_rolling_policy()
+FURTHER: Final = 4
+"""The place of the further files."""
 
 
 class UnwritableValue(UnrecoverableError, ValueError):
@@ -120,16 +128,36 @@ class OutputFileConfig:
             return OutputFileConfig(self._part_prefix, self._part_suffix)
 
 
+def parts_of(transaction: Transaction) -> Iterator[Transaction]:
+    """Give the part files of a transaction. Raises FileSinkBroken for what no file sink has listed."""
+    yield transaction
+    if len(transaction) > FURTHER:
+        further = transaction[FURTHER]
+        if len(transaction) > FURTHER + 1 or not isinstance(further, list):
+            raise FileSinkBroken(f"transaction {transaction[0]!r} has no list of files: it is not ours")
+        for part in further:
+            if not isinstance(part, list) or len(part) != FURTHER:
+                raise FileSinkBroken(f"transaction {transaction[0]!r} has no file {part!r}: it is not ours")
+            yield part
+
+
 class FileSink(Sink):
     """Writes rows into part files of one folder, exactly once (PyFlink: FileSink).
 
     Each subtask begins a new file with each checkpoint. Build one with ``FileSink.for_row_format``.
     """
 
-    def __init__(self, base_path: str, encoder: Encoder, output_file_config: OutputFileConfig) -> None:
+    def __init__(
+        self,
+        base_path: str,
+        encoder: Encoder,
+        output_file_config: OutputFileConfig,
+        rolling_policy: RollingPolicy = ON_CHECKPOINT,
+    ) -> None:
         self.base_path = base_path
         self._encoder = encoder
         self._output_file_config = output_file_config
+        self._rolling_policy = rolling_policy
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
@@ -143,7 +171,7 @@ class FileSink(Sink):
 
     def create_function(self) -> FileSinkFunction:
         """Return a function for one subtask."""
-        return FileSinkFunction(self.base_path, self._encoder, self._output_file_config)
+        return FileSinkFunction(self.base_path, self._encoder, self._output_file_config, self._rolling_policy)
 
     class RowFormatBuilder:
         """Builds a FileSink (PyFlink: FileSink.RowFormatBuilder)."""
@@ -152,6 +180,20 @@ class FileSink(Sink):
             self._base_path = os.fspath(base_path)
             self._encoder = encoder
             self._output_file_config = OutputFileConfig.builder().build()
+            self._rolling_policy: RollingPolicy = ON_CHECKPOINT
+
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSink.RowFormatBuilder:
+            """Set when to begin new files between checkpoints; by default never.
+
+            Raises:
+                TypeError: it is no RollingPolicy.
+            """
+            if not isinstance(rolling_policy, RollingPolicy):
+                raise TypeError(
+                    f"{rolling_policy!r} is no RollingPolicy: such as RollingPolicy.default_rolling_policy()"
+                )
+            self._rolling_policy = rolling_policy
+            return self
 
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSink.RowFormatBuilder:
             """Set the names of part files."""
@@ -160,29 +202,41 @@ class FileSink(Sink):
 
         def build(self) -> FileSink:
             """Return the sink."""
-            return FileSink(self._base_path, self._encoder, self._output_file_config)
+            return FileSink(self._base_path, self._encoder, self._output_file_config, self._rolling_policy)
 
 
 class FileSinkFunction(TwoPhaseCommitSinkFunction):
-    """Writes one part file for each transaction."""
+    """Writes the part files of each transaction."""
 
     calls: FileCalls = SYSTEM_CALLS
     """The file calls; a test gives others."""
 
-    def __init__(self, base_path: str, encoder: Encoder, config: OutputFileConfig) -> None:
+    def __init__(
+        self,
+        base_path: str,
+        encoder: Encoder,
+        config: OutputFileConfig,
+        rolling_policy: RollingPolicy = ON_CHECKPOINT,
+    ) -> None:
         super().__init__()
+        self._rolls = rolling_policy.should_roll
         self._base_path = base_path
         self._encoder = encoder
         self._prefix = config.part_prefix
         self._suffix = config.part_suffix
         self._file: PartFileWriter | None = None
+        self._begun_ms = 0
+        self._written_ms = 0
 
     def begin_transaction(self) -> Transaction:
         """Return new names; the first row creates the file."""
         self._file = None
+        return self._new_part("")
+
+    def _new_part(self, number: str) -> Transaction:
         mark = Mark(self.owner, self.subtask, self.epoch, self.attempt)
         place = f"{self.owner[:OWNER_DIGITS_SHOWN]}-{self.subtask}-{self.epoch}-{self.attempt}"
-        name = f"{self._prefix}-{place}{self._suffix}"
+        name = f"{self._prefix}-{place}{number}{self._suffix}"
         return [name, OPEN, os.path.abspath(self._base_path), hidden_name(name, mark)]
 
     def invoke_transaction(self, transaction: Transaction, value: Any, context: Any) -> None:
@@ -193,20 +247,36 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         return True
 
     def pre_commit(self, transaction: Transaction) -> None:
-        """Sync the hidden file and its folder to the disk."""
-        file = self._file
-        if file is None:
-            transaction[1] = 0
+        """Sync the hidden files and their folder to the disk."""
+        self._finish_part(transaction)
+        for part in parts_of(transaction):
+            if part[1] == OPEN:
+                part[1] = 0
+        if all(part[1] == 0 for part in parts_of(transaction)):
             return
         try:
-            transaction[1] = file.finish()
             sync_folder(self.calls, self._base_path)
         except OSError as error:
             raise self._failure(transaction, "cannot be written", error) from error
+
+    def _finish_part(self, transaction: Transaction) -> None:
+        """Sync and close the part file that is written, if any, and note its length."""
+        file = self._file
+        if file is None:
+            return
+        *_, part = parts_of(transaction)
+        try:
+            part[1] = file.finish()
+        except OSError as error:
+            raise self._failure(part, "cannot be written", error) from error
         self._file = None
 
     def commit(self, transaction: Transaction) -> None:
-        """Make the file visible where it was prepared, unless that was done before."""
+        """Make the files visible where they were prepared, unless that was done before."""
+        for part in parts_of(transaction):
+            self._commit_part(part)
+
+    def _commit_part(self, transaction: Transaction) -> None:
         part, folders = self._listed(transaction)
         if part.length == 0:
             return
@@ -226,11 +296,12 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             )
 
     def abort(self, transaction: Transaction) -> None:
-        """Delete the hidden file if it exists and is this sink's."""
-        part, folders = self._listed(transaction)
-        if part.owner in (None, self.owner):
-            for folder in folders:
-                self._delete(os.path.join(folder, part.hidden))
+        """Delete the hidden files that exist and are this sink's."""
+        for each in parts_of(transaction):
+            part, folders = self._listed(each)
+            if part.owner in (None, self.owner):
+                for folder in folders:
+                    self._delete(os.path.join(folder, part.hidden))
 
     def abort_unknown(self, recovery: Recovery) -> None:
         """Delete the hidden files of this sink that no checkpoint lists."""
@@ -259,7 +330,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         own = os.path.abspath(self._base_path)
         if len(transaction) == 2:
             return unmarked_part(*transaction), [own]
-        name, length, folder, hidden = transaction
+        name, length, folder, hidden = transaction[:FURTHER]
         part = listed_part(name, hidden, folder, length)
         if folder == own or os.path.realpath(folder) == os.path.realpath(own):
             return part, [own]
@@ -270,18 +341,34 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             data = self._encoder.encode_batch(values)
         except (TypeError, ValueError) as error:
             raise self._unwritable(values, error) from error
+        now_ms = self.get_runtime_context().get_current_processing_time()
+        file = self._file
+        if file is not None and self._rolls(file.length, self._begun_ms, self._written_ms, now_ms):
+            self._finish_part(transaction)
+            file = None
         try:
-            file = self._file
             if file is None:
-                file = self._file = self._open_file(transaction)
+                file = self._file = self._open_file(self._next_part(transaction))
+                self._begun_ms = now_ms
             file.write(data)
+            self._written_ms = now_ms
         except FileSinkFailed:
             raise
         except OSError as error:
             raise self._failure(transaction, "cannot be written", error) from error
 
+    def _next_part(self, transaction: Transaction) -> Transaction:
+        """Return the part that is not begun: the first one, or a further one."""
+        if transaction[1] == OPEN:
+            return transaction
+        if len(transaction) == FURTHER:
+            transaction.append([])
+        further: list[Transaction] = transaction[FURTHER]
+        further.append(self._new_part(f"-{len(further) + 1}"))
+        return further[-1]
+
     def _open_file(self, transaction: Transaction) -> PartFileWriter:
-        name, _, folder, hidden = transaction
+        name, _, folder, hidden = transaction[:FURTHER]
         target, path = os.path.join(folder, name), os.path.join(folder, hidden)
         if self.calls.exists(target):
             raise FileSinkBroken(

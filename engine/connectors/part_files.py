@@ -172,6 +172,11 @@ class PartFileWriter:
         if self._gathered >= BLOCK_BYTES:
             self._flush()
 
+    @property
+    def length(self) -> int:
+        """The bytes that were given to it."""
+        return self._written + self._gathered
+
     def finish(self) -> int:
         """Write the rest, sync and close the file, and return its length in bytes."""
         self._flush()

@@ -19,9 +19,11 @@ import pytest
 
 from onceproof.engine import file_calls
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.file_sink import ON_CHECKPOINT, FileSink
+from onceproof.engine.connectors.rolling import RollingPolicy
 
 ROWS = 24
+EVERY_FEW_ROWS = RollingPolicy.default_rolling_policy(part_size=4)
 CALLS = ("open", "write", "fsync", "close", "link", "unlink", "stat", "scandir", "mkdir")
 
 
@@ -107,8 +109,9 @@ class Run:
 
 @pytest.fixture
 def new_run(sink_job, monkeypatch):
-    def make(folder: Path) -> Run:
-        sink = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder()).build()
+    def make(folder: Path, policy: RollingPolicy = ON_CHECKPOINT) -> Run:
+        builder = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder())
+        sink = builder.with_rolling_policy(policy).build()
         return Run(sink_job(sink.create_function), monkeypatch)
 
     return make
@@ -128,13 +131,17 @@ def test_an_undisturbed_run_writes_every_row_once(new_run, tmp_path):
     check(tmp_path)
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_death_at_any_system_call_loses_and_repeats_nothing(new_run, tmp_path, after):
+@pytest.mark.parametrize(
+    ("after", "policy"),
+    [(False, ON_CHECKPOINT), (True, ON_CHECKPOINT), (False, EVERY_FEW_ROWS)],
+    ids=["before", "after", "before, in many files"],
+)
+def test_death_at_any_system_call_loses_and_repeats_nothing(new_run, tmp_path, after, policy):
     dies_at = 0
     while True:
         dies_at += 1
         folder = tmp_path / str(dies_at)
-        run = new_run(folder)
+        run = new_run(folder, policy)
         if run.attempt(3, DyingSystem(dies_at, after)):
             break
         assert run.attempt(1 + dies_at % 3, DyingSystem(0, False))
