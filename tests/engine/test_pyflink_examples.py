@@ -35,17 +35,7 @@ NEEDS_A_SERVER = {
     "connectors/kafka_row_field_extractor_example.py": KAFKA,
     "connectors/pulsar.py": "reads and writes topics of Apache Pulsar, for which there is no connector",
 }
-FILES = {"RollingPolicy"}
-LACKS = {
-    "asyncio/remote_model_inference.py": FILES,
-    "streaming_word_count.py": FILES,
-    "windowing/session_with_dynamic_gap_window.py": FILES,
-    "windowing/session_with_gap_window.py": FILES,
-    "windowing/sliding_time_window.py": FILES,
-    "windowing/tumbling_count_window.py": FILES,
-    "windowing/tumbling_time_window.py": FILES,
-    "word_count.py": FILES,
-}
+LACKS: dict[str, set[str]] = {}
 
 IMPORT = re.compile(r"^( *from )pyflink[\w.]*( import )", re.MULTILINE)
 REMARKS = ("Printing result to stdout.", "Executing word_count", "Use --input")
