@@ -105,10 +105,14 @@ def strike(folder: Path, child: int, chance: random.Random, struck: dict[str, in
     """Kill workers of a running job until it ends or its coordinator is killed; return if it finished."""
     while sum(struck.values()) < kills:
         time.sleep(chance.random() * LONGEST_LIFE_SECONDS)
+        strikes_coordinator = chance.random() < COORDINATOR_SHARE
         workers = workers_of(child)
+        while not workers and not strikes_coordinator and not has_ended(child):
+            time.sleep(POLL_SECONDS)
+            workers = workers_of(child)
         if has_ended(child):
             break
-        if chance.random() < COORDINATOR_SHARE:
+        if strikes_coordinator:
             launchers = children_of(child)
             kill(child)
             os.waitpid(child, 0)
