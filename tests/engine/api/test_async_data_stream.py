@@ -22,6 +22,7 @@ from onceproof.engine import (
     WatermarkStrategy,
 )
 from onceproof.engine.api.async_data_stream import DEFAULT_CAPACITY
+from onceproof.engine.api.job_client import SavepointFailed
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.runtime.job_result import JobExecutionFailed
@@ -198,6 +199,20 @@ class Stuck(AsyncFunction):
         return [value]
 
 
+def stop_when_running(client, *, drains):
+    """Stop the job with a savepoint, once its tasks run and have had time for requests."""
+    given_up = time.monotonic() + SECONDS
+    while True:
+        time.sleep(0.3)
+        try:
+            client.stop_with_savepoint(drains).result(SECONDS)
+        except SavepointFailed:
+            assert time.monotonic() < given_up, "the tasks do not run"
+        else:
+            break
+    client.get_job_execution_result().result(SECONDS)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_values_in_flight_are_in_the_savepoint_and_asked_for_again(tmp_path, workers):
     def start():
@@ -214,15 +229,9 @@ def test_values_in_flight_are_in_the_savepoint_and_asked_for_again(tmp_path, wor
         waiting.sink_to(sink)
         return env.execute_async("lookups")
 
-    client = start()
-    time.sleep(0.5)
-    client.stop_with_savepoint(False).result(SECONDS)
-    client.get_job_execution_result().result(SECONDS)
+    stop_when_running(start(), drains=False)
     (tmp_path / "answers").touch()
-    client = start()
-    time.sleep(0.5)
-    client.stop_with_savepoint(True).result(SECONDS)
-    client.get_job_execution_result().result(SECONDS)
+    stop_when_running(start(), drains=True)
     files = [path for path in (tmp_path / "out").glob("*") if not path.name.startswith(".")]
     rows = [int(line) for path in files for line in path.read_text().splitlines()]
     assert sorted(rows) == list(range(40))
