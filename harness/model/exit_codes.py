@@ -12,6 +12,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 PASSED: Final = 0
@@ -57,6 +58,10 @@ _EXPECTED: Final = frozenset(
 )
 
 
+REPLAY_NOTE: Final = "it comes again with: "
+"""How the note of an internal error begins that names the command to replay its scenario."""
+
+
 class UsageError(Exception):
     """A command line that cannot be used; the message is one line."""
 
@@ -73,10 +78,17 @@ def line_of(error: Exception) -> str:
     if isinstance(error, UsageError) or _is_any(error, _MENDABLE | _EXPECTED):
         return said
     if _is_any(error, frozenset({("onceproof.harness.trials.pool", "WorkerFailed")})):
-        # Its message is the traceback of another process; the last line is the error.
-        said = " ".join(str(error).strip().splitlines()[-1].split())
-        return f"internal error: {said}; --debug shows where"
-    return f"internal error: {type(error).__name__}: {said}; --debug shows where"
+        # Its message is the traceback of another process; the last line is the error, or a note below it.
+        lines = str(error).strip().splitlines()
+        notes = [line for line in lines if line.startswith(REPLAY_NOTE)]
+        (last,) = [line for line in lines if line not in notes][-1:]
+        return _internal(" ".join(last.split()), notes)
+    return _internal(f"{type(error).__name__}: {said}", getattr(error, "__notes__", ()))
+
+
+def _internal(said: str, notes: Sequence[str]) -> str:
+    replays = "".join([f"; {note}" for note in notes if note.startswith(REPLAY_NOTE)][:1])
+    return f"internal error: {said}; --debug shows where{replays}"
 
 
 def _mistake_in(error: Exception) -> Exception:

@@ -6,7 +6,8 @@ The rules this module lives by:
 - The seed decides which scenarios are run a second time for the property determinism, on which replays rely.
   A replay repeats the same ones. Only systems with the capability DETERMINISM are checked.
 - The seed also decides which scenarios have their checkpoints restored and compared.
-- An error in a family's own file is a FamilyError with its line; any other exception is an internal error.
+- An error in a family's own file is a FamilyError with its line; any other exception is an internal error,
+  which carries the command that replays it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from onceproof.harness.checkers.determinism import check_determinism
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
+from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.exit_codes import REPLAY_NOTE
 from onceproof.harness.model.family import NOTHING_DECLARED, Family, FamilyError, source_file
 from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
@@ -77,6 +80,8 @@ def try_scenario(
         raise_as_family_error(family, error, f"seed {scenario.seed}")
         if history is not None:
             _check_rows(family, scenario, history)
+        if scenario.seed is not None:
+            error.add_note(f"{REPLAY_NOTE}{replay_command(scenario.seed, family.name, system.name)}")
         raise
     if not verdict.passed:
         _check_rows(family, scenario, history)

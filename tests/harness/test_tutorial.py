@@ -141,7 +141,7 @@ def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) ->
     assert 25 <= len([line for line in family.splitlines() if line.strip()]) <= 35
     reader = Reader(tmp_path / "reader")
     reader.folder.mkdir()
-    # The search for a smaller scenario ends by itself. The limit only has to be beyond what a slow machine needs.
+    # The search for a smaller scenario ends by itself. The limit is beyond what a slow machine needs.
     (tmp_path / "pyproject.toml").write_text("[tool.onceproof]\nshrink_time = 60\n", encoding="utf-8")
     for block in blocks:
         reader.do(block)

@@ -40,7 +40,7 @@ from onceproof.engine.file_locks import release_lock
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.file_names import is_database_file
 from onceproof.engine.state.rocksdb.forks import note_opened
-from onceproof.engine.temporary_folders import mark_as_owned, remove_abandoned
+from onceproof.engine.temporary_folders import MARK, mark_as_owned, remove_abandoned
 
 PREFIX: Final = "onceproof-rocksdb-"
 BATCH: Final = 1000
@@ -98,6 +98,12 @@ class WorkingFolders:
         """Remove all folders that this process has made, below any base folder."""
         for key in [key for key in cls._of_base if key[0] == os.getpid()]:
             cls._of_base.pop(key).close()
+
+    @classmethod
+    def marks(cls) -> set[str]:
+        """Return the lock files that this process holds open for as long as it lives."""
+        here = os.getpid()
+        return {os.path.join(each._root.path, MARK) for key, each in cls._of_base.items() if key[0] == here}
 
     def make(self) -> Folder:
         """Return a new folder."""

@@ -6,7 +6,8 @@ The rules this module lives by:
   threads, open files, databases. A write that has begun is finished, and holds its task until then.
 - The search comes when the next attempt has completed a checkpoint, and when the job has finished: by then
   such a write is over, and no frame of the loop holds a dead task.
-- What is open, or runs, before the first attempt belongs to the process. So does the one thread that writes.
+- What is open, or runs, before the first attempt belongs to the process. So do the one thread that writes,
+  and the locks on the folders for databases, which the first database of the process takes.
 - Garbage is collected first: a task that was killed has closed nothing, and its files close as it is freed.
 - The next attempt may open a file anew under the number that a dead one's had. So a descriptor is left only
   if no file object has it, or one that was there before the attempt began.
@@ -22,6 +23,7 @@ from typing import Final, NamedTuple
 from weakref import WeakSet
 
 from onceproof.engine.messages import AttemptId
+from onceproof.engine.state.rocksdb.database import WorkingFolders
 from onceproof.engine.task.task import Task
 
 WRITER: Final = "checkpoint-writer"
@@ -80,6 +82,7 @@ class AttemptLeaks:
             if isinstance(each, Task) and each.attempt != current
         }
         reopened = {each.fileno() for each in _file_objects() if each not in self._objects}
+        locks = {os.path.realpath(each) for each in WorkingFolders.marks()}
         living = [thread.name for thread in self._started if thread.is_alive()]
         if WRITER in living:
             living.remove(WRITER)
@@ -88,7 +91,7 @@ class AttemptLeaks:
             *[
                 Left(OPEN_FILE, path)
                 for number, path in sorted(self._opened & open_files())
-                if number not in reopened and not path.startswith(self._outside)
+                if number not in reopened and path not in locks and not path.startswith(self._outside)
             ],
             *[Left(THREAD, name) for name in sorted(living)],
         ]

@@ -172,6 +172,13 @@ def test_unexpected_error_is_an_internal_error() -> None:
     assert line_of(KeyError("x")) == "internal error: KeyError: 'x'; --debug shows where"
     failed = WorkerFailed("Traceback (most recent call last):\n  File ...\nKeyError: 'x'\n")
     assert line_of(failed) == "internal error: KeyError: 'x'; --debug shows where"
+    replayed = "internal error: KeyError: 'x'; --debug shows where; it comes again with: onceproof replay 5"
+    again = WorkerFailed(f"{failed}it comes again with: onceproof replay 5\n")
+    assert line_of(again) == replayed
+    noted = KeyError("x")
+    noted.add_note("a note of another library")
+    noted.add_note("it comes again with: onceproof replay 5")
+    assert line_of(noted) == replayed
     assert (exit_code_of(WorkerDied("a worker")), line_of(WorkerDied("a worker"))) == (INTERNAL, "a worker")
 
 
