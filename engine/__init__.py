@@ -85,12 +85,18 @@ from onceproof.engine.connected_functions import (
     KeyedCoProcessFunction,
     ProcessJoinFunction,
 )
+from onceproof.engine.connectors.buckets import (
+    BasePathBucketAssigner,
+    BucketAssigner,
+    DateTimeBucketAssigner,
+)
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSink, OutputFileConfig
+from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow
 from onceproof.engine.connectors.folder_source import FileSource, FileSourceBuilder
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
+from onceproof.engine.connectors.part_files import OutputFileConfig
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.rolling import (
     DefaultRollingPolicy,
@@ -229,10 +235,12 @@ __all__ = [
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
+    "BasePathBucketAssigner",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
     "BroadcastStream",
+    "BucketAssigner",
     "CheckpointCommitter",
     "CheckpointConfig",
     "CheckpointListener",
@@ -267,6 +275,7 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "DataTypes",
+    "DateTimeBucketAssigner",
     "DefaultRollingPolicy",
     "DeltaEvictor",
     "Distribution",

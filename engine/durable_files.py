@@ -26,14 +26,14 @@ _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 COPIED_AT_ONCE: Final = 1 << 20
 
 
-def open_folder(calls: FileCalls, folder: str) -> None:
+def open_folder(calls: FileCalls, folder: str, root: str | None = None) -> None:
     """Create a folder and its missing parents; make durable its name and those of all folders above it.
 
-    Also of those that were there: a process that died may have made them, and not synced them. Raises as
-    ``make_folder`` does.
+    Also of those that were there: a process that died may have made them, and not synced them. Where ``root``
+    was opened so before, only those below it. Raises as ``make_folder`` does.
     """
     _make(calls, folder)
-    while (parent := os.path.dirname(folder)) != folder:
+    while (parent := os.path.dirname(folder)) != folder and folder != root:
         try:
             sync_folder(calls, parent)
         except OSError as error:

@@ -33,6 +33,8 @@ BLOCK_BYTES = 1 << 18
 IN_PROGRESS: Final = ".inprogress"
 _MARK: Final = rf"([0-9a-f]{{{OWNER_DIGITS}}})-([0-9]{{1,9}})-([0-9]{{1,18}})-([0-9A-Za-z.]{{1,40}})"
 _HIDDEN: Final = re.compile(rf"\.(.+)\.{_MARK}{re.escape(IN_PROGRESS)}", re.DOTALL)
+LONGEST_AFFIXES: Final = 120
+"""The bytes of prefix and suffix together; the rest of a name is the engine's."""
 _ROUNDS: Final = 5
 """How often a commit looks again after another process has changed a name under its hands."""
 
@@ -66,6 +68,69 @@ def mark_of(hidden: str) -> Mark | None:
 def hidden_name(name: str, mark: Mark) -> str:
     """Return the name of a part file before its commit."""
     return f".{name}.{mark.owner}-{mark.subtask}-{mark.epoch}-{mark.attempt}{IN_PROGRESS}"
+
+
+class OutputFileConfig:
+    """The names of part files (PyFlink: OutputFileConfig).
+
+    Args:
+        part_prefix: the start of the names; not empty, without slash, not beginning with ``.`` or ``_``.
+        part_suffix: the end of the names, such as ``.csv``; without slash.
+
+    Raises:
+        ValueError: the prefix or suffix is not allowed.
+    """
+
+    def __init__(self, part_prefix: str, part_suffix: str) -> None:
+        for what, text in (("prefix", part_prefix), ("suffix", part_suffix)):
+            if "/" in text or "\0" in text:
+                raise ValueError(f"part {what} {text!r} must not hold a slash: give folders in the base path")
+        if part_prefix.startswith((".", "_")) or not part_prefix:
+            raise ValueError(
+                f"part prefix {part_prefix!r} must not be empty or begin with . or _: readers skip those"
+            )
+        length = len(os.fsencode(part_prefix + part_suffix))
+        if length > LONGEST_AFFIXES:
+            raise ValueError(
+                f"part prefix and suffix have {length} bytes together: at most {LONGEST_AFFIXES} leave room"
+                " for the rest of a file name"
+            )
+        self.part_prefix = part_prefix
+        self.part_suffix = part_suffix
+
+    @staticmethod
+    def builder() -> OutputFileConfig.OutputFileConfigBuilder:
+        """Return a builder with prefix ``part`` and no suffix."""
+        return OutputFileConfig.OutputFileConfigBuilder()
+
+    def get_part_prefix(self) -> str:
+        """Return the start of the names."""
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        """Return the end of the names."""
+        return self.part_suffix
+
+    class OutputFileConfigBuilder:
+        """Builds an OutputFileConfig (PyFlink: OutputFileConfig.OutputFileConfigBuilder)."""
+
+        def __init__(self) -> None:
+            self._part_prefix = "part"
+            self._part_suffix = ""
+
+        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """Set the start of the names."""
+            self._part_prefix = prefix
+            return self
+
+        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """Set the end of the names, for example ``.csv``."""
+            self._part_suffix = suffix
+            return self
+
+        def build(self) -> OutputFileConfig:
+            """Return the configuration."""
+            return OutputFileConfig(self._part_prefix, self._part_suffix)
 
 
 class PartFile(NamedTuple):

@@ -41,6 +41,7 @@ EXTRA = {
     ("RuntimeContext", "get_operator_unique_id"): JAVA,
     ("RuntimeContext", "get_owner_id"): OURS,
     ("Types", "VOID"): JAVA,
+    ("BucketAssigner", "get_bucket_id"): JAVA,
     ("RollingPolicy", "should_roll"): JAVA,
     ("DefaultRollingPolicy", "should_roll"): JAVA,
     ("OnCheckpointRollingPolicy", "should_roll"): JAVA,

@@ -166,7 +166,8 @@ class LocalRun(JobRun):
 
     ``process_seconds`` is the time limit of each process. ``started`` is called with each process, so that
     the caller can kill it. With ``moves_output`` every second process writes its part files into another
-    folder, and must commit the pending ones of the process before it where they are.
+    folder, in buckets and in files of a few rows, and must commit the pending ones of the process before it
+    where they are.
     """
 
     moves_output: bool = False
@@ -175,7 +176,11 @@ class LocalRun(JobRun):
 
     def part_folder(self, number: int) -> str:
         """Return another folder for every second process, if the output moves."""
-        return f"{self.spec.output}-moved" if self.moves_output and number % 2 == 0 else ""
+        return f"{self.spec.output}-moved" if self.in_buckets(number) else ""
+
+    def in_buckets(self, number: int) -> bool:
+        """Return True for every second process, if the output moves."""
+        return self.moves_output and number % 2 == 0
 
     def job_is_over(self, builder: HistoryBuilder) -> None:
         """Check the savepoints; start a finished job once more if its storage failed.

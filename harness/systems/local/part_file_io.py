@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileConfig
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction
+from onceproof.engine.connectors.part_files import OutputFileConfig
 from onceproof.engine.connectors.source import Source
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.scenario import Parameter

@@ -117,6 +117,7 @@ class JobRun(ABC):
             waiting=builder.waiting,
             events=str(self.events_path(number)),
             part_folder=self.part_folder(number),
+            in_buckets=self.in_buckets(number),
         )
         builder.writes_into(spec.part_folder or spec.output)
         write_spec(spec, path)
@@ -128,6 +129,10 @@ class JobRun(ABC):
     def part_folder(self, number: int) -> str:
         """Return where the file sink of incarnation ``number`` writes; "" for the output folder."""
         return ""
+
+    def in_buckets(self, number: int) -> bool:
+        """Return whether the file sink of incarnation ``number`` writes into folders below that one."""
+        return False
 
     def events_path(self, number: int) -> Path:
         """Return the event log of incarnation ``number``."""

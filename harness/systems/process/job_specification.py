@@ -43,9 +43,11 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     checkpoints: str
     """The folder that holds the checkpoint directories."""
     output: str
+    """The folder of the part files."""
     part_folder: str = ""
     """Where the file sink writes; "": into ``output``."""
-    """The folder of the part files."""
+    in_buckets: bool = False
+    """Whether the file sink distributes rows over folders, and begins a new file after some of them."""
     events: str
     """The event log of this process."""
     records: str = ""

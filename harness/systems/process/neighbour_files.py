@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileConfig
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction
+from onceproof.engine.connectors.part_files import OutputFileConfig
 from onceproof.engine.functions import (
     FunctionInitializationContext,
     FunctionSnapshotContext,

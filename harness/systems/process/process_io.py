@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import OutputFileConfig
+from onceproof.engine.connectors.part_files import OutputFileConfig
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.table_sinks import make_sink
@@ -53,7 +53,8 @@ class ProcessIO(SinksByKind):
         spec = self._spec
         encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
         folder = spec.part_folder or spec.output
-        return LoggingFileSink(folder, encoder, OutputFileConfig(PREFIX, spec.suffix), self._commits)
+        config = OutputFileConfig(PREFIX, spec.suffix)
+        return LoggingFileSink(folder, encoder, config, self._commits, spec.in_buckets)
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the database that all processes of the job share."""

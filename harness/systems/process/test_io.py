@@ -13,12 +13,16 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias
 
+from onceproof.engine.connectors.buckets import BucketAssigner
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSinkFunction, OutputFileConfig, Transaction
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction, Transaction
+from onceproof.engine.connectors.part_files import OutputFileConfig
+from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import RuntimeContext
@@ -29,6 +33,9 @@ from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 
 PREFIX: Final = "part"
+BUCKETS: Final = ("", "one", "two/inner")
+PART_BYTES: Final = 60
+"""The bytes from which a file in a bucket is complete: those of a few rows."""
 
 CommitFault: TypeAlias = Callable[[str], Fault | None]
 """Called with the name of a task that is about to commit. Returns the fault of that commit, if any."""
@@ -133,20 +140,38 @@ def records_read(source: SourceOperator) -> dict[str, int]:
     return {split: position[1] for split, position in source.positions().items()}
 
 
+class BucketsOfRows(BucketAssigner):
+    """Distributes rows over a few folders, one of them the base path, by their first field."""
+
+    def get_bucket_id(self, element: Any, context: Any) -> str:
+        number = zlib.crc32(repr(element[:1] if isinstance(element, tuple) else element).encode())
+        return BUCKETS[number % len(BUCKETS)]
+
+
 class LoggingFileSink(FileSinkFunction):
-    """The engine's file sink, which logs each commit."""
+    """The engine's file sink, which logs the commit of each file."""
 
     def __init__(
-        self, base_path: str, encoder: Encoder, config: OutputFileConfig, commits: LoggedCommits
+        self,
+        base_path: str,
+        encoder: Encoder,
+        config: OutputFileConfig,
+        commits: LoggedCommits,
+        in_buckets: bool,
     ) -> None:
-        super().__init__(base_path, encoder, config)
+        if in_buckets:
+            rolling = RollingPolicy.default_rolling_policy(part_size=PART_BYTES)
+            super().__init__(base_path, encoder, config, rolling, BucketsOfRows())
+        else:
+            super().__init__(base_path, encoder, config)
         self._commits = commits
+        self._in_buckets = in_buckets
 
     def __deepcopy__(self, memo: object) -> LoggingFileSink:
         config = OutputFileConfig(self._prefix, self._suffix)
-        return LoggingFileSink(self._base_path, self._encoder, config, self._commits)
+        return LoggingFileSink(self._base_path, self._encoder, config, self._commits, self._in_buckets)
 
-    def commit(self, transaction: Transaction) -> None:
-        name, length, *_ = transaction
-        commit = super().commit
-        self._commits.make(self.get_runtime_context(), name, length, lambda: commit(transaction))
+    def commit_part(self, listed: Transaction) -> None:
+        name, length, *_ = listed
+        commit = super().commit_part
+        self._commits.make(self.get_runtime_context(), name, length, lambda: commit(listed))

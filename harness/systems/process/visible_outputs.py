@@ -54,16 +54,20 @@ class Output(Protocol):
 
 
 class PartFiles:
-    """The part files of the engine's file sink; a transaction is a file.
+    """The part files of the engine's file sink; here each file is a transaction of its own.
 
-    Processes of a job may write into different folders: a file is in the one where it was prepared.
+    Processes of a job may write into different folders, and into buckets below them: a file is in the one
+    where it was prepared.
     """
 
     def __init__(self, folder: Path, suffix: str, read_rows: ReadRows) -> None:
         self._folders = [folder]
+        self._paths: dict[str, Path] = {}
         self._left_open: set[str] = set()
         """Hidden files in a folder when the output moved away from it."""
-        self._name = re.compile(rf"part-[0-9a-f]+-([0-9]+)-([0-9]+)-([0-9]+\.[0-9]+){re.escape(suffix)}")
+        self._name = re.compile(
+            rf"part-[0-9a-f]+-([0-9]+)-([0-9]+)-([0-9]+\.[0-9]+)(?:-[0-9]+)?{re.escape(suffix)}"
+        )
         self._read_rows = read_rows
 
     def writes_into(self, folder: Path) -> None:
@@ -75,9 +79,9 @@ class PartFiles:
 
     def names(self) -> list[str]:
         """Return the names of all files that are not hidden, sorted."""
-        return sorted(
-            name for folder in self._folders for name in os.listdir(folder) if not name.startswith(HIDDEN)
-        )
+        found = [path for folder in self._folders for path in _files_below(folder)]
+        self._paths = {path.name: path for path in reversed(found)}
+        return sorted(path.name for path in found if not path.name.startswith(HIDDEN))
 
     def identity(self, name: str) -> Hashable | None:
         """Return the file's inode and length; None if there is no such file."""
@@ -108,11 +112,17 @@ class PartFiles:
         return sorted(name for name in self._hidden() if name not in self._left_open)
 
     def _hidden(self) -> list[str]:
-        return [name for name in os.listdir(self._folders[0]) if name.startswith(HIDDEN)]
+        return [path.name for path in _files_below(self._folders[0]) if path.name.startswith(HIDDEN)]
 
     def _path(self, name: str) -> Path:
-        paths = [folder / name for folder in self._folders]
-        return next((path for path in paths if path.exists()), paths[0])
+        path = self._paths.get(name)
+        if path is None or not path.exists():
+            self.names()
+        return self._paths.get(name, self._folders[0] / name)
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
 class DatabaseOutput:

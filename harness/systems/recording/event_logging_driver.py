@@ -17,6 +17,7 @@ from typing import Any
 
 from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.connectors.file_sink_function import parts_of
 from onceproof.engine.job.events import Deploy
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
@@ -112,9 +113,13 @@ def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
         path=effect.path,
         attempt=task.attempt,
         cut=cut,
-        # A name, or one that something else stands beside.
-        transactions=[each if isinstance(each, str) else each[0] for each in transactions],
+        transactions=[name for each in transactions for name in _names_in(each)],
     )
+
+
+def _names_in(transaction: Any) -> list[str]:
+    """Return the names under which a transaction becomes visible: its own, or those of its files."""
+    return [transaction] if isinstance(transaction, str) else [part[0] for part in parts_of(transaction)]
 
 
 def log_task_failure(

@@ -9,8 +9,8 @@ import pytest
 from onceproof.engine import file_calls
 from onceproof.engine.connectors import part_files
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSink, OutputFileConfig
-from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed, OutputFileConfig
 from onceproof.engine.errors import UnrecoverableError
 
 NAME = "part-ae6a53ab-0-0-1.1"
@@ -253,7 +253,7 @@ def test_a_prefix_that_readers_would_skip_is_refused(prefix):
 def test_a_dead_attempt_leaves_no_open_file_behind(job):
     sink = job.start()
     sink.invoke_batch(["x" * part_files.BLOCK_BYTES])
-    descriptor = sink._file._descriptor
+    descriptor = sink._open_parts[""].file._descriptor
     os.fstat(descriptor)
     del sink
     job.functions.clear()

@@ -18,13 +18,20 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine import file_calls
+from onceproof.engine.connectors.buckets import BucketAssigner
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import ON_CHECKPOINT, FileSink
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.file_sink_function import IN_BASE_PATH, ON_CHECKPOINT
 from onceproof.engine.connectors.rolling import RollingPolicy
 
 ROWS = 24
 EVERY_FEW_ROWS = RollingPolicy.default_rolling_policy(part_size=4)
 CALLS = ("open", "write", "fsync", "close", "link", "unlink", "stat", "scandir", "mkdir")
+
+
+class ByRemainder(BucketAssigner):
+    def get_bucket_id(self, element, context):
+        return ("", "one", "two/inner")[element % 3]
 
 
 class Died(BaseException):
@@ -109,9 +116,11 @@ class Run:
 
 @pytest.fixture
 def new_run(sink_job, monkeypatch):
-    def make(folder: Path, policy: RollingPolicy = ON_CHECKPOINT) -> Run:
+    def make(
+        folder: Path, policy: RollingPolicy = ON_CHECKPOINT, assigner: BucketAssigner = IN_BASE_PATH
+    ) -> Run:
         builder = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder())
-        sink = builder.with_rolling_policy(policy).build()
+        sink = builder.with_rolling_policy(policy).with_bucket_assigner(assigner).build()
         return Run(sink_job(sink.create_function), monkeypatch)
 
     return make
@@ -119,9 +128,9 @@ def new_run(sink_job, monkeypatch):
 
 def check(folder: Path) -> None:
     rows = Counter()
-    for name in os.listdir(folder):
-        assert not name.startswith("."), f"{name} is left over"
-        rows.update(int(line) for line in (folder / name).read_text().splitlines())
+    for path in [Path(place, name) for place, _, names in os.walk(folder) for name in names]:
+        assert not path.name.startswith("."), f"{path} is left over"
+        rows.update(int(line) for line in path.read_text().splitlines())
     assert rows == Counter(range(ROWS))
     shutil.rmtree(folder)
 
@@ -132,16 +141,21 @@ def test_an_undisturbed_run_writes_every_row_once(new_run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("after", "policy"),
-    [(False, ON_CHECKPOINT), (True, ON_CHECKPOINT), (False, EVERY_FEW_ROWS)],
-    ids=["before", "after", "before, in many files"],
+    ("after", "policy", "assigner"),
+    [
+        (False, ON_CHECKPOINT, IN_BASE_PATH),
+        (True, ON_CHECKPOINT, IN_BASE_PATH),
+        (False, EVERY_FEW_ROWS, IN_BASE_PATH),
+        (True, EVERY_FEW_ROWS, ByRemainder()),
+    ],
+    ids=["before", "after", "before, in many files", "after, in buckets"],
 )
-def test_death_at_any_system_call_loses_and_repeats_nothing(new_run, tmp_path, after, policy):
+def test_death_at_any_system_call_loses_and_repeats_nothing(new_run, tmp_path, after, policy, assigner):
     dies_at = 0
     while True:
         dies_at += 1
         folder = tmp_path / str(dies_at)
-        run = new_run(folder, policy)
+        run = new_run(folder, policy, assigner)
         if run.attempt(3, DyingSystem(dies_at, after)):
             break
         assert run.attempt(1 + dies_at % 3, DyingSystem(0, False))

@@ -9,8 +9,14 @@ import shutil
 import pytest
 
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSink, OutputFileConfig
-from onceproof.engine.connectors.part_files import FileSinkBroken, Mark, hidden_name, mark_of
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.part_files import (
+    FileSinkBroken,
+    Mark,
+    OutputFileConfig,
+    hidden_name,
+    mark_of,
+)
 from onceproof.engine.file_calls import SystemFileCalls
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink import FileSink, parts_of
+from onceproof.engine.connectors.file_sink import FileSink
+from onceproof.engine.connectors.file_sink_function import parts_of
 from onceproof.engine.connectors.part_files import FileSinkBroken
 from onceproof.engine.connectors.rolling import RollingPolicy
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from threading import Event, Thread
 from time import sleep
 
-from onceproof.engine.connectors.file_sink import FileSinkFunction, Transaction
-from onceproof.engine.connectors.part_files import PartFile, PartFileWriter
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction, Transaction, parts_of
+from onceproof.engine.connectors.part_files import Mark, PartFile, PartFileWriter
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.events import CancelTasks
@@ -144,4 +145,43 @@ def dead_sinks_keep_their_files_open(reached: Reached) -> Iterator[None]:
             return finish(self)
 
     with replaced(PartFileWriter, "close", leaving), replaced(PartFileWriter, "finish", finishing):
+        yield
+
+
+@mutant(
+    id="buckets-are-not-swept",
+    breaks="no_leaks",
+    summary="a file sink with buckets looks for what dead attempts left in its base path only",
+)
+def buckets_are_not_swept(reached: Reached) -> Iterator[None]:
+    """Hidden files stay in the folders below for ever."""
+    hidden_files = FileSinkFunction._hidden_files
+
+    def in_base_path(self: FileSinkFunction, folder: str) -> Iterator[tuple[str, Mark]]:
+        for path, mark in hidden_files(self, folder):
+            if os.path.dirname(path) == folder:
+                yield path, mark
+            else:
+                reached()
+
+    with replaced(FileSinkFunction, "_hidden_files", in_base_path):
+        yield
+
+
+@mutant(
+    id="only-the-first-file-is-committed",
+    breaks="exactly_once",
+    summary="of a transaction of several files only the first with rows becomes visible",
+)
+def only_the_first_file_is_committed(reached: Reached) -> Iterator[None]:
+    """The rows of the other buckets, and those behind a roll, stay hidden."""
+
+    def first_only(self: FileSinkFunction, transaction: Transaction) -> None:
+        parts = [part for part in parts_of(transaction) if part[1]]
+        if len(parts) > 1:
+            reached()
+        for part in parts[:1]:
+            self.commit_part(part)
+
+    with replaced(FileSinkFunction, "commit", first_only):
         yield

@@ -15,7 +15,13 @@ from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import load_family
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, POINTS
-from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, ERROR, JOB_FINISHED
+from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_COMPLETED,
+    ERROR,
+    JOB_FINISHED,
+    TRANSACTION_VISIBLE,
+)
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.attempt_leaks import (
@@ -160,6 +166,25 @@ def test_pending_files_that_are_sought_in_another_folder_are_missed():
         scenario_with(*faults), mutant="pending-sought-in-the-new-folder", mutant_file=LOCAL_MUTANTS
     )
     assert "no_error" in verdict.failed_properties()
+
+
+def test_files_of_a_transaction_that_are_not_all_committed_are_missed():
+    # The second process writes into buckets, in files of a few rows.
+    faults = (Fault("kill_process", "completed", checkpoint=1),)
+    history, verdict = tried(scenario_with(*faults))
+    assert verdict.passed
+    names = [name for _, kind, name, _ in history.events if kind == TRANSACTION_VISIBLE]
+    assert [name for name in names if name.endswith("-2.jsonl")]
+    mutant = "only-the-first-file-is-committed"
+    _, verdict = tried(scenario_with(*faults), mutant=mutant, mutant_file=LOCAL_MUTANTS)
+    assert "exactly_once" in verdict.failed_properties()
+
+
+def test_hidden_files_that_stay_in_buckets_are_a_leak():
+    faults = (Fault("kill_process", "completed", checkpoint=1), AMONG_RECORDS)
+    assert tried(scenario_with(*faults))[1].passed
+    _, verdict = tried(scenario_with(*faults), mutant="buckets-are-not-swept", mutant_file=LOCAL_MUTANTS)
+    assert verdict.failed_properties() == ("no_leaks",)
 
 
 def test_open_file_in_a_folder_to_which_the_output_comes_back_is_no_leak():

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from onceproof.engine.connectors.file_sink import FileSinkFunction, Transaction
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction, Transaction
 from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime.spark.driver import SparkExecution

@@ -1,0 +1,381 @@
+"""What a file sink does in its subtask: part files that become visible whole, exactly once.
+
+The rules this module lives by:
+
+- A transaction is one part file (`part_files.py`), or several where the rolling policy has begun further
+  ones or the rows go to several buckets (`buckets.py`): hidden while they are written, synced to the disk by
+  pre-commit, visible after the commit, deleted by an abort. Readers that skip hidden files see whole files.
+- A visible name is ``<prefix>-<owner>-<subtask>-<epoch>-<attempt><suffix>``, with the first digits of the
+  owner: two sinks in one folder, and a job beside its earlier run, do not meet, whatever their prefixes.
+  Further files of a transaction have ``-1``, ``-2`` and so on behind the attempt, across its buckets.
+- A transaction without rows has no file; its pre-committed length is 0.
+- The checkpoint lists the length. A file with another length at its commit is an error, never a silent loss.
+- The checkpoint lists the base path, too: a job that is restored with another one commits a file where it
+  was prepared. A folder that was moved with its files is the base path then. So both are looked into.
+- A repeated commit finds the target and does nothing. If no folder has the file, the rows are lost: an error
+  that names the transaction.
+- Hidden files that a crash left are found by their marks and deleted at the next start, by the rule of
+  two_phase: in the base path, and in all folders below it if the sink has buckets. Files of other owners
+  stay, also those that a restored checkpoint lists as open.
+- The base path, the buckets and the missing folders above are made durably; a new name counts once its folder
+  is synced.
+- Rows are buffered in memory and written in blocks; a crash loses only the open transaction.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from msgspec import Struct
+
+from onceproof.engine.connectors.buckets import (
+    BasePathBucketAssigner,
+    BucketAssigner,
+    WrongBucket,
+    bucket_mistake,
+)
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.part_files import (
+    FileSinkBroken,
+    FileSinkFailed,
+    Mark,
+    OutputFileConfig,
+    PartFile,
+    PartFileWriter,
+    hidden_name,
+    listed_part,
+    mark_of,
+    unmarked_part,
+)
+from onceproof.engine.connectors.rolling import RollingPolicy
+from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
+from onceproof.engine.durable_files import open_folder, sync_folder
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
+from onceproof.engine.functions import SinkFunction
+
+OPEN = -1
+"""The length of a transaction that is not pre-committed yet."""
+OWNER_DIGITS_SHOWN: Final = 8
+
+Transaction = list[Any]
+"""[visible name, bytes or OPEN, base path, hidden name]; a list, because pre-commit sets the length.
+
+One with further files has a list of them behind, each of that form, with its bucket behind if the sink has
+buckets. Checkpoints of version 0.2.0 list [name, length]: in the base path, and without a mark."""
+ON_CHECKPOINT: Final = RollingPolicy.on_checkpoint_rolling_policy()
+IN_BASE_PATH: Final = BasePathBucketAssigner()
+FURTHER: Final = 4
+"""The place of the further files in a transaction, and of the bucket in one of these."""
+CHECK_INTERVAL_MS: Final = 60_000
+
+
+class UnwritableValue(UnrecoverableError, ValueError):
+    """The encoder does not accept a value. The message is one line."""
+
+
+class OpenPart(Struct, eq=False):
+    """A part file that is being written, and the milliseconds at which it was begun and last written to."""
+
+    listed: Transaction
+    file: PartFileWriter
+    begun_ms: int
+    written_ms: int
+
+
+def parts_of(transaction: Transaction) -> Iterator[Transaction]:
+    """Give the part files of a transaction. Raises FileSinkBroken for what no file sink has listed."""
+    yield transaction
+    if len(transaction) > FURTHER:
+        further = transaction[FURTHER]
+        if len(transaction) > FURTHER + 1 or not isinstance(further, list):
+            raise FileSinkBroken(f"transaction {transaction[0]!r} has no list of files: it is not ours")
+        for part in further:
+            if not isinstance(part, list) or len(part) not in (FURTHER, FURTHER + 1):
+                raise FileSinkBroken(f"transaction {transaction[0]!r} has no file {part!r}: it is not ours")
+            if (mistake := bucket_mistake(_bucket_of(part))) is not None:
+                raise FileSinkBroken(
+                    f"transaction {transaction[0]!r} has a file in the bucket {part[FURTHER]!r}, which"
+                    f" {mistake}: it is not ours"
+                )
+            yield part
+
+
+def _bucket_of(part: Transaction) -> Any:
+    """Return the bucket of a part file; that of a whole transaction's own file is the base path."""
+    return part[FURTHER] if len(part) > FURTHER and not isinstance(part[FURTHER], list) else ""
+
+
+class FileSinkFunction(TwoPhaseCommitSinkFunction):
+    """Writes the part files of each transaction."""
+
+    calls: FileCalls = SYSTEM_CALLS
+    """The file calls; a test gives others."""
+
+    def __init__(
+        self,
+        base_path: str,
+        encoder: Encoder,
+        config: OutputFileConfig,
+        rolling_policy: RollingPolicy = ON_CHECKPOINT,
+        bucket_assigner: BucketAssigner = IN_BASE_PATH,
+        check_interval_ms: int = CHECK_INTERVAL_MS,
+    ) -> None:
+        super().__init__()
+        self._rolls = rolling_policy.should_roll
+        self._base_path = base_path
+        self._encoder = encoder
+        self._prefix = config.part_prefix
+        self._suffix = config.part_suffix
+        self._assigner = bucket_assigner
+        self._has_buckets = not isinstance(bucket_assigner, BasePathBucketAssigner)
+        self._check_interval_ms = check_interval_ms
+        self._next_check_ms = 0
+        self._open_parts: dict[str, OpenPart] = {}
+        """By bucket."""
+        self._buckets_made: set[str] = set()
+
+    def begin_transaction(self) -> Transaction:
+        """Return new names; the first row creates the file."""
+        self._open_parts = {}
+        return self._new_part("")
+
+    def _new_part(self, number: str) -> Transaction:
+        mark = Mark(self.owner, self.subtask, self.epoch, self.attempt)
+        place = f"{self.owner[:OWNER_DIGITS_SHOWN]}-{self.subtask}-{self.epoch}-{self.attempt}"
+        name = f"{self._prefix}-{place}{number}{self._suffix}"
+        return [name, OPEN, os.path.abspath(self._base_path), hidden_name(name, mark)]
+
+    def invoke_transaction(self, transaction: Transaction, value: Any, context: Any) -> None:
+        self._write(transaction, self._bucket(value, context), [value])
+
+    def invoke_transaction_batch(self, transaction: Transaction, values: list[Any]) -> bool:
+        if self._assigner.depends_on_rows:
+            return False
+        context = SinkFunction.Context(self.get_runtime_context().get_current_processing_time)
+        self._write(transaction, self._bucket(None, context), values)
+        return True
+
+    def _bucket(self, value: Any, context: Any) -> str:
+        """Return the bucket of a value. Raises WrongBucket if it cannot be a folder."""
+        if not self._has_buckets:
+            return ""
+        bucket = self._assigner.get_bucket_id(value, context)
+        if bucket not in self._buckets_made and (mistake := bucket_mistake(bucket)) is not None:
+            raise WrongBucket(
+                f"{type(self._assigner).__name__} gives the bucket {bucket!r} for {value!r}, which {mistake}:"
+                " let get_bucket_id return a relative path such as 'country=at', or '' for the base path"
+            )
+        return bucket
+
+    def pre_commit(self, transaction: Transaction) -> None:
+        """Sync the hidden files and their folders to the disk."""
+        for part in self._open_parts.values():
+            self._finish_part(part)
+        self._open_parts = {}
+        for listed in parts_of(transaction):
+            if listed[1] == OPEN:
+                listed[1] = 0
+        buckets = {_bucket_of(listed) for listed in parts_of(transaction) if listed[1] != 0}
+        try:
+            for bucket in sorted(buckets):
+                sync_folder(self.calls, os.path.join(self._base_path, bucket))
+        except OSError as error:
+            raise self._failure(transaction, "cannot be written", error) from error
+
+    def _finish_part(self, part: OpenPart) -> None:
+        """Sync and close a part file, and note its length."""
+        try:
+            part.listed[1] = part.file.finish()
+        except OSError as error:
+            raise self._failure(part.listed, "cannot be written", error) from error
+
+    def commit(self, transaction: Transaction) -> None:
+        """Make the files visible where they were prepared, unless that was done before."""
+        for part in list(parts_of(transaction)):
+            self.commit_part(part)
+
+    def commit_part(self, transaction: Transaction) -> None:
+        """Make one file visible where it was prepared, unless that was done before."""
+        part, folders = self._listed(transaction)
+        if part.length == 0:
+            return
+        try:
+            # A copy of the folder may have been restored: then the file is in both, and belongs to both.
+            committed = [part.commit(self.calls, folder) for folder in folders]
+        except FileSinkFailed:
+            raise
+        except OSError as error:
+            raise self._failure(transaction, "cannot be committed", error) from error
+        if not any(committed):
+            names = f"{os.path.join(folders[0], part.name)} nor {part.hidden}"
+            places = "".join([f" nor the two in {folder}" for folder in folders[1:]])
+            raise FileSinkBroken(
+                f"transaction {part.name} is lost: neither {names}{places} exists, though a checkpoint"
+                f" lists it with {part.length} bytes: restore the folder from a copy, or start afresh"
+            )
+
+    def abort(self, transaction: Transaction) -> None:
+        """Delete the hidden files that exist and are this sink's."""
+        for each in list(parts_of(transaction)):
+            part, folders = self._listed(each)
+            if part.owner in (None, self.owner):
+                for folder in folders:
+                    self._delete(os.path.join(folder, part.hidden))
+
+    def abort_unknown(self, recovery: Recovery) -> None:
+        """Delete the hidden files of this sink that no checkpoint lists."""
+        try:
+            open_folder(self.calls, os.path.abspath(self._base_path))
+            hidden = list(self._hidden_files(self._base_path))
+        except OSError as error:
+            raise FileSinkBroken(
+                f"folder {self._base_path} of the file sink cannot be used: {error.strerror}:"
+                " make it writable, or choose another"
+            ) from error
+        for path, mark in hidden:
+            if recovery.may_abort(mark.subtask, mark.epoch, mark.attempt, mark.owner):
+                self._delete(path)
+
+    def _hidden_files(self, folder: str) -> Iterator[tuple[str, Mark]]:
+        """Give the hidden part files of any sink in a folder, and in its buckets if the sink has them."""
+        for name, is_folder in sorted(self.calls.entries(folder)):
+            path = os.path.join(folder, name)
+            mark = mark_of(name)
+            if mark is not None:
+                yield path, mark
+            elif is_folder and self._has_buckets and bucket_mistake(name) is None:
+                try:
+                    yield from self._hidden_files(path)
+                except FileNotFoundError:
+                    continue  # A folder that is no bucket of ours was removed at this moment.
+
+    def close(self) -> None:
+        """Abort the open transaction."""
+        super().close()
+        for part in self._open_parts.values():
+            part.file.close()
+        self._open_parts = {}
+
+    def _listed(self, transaction: Transaction) -> tuple[PartFile, list[str]]:
+        """Return the part file of a transaction, and the folders that may have it. Raises FileSinkBroken."""
+        own = os.path.abspath(self._base_path)
+        if len(transaction) == 2:
+            return unmarked_part(*transaction), [own]
+        name, length, folder, hidden = transaction[:FURTHER]
+        part = listed_part(name, hidden, folder, length)
+        bucket = _bucket_of(transaction)
+        bases = [folder, own]
+        if folder == own or os.path.realpath(folder) == os.path.realpath(own):
+            bases = [own]
+        return part, [os.path.join(base, bucket) if bucket else base for base in bases]
+
+    # ---- The hot path: one call for each buffer of rows, or for each row where the bucket depends on it.
+
+    def _write(self, transaction: Transaction, bucket: str, values: list[Any]) -> None:
+        try:
+            data = self._encoder.encode_batch(values)
+        except (TypeError, ValueError) as error:
+            raise self._unwritable(values, error) from error
+        now_ms = self.get_runtime_context().get_current_processing_time()
+        if now_ms >= self._next_check_ms:
+            self._check_parts(now_ms)
+        part = self._open_parts.get(bucket)
+        if part is not None and self._rolls(part.file.length, part.begun_ms, part.written_ms, now_ms):
+            self._finish_part(part)
+            part = None
+        if part is None:
+            part = self._open_parts[bucket] = self._begin_part(transaction, bucket, now_ms)
+        try:
+            part.file.write(data)
+        except OSError as error:
+            raise self._failure(part.listed, "cannot be written", error) from error
+        part.written_ms = now_ms
+
+    # ---- End of the hot path.
+
+    def _check_parts(self, now_ms: int) -> None:
+        """Finish the part files that their age or idleness has made complete, and that get no rows."""
+        self._next_check_ms = now_ms + self._check_interval_ms
+        for bucket, part in list(self._open_parts.items()):
+            if self._rolls(part.file.length, part.begun_ms, part.written_ms, now_ms):
+                self._finish_part(part)
+                del self._open_parts[bucket]
+
+    def _begin_part(self, transaction: Transaction, bucket: str, now_ms: int) -> OpenPart:
+        """Create the first part file of a transaction, or a further one."""
+        if not self._has_buckets and transaction[1] == OPEN:
+            listed = transaction
+        else:
+            if len(transaction) == FURTHER:
+                transaction.append([])
+            further: list[Transaction] = transaction[FURTHER]
+            listed = self._new_part(f"-{len(further) + 1}")
+            if self._has_buckets:
+                listed.append(bucket)
+            further.append(listed)
+        return OpenPart(listed, self._create_file(listed, bucket), now_ms, now_ms)
+
+    def _create_file(self, listed: Transaction, bucket: str) -> PartFileWriter:
+        name, _, base_path, hidden = listed[:FURTHER]
+        folder = os.path.join(base_path, bucket) if bucket else base_path
+        target, path = os.path.join(folder, name), os.path.join(folder, hidden)
+        try:
+            if bucket not in self._buckets_made:
+                self._make_bucket(base_path, folder)
+                self._buckets_made.add(bucket)
+            if self.calls.exists(target):
+                raise FileSinkBroken(
+                    f"part file {target} exists already, from an earlier run of the job with the same"
+                    " checkpoint folder: move it away, or choose another folder"
+                )
+            return PartFileWriter(self.calls, path)
+        except FileExistsError as error:
+            raise FileSinkBroken(
+                f"part file {path} exists already, from an earlier run of the job with the same checkpoint"
+                " folder: delete it, or choose another folder"
+            ) from error
+        except FileSinkFailed:
+            raise
+        except OSError as error:
+            raise self._failure(listed, "cannot be written", error) from error
+
+    def _make_bucket(self, base_path: str, folder: str) -> None:
+        if folder == base_path:
+            return
+        try:
+            open_folder(self.calls, folder, base_path)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise FileSinkBroken(
+                f"bucket {folder} cannot be made, because a file has the name of a folder: move it away, or"
+                " let the bucket assigner give another bucket"
+            ) from error
+
+    def _unwritable(self, values: list[Any], error: Exception) -> UnwritableValue:
+        for value in values:
+            try:
+                self._encoder.encode_batch([value])
+            except (TypeError, ValueError) as own_error:
+                return UnwritableValue(f"value {value!r} cannot be written to {self._base_path}: {own_error}")
+        return UnwritableValue(f"values cannot be written to {self._base_path}: {error}")
+
+    def _failure(self, transaction: Transaction, what: str, error: OSError) -> FileSinkFailed:
+        reason = error.strerror or str(error)
+        folder = os.path.join(self._base_path, _bucket_of(transaction))
+        return FileSinkFailed(
+            f"part file {transaction[0]} in {folder} {what}: {reason}:"
+            " free space, or make the folder writable"
+        )
+
+    def _delete(self, path: str) -> None:
+        try:
+            self.calls.unlink(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise FileSinkFailed(
+                f"{path} of an aborted transaction cannot be deleted: {error.strerror}:"
+                " make the folder writable"
+            ) from error
