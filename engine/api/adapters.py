@@ -147,8 +147,11 @@ def check_function(method: str, value: object, expected: type, other: type, mend
         raise InvalidJob(f"{method} takes a {expected.__name__}, not {value!r}{use}")
 
 
-def key_of(key_selector: object) -> Callable[[Any], Any]:
-    """Return the function that extracts a key; raises InvalidJob for what cannot be called."""
+def key_of(key_selector: object, asking: str = "key_by") -> Callable[[Any], Any]:
+    """Return the function that extracts a key for the method ``asking``.
+
+    Raises InvalidJob for what cannot be called.
+    """
     if type(key_selector) is FunctionType:
         # The usual case; isinstance of an abstract class costs more than the rest of ``key_by``.
         return key_selector
@@ -158,14 +161,14 @@ def key_of(key_selector: object) -> Callable[[Any], Any]:
         return key_selector
     if type(key_selector) is int or type(key_selector) is str:
         warn(
-            f"key_by({key_selector!r}) is deprecated: give a function, lambda value: value[{key_selector!r}],"
-            " or of the field of a dataclass",
+            f"{asking}({key_selector!r}) is deprecated: give a function,"
+            f" lambda value: value[{key_selector!r}], or of the field of a dataclass",
             DeprecationWarning,
             stacklevel=3,
         )
         return FieldSelector(key_selector)
     raise InvalidJob(
-        f"key_by needs a key selector, not {key_selector!r}: give a function of the value or a KeySelector"
+        f"{asking} needs a key selector, not {key_selector!r}: give a function of the value or a KeySelector"
     )
 
 
@@ -177,7 +180,8 @@ def custom_partitioner(partitioner: object, key_selector: object) -> EdgePartiti
             f"partition_custom needs a partitioner, not {partitioner!r}: give a function of the key and the"
             " number of partitions, or a Partitioner"
         )
-    return EdgePartitioner(PartitionerKind.CUSTOM, key_of(key_selector), choose=partial(_chosen, choose))
+    key = key_of(key_selector, "partition_custom")
+    return EdgePartitioner(PartitionerKind.CUSTOM, key, choose=partial(_chosen, choose))
 
 
 def _chosen(choose: Callable[[Any, int], Any], key: Any, partitions: int) -> int:

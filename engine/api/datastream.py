@@ -1103,7 +1103,7 @@ class _BothStreams(Generic[Windows]):
         self, key_selector: Selector | KeySelector, key_type: TypeInformation | None = None
     ) -> Where[Windows]:
         """Key the first stream; ``key_type`` is the type of the keys of both."""
-        return Where(self._windows, self._streams, key_of(key_selector), key_type)
+        return Where(self._windows, self._streams, key_of(key_selector, "where"), key_type)
 
 
 class CoGroupedStreams(_BothStreams[CoGroupedWindows]):
@@ -1142,7 +1142,7 @@ class Where(Generic[Windows]):
 
     def equal_to(self, key_selector: Selector | KeySelector) -> EqualTo[Windows]:
         """Key the second stream."""
-        selectors = (self._selector, key_of(key_selector))
+        selectors = (self._selector, key_of(key_selector, "equal_to"))
         return EqualTo(self._windows, self._streams, selectors, self._key_type)
 
 

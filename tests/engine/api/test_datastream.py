@@ -183,7 +183,7 @@ def test_a_missing_key_selector_is_an_error(stream, selector):
             lambda s: s.partition_custom(1, len),
             "partition_custom needs a partitioner, not 1: give a",
         ),
-        (lambda s: s.partition_custom(max, 1.5), "needs a key selector, not 1.5"),
+        (lambda s: s.partition_custom(max, 1.5), "partition_custom needs a key selector, not 1.5"),
         (lambda s: s.execute_and_collect(limit=0), "limit of execute_and_collect is 0"),
     ],
     ids=[
