@@ -15,7 +15,9 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import atexit
 import gc
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -27,6 +29,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import parquet
+from pyspark import SparkFiles, TaskContext
 
 from onceproof.engine.runtime.garbage_collection import freeze_loaded_objects
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
@@ -73,7 +76,12 @@ def _local_address(source: FamilySource) -> str:
             return source.asked
     except OSError:
         pass
-    copy = Path(tempfile.mkdtemp(prefix="onceproof-family-")) / path.name
+    # Below Spark's own folder, which ends with the executor; a worker runs no finalizers.
+    below = None if TaskContext.get() is None else SparkFiles.getRootDirectory()
+    folder = tempfile.mkdtemp(prefix="onceproof-family-", dir=below)
+    if below is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = Path(folder) / path.name
     copy.write_text(source.text, encoding="utf-8")
     return f"{copy}:{attribute}" if attribute else str(copy)
 
