@@ -34,6 +34,7 @@ SEVERAL: Final[Mapping[str, tuple[str, ...]]] = {
     "textbook_temporary_files": (),
     "textbook_time_to_live": (),
     "textbook_transfer": ("textbook_transfer",),
+    "textbook_two_phase_commit": ("textbook_two_phase_commit",),
     "textbook_window_by_map": (),
     "textbook_word_counts": (),
 }

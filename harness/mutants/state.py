@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from onceproof.engine.state.hashmap import HeapMaps
 from onceproof.engine.state.operator import OperatorListState
 from onceproof.engine.state.snapshot import ListSnapshot
 from onceproof.engine.types import TypeInformation
@@ -66,4 +67,27 @@ def operator_state_snapshot_is_shallow(reached: Reached) -> Iterator[None]:
         return ListSnapshot(self.name, self.mode, self.element_type, self._elements)
 
     with replaced(OperatorListState, "snapshot", shared):
+        yield
+
+
+@mutant(
+    id="removed-from-the-snapshot-as-well",
+    breaks="exactly_once",
+    summary="a key that is removed from a map is also removed from a snapshot that shares the map",
+    families=("textbook_two_phase_commit",),
+)
+def removed_from_the_snapshot_as_well(reached: Reached) -> Iterator[None]:
+    """What an actor has noted before a barrier and sends behind it is not in the log that is restored."""
+    sound = HeapMaps.remove
+
+    def in_place(self: HeapMaps, entry: Any, key: Any) -> None:
+        found = self.entries.get(entry, {})
+        if key not in found or len(found) == 1:
+            sound(self, entry, key)
+            return
+        if self._own is not None and entry not in self._own:
+            reached()
+        del found[key]
+
+    with replaced(HeapMaps, "remove", in_place):
         yield

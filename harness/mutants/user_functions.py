@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from onceproof.engine.api.aggregations import ExtremeElement
 from onceproof.engine.broadcast_functions import KeyedBroadcastProcessFunction, KeyedStateFunction
-from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.elements import Record
+from onceproof.engine.operators import firing, process
+from onceproof.engine.operators.base import Emit, OperatorContext
 from onceproof.engine.operators.co_process import CoMapOperator
+from onceproof.engine.operators.side_outputs import emit_side_outputs
+from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.state.descriptors import StateDescriptor
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
+
+SideOutputs: TypeAlias = Mapping[str, Sequence[Emit]]
 
 
 @mutant(
@@ -100,3 +106,34 @@ def timestamps_of_the_source_stay(reached: Reached) -> Iterator[None]:
 
     with replaced(WatermarkStrategy, "create_timestamp_assigner", kept):
         yield
+
+
+@mutant(
+    id="side-output-leaves-behind-the-barrier",
+    breaks="exactly_once",
+    summary="records of a side output leave with what is emitted next, and a barrier may come between",
+    families=("textbook_two_phase_commit",),
+)
+def side_output_leaves_behind_the_barrier(reached: Reached) -> Iterator[None]:
+    """The first half of a participant has noted its vote, and the second half has never heard of it."""
+    held: dict[int, tuple[SideOutputs, list[Record]]] = {}
+
+    def late(results: list[Record], side_outputs: SideOutputs) -> list[Record]:
+        # The outputs are held as well, or others could get their identity.
+        _, before = held.pop(id(side_outputs), (side_outputs, []))
+        emit_side_outputs(before, side_outputs)
+        now: list[Record] = []
+        others: list[Record] = []
+        for record in results:
+            (now if _is_tagged(record[0]) else others).append(record)
+        if now:
+            reached()
+            held[id(side_outputs)] = side_outputs, now
+        return others
+
+    with replaced(process, "emit_side_outputs", late), replaced(firing, "emit_side_outputs", late):
+        yield
+
+
+def _is_tagged(value: Any) -> bool:
+    return type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag
