@@ -23,6 +23,7 @@ from onceproof.engine.api.checkpoint_storages import (
     JobManagerCheckpointStorage,
 )
 from onceproof.engine.api.closeable_iterator import CloseableIterator
+from onceproof.engine.api.data_types import DataTypes
 from onceproof.engine.api.datastream import (
     AllWindowedStream,
     BroadcastConnectedStream,
@@ -48,7 +49,6 @@ from onceproof.engine.api.state_backends import (
     StateBackend,
 )
 from onceproof.engine.api.table_sources import (
-    DataTypes,
     Schema,
     StreamTableEnvironment,
     Table,
@@ -125,6 +125,12 @@ from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFu
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
 from onceproof.engine.durations import Duration, Time
 from onceproof.engine.elements import Watermark
+from onceproof.engine.formats.avro_files import AvroBulkWriters
+from onceproof.engine.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
+from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory
+from onceproof.engine.formats.csv_rows import CsvBulkWriters
+from onceproof.engine.formats.csv_schema import CsvSchema, CsvSchemaBuilder
+from onceproof.engine.formats.parquet_files import AvroParquetWriters, ParquetBulkWriters
 from onceproof.engine.functions import (
     AggregateFunction,
     CheckpointedFunction,
@@ -234,6 +240,9 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "AvroBulkWriters",
+    "AvroParquetWriters",
+    "AvroSchema",
     "BaseBroadcastProcessFunction",
     "BasePathBucketAssigner",
     "BroadcastConnectedStream",
@@ -241,6 +250,8 @@ __all__ = [
     "BroadcastState",
     "BroadcastStream",
     "BucketAssigner",
+    "BulkWriter",
+    "BulkWriterFactory",
     "CheckpointCommitter",
     "CheckpointConfig",
     "CheckpointListener",
@@ -270,6 +281,9 @@ __all__ = [
     "CountWindow",
     "CountWindowSerializer",
     "Counter",
+    "CsvBulkWriters",
+    "CsvSchema",
+    "CsvSchemaBuilder",
     "CsvSource",
     "DataGeneratorSource",
     "DataStream",
@@ -302,6 +316,7 @@ __all__ = [
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
+    "GenericRecordAvroTypeInfo",
     "GenericWriteAheadSink",
     "GlobalWindow",
     "GlobalWindowSerializer",
@@ -339,6 +354,7 @@ __all__ = [
     "OnCheckpointRollingPolicy",
     "OutputFileConfig",
     "OutputTag",
+    "ParquetBulkWriters",
     "Partitioner",
     "PredefinedOptions",
     "PrintSinkFunction",

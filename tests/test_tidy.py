@@ -69,6 +69,7 @@ ROOMS = (
         *("functions", "async_functions", "async_retry_predicates", "broadcast_functions"),
         *("connected_functions", "partitioner", "timer_service", "watermarks"),
     ),
+    ("formats",),
     ("operators", "windows", "connectors"),
     ("graph", "api"),
     ("task", "checkpoint"),

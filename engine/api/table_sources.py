@@ -12,53 +12,9 @@ from typing import Any, Final
 from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
 from onceproof.engine.connectors.generated_tables import GeneratedTableSource
 from onceproof.engine.graph import InvalidJob
-from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types import TypeInformation
 
 DATAGEN: Final = "datagen"
-
-
-class DataTypes:
-    """The types of columns (PyFlink: DataTypes). Any column may be None, whatever ``nullable`` says."""
-
-    @staticmethod
-    def BOOLEAN(nullable: bool = True) -> TypeInformation:
-        """True or False."""
-        return Types.BOOLEAN()
-
-    @staticmethod
-    def TINYINT(nullable: bool = True) -> TypeInformation:
-        """A signed integer of 8 bits."""
-        return Types.BYTE()
-
-    @staticmethod
-    def SMALLINT(nullable: bool = True) -> TypeInformation:
-        """A signed integer of 16 bits."""
-        return Types.SHORT()
-
-    @staticmethod
-    def INT(nullable: bool = True) -> TypeInformation:
-        """A signed integer of 32 bits."""
-        return Types.INT()
-
-    @staticmethod
-    def BIGINT(nullable: bool = True) -> TypeInformation:
-        """A signed integer of 64 bits."""
-        return Types.LONG()
-
-    @staticmethod
-    def FLOAT(nullable: bool = True) -> TypeInformation:
-        """A float of 32 bits."""
-        return Types.FLOAT()
-
-    @staticmethod
-    def DOUBLE(nullable: bool = True) -> TypeInformation:
-        """A float of 64 bits."""
-        return Types.DOUBLE()
-
-    @staticmethod
-    def STRING(nullable: bool = True) -> TypeInformation:
-        """Text."""
-        return Types.STRING()
 
 
 class Schema:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory, OutputFile, WrongRow
 from onceproof.engine.types import Row
 
 _WITH_FIELDS = frozenset((tuple, list, Row))
@@ -66,6 +67,45 @@ class Encoder(ABC):
             field_names: makes tuples JSON objects with these keys. Rows with names are objects anyway.
         """
         return JsonLinesEncoder(field_names)
+
+
+class EncodedRows(BulkWriterFactory):
+    """Makes writers of an encoder's rows."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+
+    def create(self, file: OutputFile) -> EncodedRowWriter:
+        """Return a writer into a file."""
+        return EncodedRowWriter(self._encoder, file)
+
+
+class EncodedRowWriter(BulkWriter):
+    """Writes rows as an encoder has them; a file has no end of its own."""
+
+    __slots__ = ("_encode", "_write")
+
+    def __init__(self, encoder: Encoder, file: OutputFile) -> None:
+        self._encode = encoder.encode_batch
+        self._write = file.write
+
+    def add_elements(self, elements: Sequence[Any]) -> None:
+        try:
+            data = self._encode(elements)
+        except (TypeError, ValueError) as error:
+            raise self._wrong_row(elements, error) from error
+        self._write(data)
+
+    def finish(self) -> None:
+        return
+
+    def _wrong_row(self, elements: Sequence[Any], error: Exception) -> WrongRow:
+        for row in elements:
+            try:
+                self._encode([row])
+            except (TypeError, ValueError) as own_error:
+                return WrongRow(row, own_error)
+        return WrongRow(elements, error)
 
 
 class StringEncoder(Encoder):

@@ -7,7 +7,8 @@ their names, `buckets.py` and `rolling.py` when and where a new one begins.
 from __future__ import annotations
 
 import os
-from typing import Self
+from abc import ABC, abstractmethod
+from typing import Any, Self
 
 from onceproof.engine.connectors.buckets import BucketAssigner
 from onceproof.engine.connectors.encoders import Encoder
@@ -18,8 +19,9 @@ from onceproof.engine.connectors.file_sink_function import (
     FileSinkFunction,
 )
 from onceproof.engine.connectors.part_files import OutputFileConfig
-from onceproof.engine.connectors.rolling import RollingPolicy
+from onceproof.engine.connectors.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.formats.bulk_writers import BulkWriterFactory
 
 
 class FileSink(Sink):
@@ -31,14 +33,14 @@ class FileSink(Sink):
     def __init__(
         self,
         base_path: str,
-        encoder: Encoder,
+        form: Encoder | BulkWriterFactory,
         output_file_config: OutputFileConfig,
         rolling_policy: RollingPolicy = ON_CHECKPOINT,
         bucket_assigner: BucketAssigner = IN_BASE_PATH,
         check_interval_ms: int = CHECK_INTERVAL_MS,
     ) -> None:
         self.base_path = base_path
-        self._encoder = encoder
+        self._form = form
         self._output_file_config = output_file_config
         self._rolling_policy = rolling_policy
         self._bucket_assigner = bucket_assigner
@@ -54,40 +56,48 @@ class FileSink(Sink):
         """
         return FileSink.RowFormatBuilder(base_path, encoder)
 
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
+        """Return a builder of a sink of files that are whole only at their end, such as Parquet.
+
+        Args:
+            base_path: the folder of the part files.
+            writer_factory: makes the writer of each file, such as ParquetBulkWriters.for_row_type().
+
+        Raises:
+            TypeError: it is no BulkWriterFactory.
+        """
+        if not isinstance(writer_factory, BulkWriterFactory):
+            raise TypeError(
+                f"{writer_factory!r} is no BulkWriterFactory: such as ParquetBulkWriters.for_row_type(...)"
+            )
+        return FileSink.BulkFormatBuilder(base_path, writer_factory)
+
     def create_function(self) -> FileSinkFunction:
         """Return a function for one subtask."""
         return FileSinkFunction(
             self.base_path,
-            self._encoder,
+            self._form,
             self._output_file_config,
             self._rolling_policy,
             self._bucket_assigner,
             self._check_interval_ms,
         )
 
-    class RowFormatBuilder:
-        """Builds a FileSink (PyFlink: FileSink.RowFormatBuilder)."""
+    class BaseBuilder(ABC):
+        """What the builders of both kinds of formats set (PyFlink: FileSink.BaseBuilder)."""
 
-        def __init__(self, base_path: str, encoder: Encoder) -> None:
+        def __init__(self, base_path: str, form: Encoder | BulkWriterFactory) -> None:
             self._base_path = os.fspath(base_path)
-            self._encoder = encoder
+            self._form = form
             self._output_file_config = OutputFileConfig.builder().build()
             self._rolling_policy: RollingPolicy = ON_CHECKPOINT
             self._bucket_assigner: BucketAssigner = IN_BASE_PATH
             self._check_interval_ms = CHECK_INTERVAL_MS
 
-        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-            """Set when to begin new files between checkpoints; by default never.
-
-            Raises:
-                TypeError: it is no RollingPolicy.
-            """
-            if not isinstance(rolling_policy, RollingPolicy):
-                raise TypeError(
-                    f"{rolling_policy!r} is no RollingPolicy: such as RollingPolicy.default_rolling_policy()"
-                )
-            self._rolling_policy = rolling_policy
-            return self
+        @abstractmethod
+        def with_rolling_policy(self, rolling_policy: Any) -> Self:
+            """Set when to begin new files between checkpoints."""
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
             """Set into which folder below the base path a row goes; by default all go to the base path.
@@ -126,9 +136,41 @@ class FileSink(Sink):
             """Return the sink."""
             return FileSink(
                 self._base_path,
-                self._encoder,
+                self._form,
                 self._output_file_config,
                 self._rolling_policy,
                 self._bucket_assigner,
                 self._check_interval_ms,
             )
+
+    class RowFormatBuilder(BaseBuilder):
+        """Builds a FileSink of rows one after another (PyFlink: FileSink.RowFormatBuilder)."""
+
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+            """Set when to begin new files between checkpoints; by default never.
+
+            Raises:
+                TypeError: it is no RollingPolicy.
+            """
+            if not isinstance(rolling_policy, RollingPolicy):
+                raise TypeError(
+                    f"{rolling_policy!r} is no RollingPolicy: such as RollingPolicy.default_rolling_policy()"
+                )
+            self._rolling_policy = rolling_policy
+            return self
+
+    class BulkFormatBuilder(BaseBuilder):
+        """Builds a FileSink of files that are whole at their end (PyFlink: FileSink.BulkFormatBuilder)."""
+
+        def with_rolling_policy(self, rolling_policy: OnCheckpointRollingPolicy) -> Self:
+            """Take the only policy that there is for such files: a new one with each checkpoint.
+
+            Raises:
+                TypeError: it is another policy.
+            """
+            if not isinstance(rolling_policy, OnCheckpointRollingPolicy):
+                raise TypeError(
+                    f"{rolling_policy!r} cannot be used with a bulk format, whose files are whole only at"
+                    " their end: give RollingPolicy.on_checkpoint_rolling_policy()"
+                )
+            return self

@@ -19,7 +19,8 @@ The rules this module lives by:
   stay, also those that a restored checkpoint lists as open.
 - The base path, the buckets and the missing folders above are made durably; a new name counts once its folder
   is synced.
-- Rows are buffered in memory and written in blocks; a crash loses only the open transaction.
+- Rows are buffered in memory and written in blocks; a crash loses only the open transaction. A format whose
+  files are whole only at their end (`formats/bulk_writers.py`) has a writer for each part file.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from onceproof.engine.connectors.buckets import (
     WrongBucket,
     bucket_mistake,
 )
-from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.encoders import EncodedRows, Encoder
 from onceproof.engine.connectors.part_files import (
     FileSinkBroken,
     FileSinkFailed,
@@ -54,6 +55,7 @@ from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFu
 from onceproof.engine.durable_files import open_folder, sync_folder
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
+from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory, WrongRow
 from onceproof.engine.functions import SinkFunction
 
 OPEN = -1
@@ -73,7 +75,7 @@ CHECK_INTERVAL_MS: Final = 60_000
 
 
 class UnwritableValue(UnrecoverableError, ValueError):
-    """The encoder does not accept a value. The message is one line."""
+    """The format of the files does not take a value. The message is one line."""
 
 
 class OpenPart(Struct, eq=False):
@@ -81,6 +83,7 @@ class OpenPart(Struct, eq=False):
 
     listed: Transaction
     file: PartFileWriter
+    writer: BulkWriter
     begun_ms: int
     written_ms: int
 
@@ -117,7 +120,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
     def __init__(
         self,
         base_path: str,
-        encoder: Encoder,
+        form: Encoder | BulkWriterFactory,
         config: OutputFileConfig,
         rolling_policy: RollingPolicy = ON_CHECKPOINT,
         bucket_assigner: BucketAssigner = IN_BASE_PATH,
@@ -126,7 +129,8 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         super().__init__()
         self._rolls = rolling_policy.should_roll
         self._base_path = base_path
-        self._encoder = encoder
+        self._form = form
+        self._writers = form if isinstance(form, BulkWriterFactory) else EncodedRows(form)
         self._prefix = config.part_prefix
         self._suffix = config.part_suffix
         self._assigner = bucket_assigner
@@ -186,9 +190,14 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             raise self._failure(transaction, "cannot be written", error) from error
 
     def _finish_part(self, part: OpenPart) -> None:
-        """Sync and close a part file, and note its length."""
+        """Write the end of a part file, sync and close it, and note its length."""
         try:
+            part.writer.finish()
             part.listed[1] = part.file.finish()
+        except WrongRow as error:
+            raise UnwritableValue(
+                f"value {error.row!r} cannot be written to {self._base_path}: {error}"
+            ) from error
         except OSError as error:
             raise self._failure(part.listed, "cannot be written", error) from error
 
@@ -275,10 +284,6 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
     # ---- The hot path: one call for each buffer of rows, or for each row where the bucket depends on it.
 
     def _write(self, transaction: Transaction, bucket: str, values: list[Any]) -> None:
-        try:
-            data = self._encoder.encode_batch(values)
-        except (TypeError, ValueError) as error:
-            raise self._unwritable(values, error) from error
         now_ms = self.get_runtime_context().get_current_processing_time()
         if now_ms >= self._next_check_ms:
             self._check_parts(now_ms)
@@ -289,7 +294,11 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         if part is None:
             part = self._open_parts[bucket] = self._begin_part(transaction, bucket, now_ms)
         try:
-            part.file.write(data)
+            part.writer.add_elements(values)
+        except WrongRow as error:
+            raise UnwritableValue(
+                f"value {error.row!r} cannot be written to {self._base_path}: {error}"
+            ) from error
         except OSError as error:
             raise self._failure(part.listed, "cannot be written", error) from error
         part.written_ms = now_ms
@@ -316,7 +325,12 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             if self._has_buckets:
                 listed.append(bucket)
             further.append(listed)
-        return OpenPart(listed, self._create_file(listed, bucket), now_ms, now_ms)
+        file = self._create_file(listed, bucket)
+        try:
+            writer = self._writers.create(file)
+        except OSError as error:
+            raise self._failure(listed, "cannot be written", error) from error
+        return OpenPart(listed, file, writer, now_ms, now_ms)
 
     def _create_file(self, listed: Transaction, bucket: str) -> PartFileWriter:
         name, _, base_path, hidden = listed[:FURTHER]
@@ -352,14 +366,6 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                 f"bucket {folder} cannot be made, because a file has the name of a folder: move it away, or"
                 " let the bucket assigner give another bucket"
             ) from error
-
-    def _unwritable(self, values: list[Any], error: Exception) -> UnwritableValue:
-        for value in values:
-            try:
-                self._encoder.encode_batch([value])
-            except (TypeError, ValueError) as own_error:
-                return UnwritableValue(f"value {value!r} cannot be written to {self._base_path}: {own_error}")
-        return UnwritableValue(f"values cannot be written to {self._base_path}: {error}")
 
     def _failure(self, transaction: Transaction, what: str, error: OSError) -> FileSinkFailed:
         reason = error.strerror or str(error)

@@ -42,6 +42,7 @@ EXTRA = {
     ("RuntimeContext", "get_owner_id"): OURS,
     ("Types", "VOID"): JAVA,
     ("BucketAssigner", "get_bucket_id"): JAVA,
+    ("BulkWriterFactory", "create"): JAVA,
     ("RollingPolicy", "should_roll"): JAVA,
     ("DefaultRollingPolicy", "should_roll"): JAVA,
     ("OnCheckpointRollingPolicy", "should_roll"): JAVA,

@@ -25,6 +25,7 @@ from onceproof.engine.connectors.part_files import OutputFileConfig
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
+from onceproof.engine.formats.bulk_writers import BulkWriterFactory
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.harness.model.scenario import Fault
@@ -154,7 +155,7 @@ class LoggingFileSink(FileSinkFunction):
     def __init__(
         self,
         base_path: str,
-        encoder: Encoder,
+        encoder: Encoder | BulkWriterFactory,
         config: OutputFileConfig,
         commits: LoggedCommits,
         in_buckets: bool,
@@ -169,7 +170,7 @@ class LoggingFileSink(FileSinkFunction):
 
     def __deepcopy__(self, memo: object) -> LoggingFileSink:
         config = OutputFileConfig(self._prefix, self._suffix)
-        return LoggingFileSink(self._base_path, self._encoder, config, self._commits, self._in_buckets)
+        return LoggingFileSink(self._base_path, self._form, config, self._commits, self._in_buckets)
 
     def commit_part(self, listed: Transaction) -> None:
         name, length, *_ = listed
