@@ -185,6 +185,26 @@ def test_each_kind_of_sink_loses_and_repeats_no_rows(system, family, faults):
     assert_survived(system, scenario)
 
 
+@pytest.mark.parametrize(
+    ("seed", "faults"),
+    [
+        pytest.param(2, [fault("kill_all", "element"), fault("kill_task", "pre_committed")], id="unordered"),
+        pytest.param(19, [fault("kill_task", "aligned"), fault("kill_all", "acknowledged")], id="ordered"),
+    ],
+)
+def test_requests_of_async_functions_are_answered_once_under_kills(system, seed, faults):
+    drawn = generate(load_family("async_lookups"), seed)
+    scenario = msgspec.structs.replace(
+        drawn,
+        faults=tuple(faults),
+        checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
+        max_parallelism=max(8, drawn.max_parallelism),
+        tolerable_failures=1,
+        restart_delay_ms=1,
+    )
+    assert_survived(system, scenario)
+
+
 def test_job_survives_each_real_fault_of_its_processes_and_files(system):
     check_survival(system, TRIALS["spark"])
 
