@@ -5,6 +5,8 @@ Rules:
 - A metric belongs to one subtask of one operator, in one attempt: a restart begins it anew, as in Flink.
 - Its full name is that of the operator, the index of the subtask, the groups and its own, joined by dots.
 - Nothing here knows a clock or a file: a meter gets the clock of its task, and the driver reads the registry.
+- On Spark a function begins with fresh metrics in each epoch. The driver goes on with what an epoch has
+  counted once its checkpoint is complete, so an epoch that is repeated counts once.
 """
 
 from __future__ import annotations
@@ -22,6 +24,14 @@ class Metric:
     def value(self) -> Any:
         """Return what the result of the job shows."""
         raise NotImplementedError(f"{type(self).__name__} must implement value()")
+
+    def closed(self) -> Metric:
+        """Return what it has come to, in a form that goes to another process."""
+        return self
+
+    def go_on(self, later: Any) -> None:
+        """Add what a later epoch has counted; ``later`` is a closed metric of the same kind."""
+        raise NotImplementedError(f"{type(self).__name__} must implement go_on()")
 
 
 MetricKind = TypeVar("MetricKind", bound=Metric)
@@ -49,6 +59,10 @@ class Counter(Metric):
         """Return the count."""
         return self._count
 
+    def go_on(self, later: Counter) -> None:
+        """Add the later count."""
+        self._count += later.get_count()
+
 
 class Gauge(Metric):
     """A value that is computed when it is read (Flink: Gauge).
@@ -69,6 +83,10 @@ class Gauge(Metric):
             return f"{type(error).__name__}: {error}"
         # Only what goes from process to process: others are shown as texts.
         return value if isinstance(value, bool | int | float | str) or value is None else str(value)
+
+    def closed(self) -> Metric:
+        """Return the value now."""
+        return Counted(self.value())
 
 
 class Meter(Metric):
@@ -111,6 +129,18 @@ class Meter(Metric):
         """Return count and rate by name."""
         return {"count": self._count, "rate": self.get_rate()}
 
+    def closed(self) -> Meter:
+        """Return a copy whose clock stands still."""
+        copied = Meter(self._span_ms // MILLIS, StoppedClock(self._clock()))
+        copied._count, copied._recent = self._count, self._recent.copy()
+        return copied
+
+    def go_on(self, later: Meter) -> None:
+        """Add the later events; the rate is that over the span that ends with them."""
+        self._count += later._count
+        self._recent.extend(later._recent)
+        self._clock = later._clock
+
     def _forget(self, now: int) -> None:
         while self._recent and (now - self._recent[0][0]) * MILLIS >= self._span_ms:
             self._recent.popleft()
@@ -144,6 +174,14 @@ class Distribution(Metric):
             "mean": self._sum / self._count,
         }
 
+    def go_on(self, later: Distribution) -> None:
+        """Take in the later numbers."""
+        if later._count:
+            self._least = min(self._least, later._least) if self._count else later._least
+            self._greatest = max(self._greatest, later._greatest) if self._count else later._greatest
+            self._count += later._count
+            self._sum += later._sum
+
 
 class Counted(Metric):
     """What a metric of another process has come to."""
@@ -154,6 +192,20 @@ class Counted(Metric):
     def value(self) -> Any:
         """Return what it has come to."""
         return self._counted
+
+    def go_on(self, later: Counted) -> None:
+        """Show the later value."""
+        self._counted = later.value()
+
+
+class StoppedClock:
+    """A clock that always shows the same time, in milliseconds."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def __call__(self) -> int:
+        return self._now
 
 
 class MetricGroup:
@@ -219,7 +271,12 @@ class MetricRegistry:
     def group(
         self, operator_id: str, operator_name: str, subtask: int, clock: Callable[[], int]
     ) -> MetricGroup:
-        """Return the group of a subtask of an operator.
+        """Return the group of a subtask of an operator."""
+        name = self.name_of(operator_id, operator_name)
+        return MetricGroup((name, str(subtask)), self._metrics, clock)
+
+    def name_of(self, operator_id: str, operator_name: str) -> str:
+        """Return the name under which the metrics of an operator stand.
 
         A second operator of a name gets a number, in the order in which they ask.
         """
@@ -227,12 +284,23 @@ class MetricRegistry:
         while self._operators.setdefault(name, operator_id) != operator_id:
             number += 1
             name = f"{operator_name} ({number})"
-        return MetricGroup((name, str(subtask)), self._metrics, clock)
+        return name
 
     def take_over(self, values: Mapping[str, Any]) -> None:
         """Show values by full name that were counted in another process."""
         for name, value in values.items():
             self._metrics[name] = Counted(value)
+
+    def closed(self) -> dict[str, Metric]:
+        """Return by full name what the metrics have come to, in a form that goes to another process."""
+        return {name: metric.closed() for name, metric in self._metrics.items()}
+
+    def go_on(self, later: Mapping[str, Metric]) -> None:
+        """Add by full name what a later epoch has counted."""
+        for name, metric in later.items():
+            so_far = self._metrics.setdefault(name, metric)
+            if so_far is not metric:
+                so_far.go_on(metric)
 
     def values(self) -> dict[str, Any]:
         """Return the value of each metric by its full name, in the order of the names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 
 import pytest
 
@@ -102,6 +103,30 @@ def test_two_operators_of_a_name_do_not_share_metrics(registry, clock):
     for operator, subtask, count in (("a1", 0, 1), ("a1", 1, 2), ("b2", 0, 4)):
         registry.group(operator, "Map", subtask, clock).counter("rows").inc(count)
     assert registry.values() == {"Map.0.rows": 1, "Map.1.rows": 2, "Map (2).0.rows": 4}
+
+
+def counted_in(events):
+    """What an epoch counts: ``events`` are (milliseconds, number)."""
+    clock, registry = Clock(), MetricRegistry()
+    group = registry.group("a1", "Map", 0, clock)
+    rows, meter, numbers = group.counter("rows"), group.meter("events", 4), group.distribution("numbers")
+    group.gauge("last", lambda: events[-1][1] if events else None)
+    for clock.now, number in events:
+        rows.inc()
+        meter.mark_event()
+        numbers.update(number)
+    return pickle.loads(pickle.dumps(registry.closed()))
+
+
+def test_epochs_go_on_from_one_another_in_each_kind_of_metric(registry):
+    for events in ([(0, 5), (1000, 9)], [], [(1000, 2), (4999, 4)]):
+        registry.go_on(counted_in(events))
+    assert registry.values() == {
+        "Map.0.events": {"count": 4, "rate": 0.75},
+        "Map.0.last": 4,
+        "Map.0.numbers": {"count": 4, "sum": 20, "min": 2, "max": 9, "mean": 5},
+        "Map.0.rows": 4,
+    }
 
 
 class Counting(MapFunction):

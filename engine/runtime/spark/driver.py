@@ -18,6 +18,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
@@ -62,6 +63,7 @@ from onceproof.engine.messages import (
     TaskRunning,
     TriggerCheckpoint,
 )
+from onceproof.engine.metrics import Metric, MetricRegistry
 from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.execution import failure_of
@@ -86,7 +88,7 @@ from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed, c
 from onceproof.engine.runtime.spark.epoch_requests import LOOK_SECONDS, EpochRequests
 from onceproof.engine.runtime.spark.epoch_size import EpochSize, rest_ms
 from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
-from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, has_lost_attempts, mixed_attempts
+from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, failure_in, has_lost_attempts
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS
@@ -131,6 +133,8 @@ class SparkExecution(JobDriver):
         self._job: EpochJob | None = None
         self._epoch: Epoch | None = None
         self._epoch_began_ms = 0
+        self._counted: Mapping[str, Metric] = {}
+        """The metrics of the epoch, which count once its checkpoint is complete."""
         self._rests_until_ms = 0
         """Before this moment no epoch begins by itself, because the last one has found nothing to read."""
         self._time = AttemptTime(None)
@@ -274,19 +278,17 @@ class SparkExecution(JobDriver):
         self.records_read += records
         self._learn_pace(records, [report.retry_ms for report in reports if report.retry_ms is not None])
         self._has_losses |= has_lost_attempts(reports)
-        messages = [message for report in reports for message in report.messages]
-        failures = [message for message in messages if isinstance(message, TaskFailed)]
-        if not failures and (mixed := mixed_attempts(reports)) is not None:
-            failures = [TaskFailed(attempt, mixed, "Spark has run it twice in one epoch, and used both runs")]
-        if failures:
-            failures.sort(key=lambda failure: not failure.unrecoverable)
-            self._mailbox.append(replace(failures[0], attempt=attempt))
+        failure = failure_in(reports)
+        if failure is not None:
+            self._mailbox.append(replace(failure, attempt=attempt))
             return
         self._ended = {
             message.task
-            for message in messages
+            for report in reports
+            for message in report.messages
             if isinstance(message, AcknowledgeCheckpoint) and message.finished
         }
+        self._counted = {name: metric for report in reports for name, metric in report.metrics.items()}
         for report in reports:
             # The messages came with the driver's own Spark job, so they belong to this attempt.
             self._mailbox.extend([replace(message, attempt=attempt) for message in report.messages])
@@ -403,7 +405,8 @@ class SparkExecution(JobDriver):
         return DriverCommitter(graph, attempt, self._storage.read, self.probe, self._clocks, self.scope)
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
-        """Broadcast the attempt, from which the workers make the tasks."""
+        """Broadcast the attempt, from which the workers make the tasks; their metrics begin anew."""
+        self.metrics = MetricRegistry()
         self._stages = stages_of(graph, layout)
         self._committer = self.make_committer(attempt, graph)
         shipment = Shipment(
@@ -454,6 +457,8 @@ class SparkExecution(JobDriver):
         assert latest is not None
         self._plans = plan_restores(self.graph, layout_of(self.graph), latest)
         self._time.completed(self._span)
+        self.metrics.go_on(self._counted)
+        self._counted = {}
         self._to_conclude = latest
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:

@@ -25,6 +25,7 @@ from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
+from onceproof.engine.metrics import Metric, MetricRegistry
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.request_loop import EventLoopRequests
@@ -136,7 +137,17 @@ class Deployment(Struct, frozen=True, eq=False):
             scope=self.scope,
             job_parameters=settings.job_parameters,
             requests=EventLoopRequests,
+            metrics=_metrics_of(self.graph),
         )
+
+
+def _metrics_of(graph: JobGraph) -> MetricRegistry:
+    """Return an empty registry in which each operator has the same name in every process."""
+    metrics = MetricRegistry()
+    for vertex in graph.vertices:
+        for node in vertex.operators:
+            metrics.name_of(node.operator_id, node.name or vertex.name)
+    return metrics
 
 
 def shape_of(graph: JobGraph) -> tuple[tuple[str, int, int], ...]:
@@ -227,3 +238,5 @@ class Report(Struct, frozen=True):
     """Spark's task attempt id; the ids of a job without lost attempts are consecutive."""
     retry_ms: int | None = None
     """After how many milliseconds to read again, where the source had nothing to read at the end."""
+    metrics: Mapping[str, Metric] = {}
+    """What the functions of the subtask have counted in this epoch, by full name."""

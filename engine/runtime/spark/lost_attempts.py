@@ -1,11 +1,11 @@
-"""Detects task attempts that Spark has lost or run twice, and deletes their files."""
+"""Detects epochs that cannot count, and task attempts that Spark has lost or run twice; deletes files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.messages import TaskId
+from onceproof.engine.messages import TaskFailed, TaskId
 from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.recovery import files_of, metadata_path
 from onceproof.engine.runtime.spark.epoch import Report
@@ -27,6 +27,21 @@ def mixed_attempts(reports: Sequence[Report]) -> TaskId | None:
             if attempts[task] != attempt:
                 return task
     return None
+
+
+def failure_in(reports: Sequence[Report]) -> TaskFailed | None:
+    """Return why an epoch cannot count, or None: a task has failed, or two attempts of one were read.
+
+    A failure that no retry mends comes before the others.
+    """
+    messages = [message for report in reports for message in report.messages]
+    failures = [message for message in messages if isinstance(message, TaskFailed)]
+    if failures:
+        return min(failures, key=lambda failure: not failure.unrecoverable)
+    mixed = mixed_attempts(reports)
+    if mixed is None:
+        return None
+    return TaskFailed(reports[0].attempt, mixed, "Spark has run it twice in one epoch, and used both runs")
 
 
 def delete_unlisted(storage: CheckpointStorage, completed: CheckpointMetadata) -> bool:

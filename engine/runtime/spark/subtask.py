@@ -167,6 +167,7 @@ class SubtaskRun:
             self._time,
             self._spark_attempt,
             self._retry_ms,
+            self.settings.metrics.closed(),
         )
         yield (DRIVER, 0, 0, 0, report)
 

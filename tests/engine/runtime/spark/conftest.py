@@ -152,4 +152,5 @@ def here():
     run.execution = ExecutionHere
     run.dying = Dying
     run.worker_died = WorkerDied
+    run.epoch_failed = EpochJobFailed
     return run
