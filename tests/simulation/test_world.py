@@ -12,15 +12,18 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.harness.model.family import family_names, load_family
 from onceproof.harness.model.faults import FAULTS, KILLS, FaultKind, Point
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,
     CHECKPOINT_COMPLETED,
+    ERROR,
     TASK_FAILED,
 )
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
+from onceproof.harness.systems.simulation import job_process
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.trial import Trial, scenario_of, try_scenario
 
@@ -200,3 +203,23 @@ def test_timers_fire_before_the_end_where_watermarks_come_often() -> None:
     assert often.timers_before_end > 0
     assert never.timers_before_end == 0
     assert never.timers_at_end == often.timers_before_end + often.timers_at_end
+
+
+def test_a_process_that_dies_before_it_fails_to_encode_is_just_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of its write is that of no process any more; the next one meets it itself."""
+    refused = []
+
+    def refuse(snapshot: object, canonical: bool) -> None:
+        refused.append(canonical)
+        raise StateError("a record in flight has no typed form")
+
+    monkeypatch.setattr(job_process, "encode_task_snapshot", refuse)
+    of_dying = 0
+    for seed in range(20):
+        refused.clear()
+        kill = Fault("kill_process", "snapshotted", checkpoint=1, occurrence=2)
+        trial = try_scenario(FAMILY, scenario_with(kill, schedule=Schedule("uniform", seed, horizon=800)))
+        said = [payload["type"] for _, event, _, payload in trial.history.events if event == ERROR]
+        assert said == ["StateError"]
+        of_dying += len(refused) > len(said)
+    assert of_dying > 0

@@ -25,6 +25,7 @@ import msgspec
 
 from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.storage import StorageError
+from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.task.outputs import Queue
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
@@ -328,8 +329,9 @@ class World:
         for action in self.agenda.writes_under_way():
             if zlib.crc32(action.label.encode()) & 1:
                 # Refused: an earlier process that died has left a savepoint of that number. Here the two have
-                # one place; real savepoints have a folder each.
-                with suppress(StorageError):
+                # one place; real savepoints have a folder each. Or a value has no stored form: this process
+                # is dead before it can say so, and the next one says it.
+                with suppress(StorageError, StateError):
                     process.land(action)
 
         def dies(action: Action) -> bool:
