@@ -148,8 +148,9 @@ def test_worker_that_outlives_its_coordinator_is_a_leak(monkeypatch):
 
 def test_barrier_that_passes_waiting_records_is_caught():
     scenario = scenario_with(channel_capacity=1, checkpoint_interval_ms=12)
-    _, verdict = tried(scenario, mutant="barriers-pass-records", mutant_file=MUTANTS, process_seconds=10)
-    assert verdict.violations
+    # A barrier that meets no waiting record passes none. On a busy machine that is one run of ten.
+    runs = (tried(scenario, mutant="barriers-pass-records", mutant_file=MUTANTS) for _ in range(6))
+    assert any("consistent_cut" in verdict.failed_properties() for _, verdict in runs)
 
 
 def test_savepoint_complete_as_the_coordinator_dies_is_one_of_its_checkpoints():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
-from time import sleep
+from time import monotonic, sleep
 
 from onceproof.engine.checkpoint.events import CheckpointTriggered
 from onceproof.engine.elements import CheckpointBarrier
@@ -19,6 +19,7 @@ from onceproof.engine.task.task import Task
 from onceproof.harness.model.mutants import Reached, mutant, replaced
 
 LINGERING_SECONDS = 1.0
+SENDS_LATE_SECONDS = 0.005
 
 
 @mutant(
@@ -68,15 +69,25 @@ def second_try_in_the_folder_of_the_first(reached: Reached) -> Iterator[None]:
     summary="a barrier for another worker passes the records that wait to be sent",
 )
 def barriers_pass_records(reached: Reached) -> Iterator[None]:
-    """It takes no room itself; the records behind it are in no snapshot, and the source has moved on."""
+    """The records behind it are in no snapshot, and the source has moved on.
+
+    The receiver may be quick, so the sender sends each buffer a little late: some buffer then waits at each barrier.
+    """
     transfer = OutgoingChannel.transfer
+    waiting_since: dict[int, float] = {}
 
     def hastily(self: OutgoingChannel) -> None:
-        barrier = next((each for each in self.queue if type(each) is CheckpointBarrier), None)
-        if barrier is not None and self._pushed_to is None and self.queue[0] is not barrier:
+        queue = self.queue
+        barrier = next((each for each in queue if type(each) is CheckpointBarrier), None)
+        if barrier is not None and self._pushed_to is None and queue[0] is not barrier:
             reached()
-            self.queue.remove(barrier)
-            self.queue.appendleft(barrier)
+            queue.remove(barrier)
+            queue.appendleft(barrier)
+        elif queue and type(queue[0]) is list:
+            now = monotonic()
+            if now - waiting_since.setdefault(id(self), now) < SENDS_LATE_SECONDS:
+                return
+        waiting_since.pop(id(self), None)
         transfer(self)
 
     with replaced(OutgoingChannel, "transfer", hastily):
