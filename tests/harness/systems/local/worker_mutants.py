@@ -71,7 +71,7 @@ def second_try_in_the_folder_of_the_first(reached: Reached) -> Iterator[None]:
 def barriers_pass_records(reached: Reached) -> Iterator[None]:
     """The records behind it are in no snapshot, and the source has moved on.
 
-    The receiver may be quick, so the sender sends each buffer a little late: some buffer then waits at each barrier.
+    A quick receiver leaves nothing to wait, so the sender sends each buffer a little late.
     """
     transfer = OutgoingChannel.transfer
     waiting_since: dict[int, float] = {}
