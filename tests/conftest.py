@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceproof.harness.generation.strategies import register_profiles
+from tests.servers import SERVERS, kafka_broker
+
+__all__ = ["kafka_broker"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +60,9 @@ def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures:
             sharing.append(item)
+        elif server := next((name for name in SERVERS if name in fixtures), None):
+            # A start takes seconds, so one process has all tests of a server.
+            others.setdefault(server, []).append(item)
         elif USER in fixtures or any(item.get_closest_marker(name) for name in LONG):
             # Modules stay together, because a module may share a driver or a cluster among its tests.
             others.setdefault(item.nodeid.partition("::")[0], []).append(item)

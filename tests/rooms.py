@@ -26,7 +26,7 @@ NAMESPACE = "onceproof."
 # The rooms of the harness, lowest first. A room imports from itself and from the rows below it in the design,
 # which are the rows above it in this list; rooms of one row do not import each other.
 HARNESS_ROOMS = (
-    ("model",),
+    ("model", "services"),
     ("checkers", "generation", "systems"),
     ("shrinking", "explanation", "mutants"),
     ("settings", "trials"),

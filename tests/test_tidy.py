@@ -92,8 +92,8 @@ HOMES = {
     ),
     "py4j": re.compile(r"engine\.runtime\.spark"),
     "rocksdict": re.compile(r"engine\.state\.rocksdb"),
-    "chaospy": re.compile(r"harness\.sensitivity\.sampling"),
-    "numpoly": re.compile(r"harness\.sensitivity\.sampling"),
+    **dict.fromkeys(("chaospy", "numpoly"), re.compile(r"harness\.sensitivity\.sampling")),
+    "confluent_kafka": re.compile(r"engine\.connectors\.kafka|harness\.(services|systems|benchmarks)"),
     "hypothesis": re.compile(r"harness\.(generation\.strategies|testing\.plugin)"),
 }
 

@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from onceproof.harness.commands.job_cli import checkpoints, jobs
+from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.shared_options import (
     AsJson,
     ExplainMaxTime,
@@ -406,6 +407,7 @@ def bench(
 
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(jobs, name="job")
+app.add_typer(services, name="services")
 
 
 def _command() -> str:

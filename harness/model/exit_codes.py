@@ -34,6 +34,7 @@ _MENDABLE: Final = frozenset(
         ("onceproof.harness.model.mutants.registry", "MutantError"),
         ("onceproof.harness.trials.runner", "OutputUnwritable"),
         ("onceproof.harness.model.system", "UnknownSystem"),
+        ("onceproof.harness.services.service", "ServiceError"),
         ("onceproof.reports.model", "ReportUnreadable"),
         ("onceproof.engine.runtime.java", "JavaMissing"),
         ("onceproof.engine.configuration.option", "ConfigurationError"),

@@ -1,0 +1,1 @@
+"""Kafka at both ends of a job: source, sink, and what both need."""

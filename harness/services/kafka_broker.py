@@ -1,0 +1,131 @@
+"""One node of Kafka in KRaft mode: the broker that tests and trials use.
+
+It is started from the jars of `kafka_jars.py`, which pins the version. A kill is SIGKILL of the Java; `start`
+afterwards goes on with the same data on the same port, and returns when the broker has registered again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from onceproof.engine.connectors.kafka.wire_protocol import Address, BrokerConnection
+from onceproof.harness.services.kafka_jars import BrokerProgram, broker_properties
+from onceproof.harness.services.service import (
+    LOOPBACK,
+    ServerProcesses,
+    ServiceError,
+    is_free,
+    keep_port,
+    kept_port,
+    last_lines,
+)
+
+_START_S: Final = 90.0
+_PROBE_S: Final = 2.0
+_PAUSE_S: Final = 0.05
+
+
+class KafkaBroker:
+    """A broker with its data below a folder (see `service.Service`).
+
+    Args:
+        folder: for data, log and the record of the process.
+        port: of the loopback interface; 0: the one that the folder keeps, else a free one.
+    """
+
+    name = "kafka"
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        self.folder = folder
+        self.port = kept_port(folder, "broker", port)
+        self._processes = ServerProcesses(folder / "processes.json")
+
+    @property
+    def address(self) -> str:
+        """What clients call bootstrap.servers."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What the broker prints: warnings and errors."""
+        return self.folder / "broker.log"
+
+    def start(self) -> None:
+        """Start the broker and return when it serves. Raises ServiceError."""
+        if self.is_running():
+            self._wait_until_it_serves()
+            return
+        program = BrokerProgram.find()
+        program.archive_classes(lambda options: _run_once(program, options))
+        self._start(program, program.archive_options())
+
+    def stop(self) -> None:
+        """End the broker in order."""
+        self._processes.end()
+
+    def kill(self) -> None:
+        """Kill the broker with SIGKILL."""
+        self._processes.kill()
+
+    def pause(self) -> None:
+        """Stop the broker with SIGSTOP: connections stay, nothing is answered."""
+        self._processes.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused broker run on."""
+        self._processes.send(signal.SIGCONT)
+
+    def is_running(self) -> bool:
+        """Return whether the process of the broker lives."""
+        return bool(self._processes.living())
+
+    # ---- internal
+
+    def _start(self, program: BrokerProgram, options: tuple[str, ...]) -> None:
+        keep_port(self.folder, "broker", self.port)
+        controller_port = kept_port(self.folder, "controller", 0)
+        keep_port(self.folder, "controller", controller_port)
+        data = self.folder / "data"
+        if not (data / "meta.properties").exists():
+            shutil.copytree(program.formatted, data, dirs_exist_ok=True)
+        for port in (self.port, controller_port):
+            if not is_free(port):
+                raise ServiceError(
+                    f"kafka: port {port} of {LOOPBACK} is taken: end what listens there, or remove"
+                    f" {self.folder} for a broker with another port"
+                )
+        settings = self.folder / "broker.properties"
+        settings.write_text(broker_properties(data, self.port, controller_port), encoding="utf-8")
+        self._processes.start(program.command("kafka.Kafka", str(settings), options=options), self.log)
+        self._wait_until_it_serves()
+
+    def _wait_until_it_serves(self) -> None:
+        deadline = time.monotonic() + _START_S
+        while not self._serves():
+            if not self.is_running():
+                raise ServiceError(f"kafka: the broker has ended: {last_lines(self.log)[:300]} ({self.log})")
+            if time.monotonic() > deadline:
+                raise ServiceError(f"kafka: the broker does not serve after {_START_S:.0f} s: see {self.log}")
+            time.sleep(_PAUSE_S)
+
+    def _serves(self) -> bool:
+        try:
+            with BrokerConnection(Address(LOOPBACK, self.port), _PROBE_S) as connection:
+                return Address(LOOPBACK, self.port) in connection.brokers()
+        except OSError:
+            return False
+
+
+def _run_once(program: BrokerProgram, options: tuple[str, ...]) -> None:
+    """Start and end a broker of its own, for the archive of its classes."""
+    with tempfile.TemporaryDirectory(prefix="onceproof-kafka-") as name:
+        broker = KafkaBroker(Path(name))
+        try:
+            broker._start(program, options)
+        finally:
+            broker.stop()

@@ -1,0 +1,38 @@
+"""Real servers for tests: each is started once in a test process, and only if a test asks for it.
+
+A server that cannot be had on this machine skips its tests with the reason. A server that is there and does
+not start fails them. With several processes, one has all tests of a server (`tests/conftest.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from onceproof.engine.extras import KAFKA, ExtraMissing, require
+from onceproof.harness.services.kafka_broker import KafkaBroker
+from onceproof.harness.services.service import Service, ServiceMissing
+
+SERVERS = ("kafka_broker",)
+"""The fixtures of servers."""
+
+
+def running(server: Service, *extras: str) -> Iterator[Service]:
+    """Start a server for the body of a fixture, and end it however the tests end."""
+    try:
+        require(f"a test of {server.name}", *extras)
+        server.start()
+    except (ServiceMissing, ExtraMissing) as error:
+        pytest.skip(str(error))
+    try:
+        yield server
+    finally:
+        # Its data is thrown away, so nothing is gained by an end in order.
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A broker; a test that kills it starts it again."""
+    yield from running(KafkaBroker(tmp_path_factory.mktemp("kafka")), KAFKA)
