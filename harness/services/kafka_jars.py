@@ -5,8 +5,8 @@ The rules this module lives by:
 - `kafka_pom.xml` pins the version; Maven fetches the jars into the user's cache. Jars that are there are used
   without the network.
 - Two more files are made once: a formatted empty data folder, which each new broker copies instead of
-  starting a Java to make it, and an archive of loaded classes (Java's AppCDS), with which a broker starts in about a
-  second instead of three and a half. Both belong to one version of Kafka, the archive to one of Java.
+  starting a Java to make it, and an archive of loaded classes (Java's AppCDS), with which a broker starts in
+  about a second instead of three and a half. Both belong to one version of Kafka, the archive to one of Java.
 - One process at a time makes them; others wait. Each is made under another name and renamed when it is whole.
 """
 
