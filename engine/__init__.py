@@ -130,6 +130,14 @@ from onceproof.engine.formats.avro_schema import AvroSchema, GenericRecordAvroTy
 from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory
 from onceproof.engine.formats.csv_rows import CsvBulkWriters
 from onceproof.engine.formats.csv_schema import CsvSchema, CsvSchemaBuilder
+from onceproof.engine.formats.json_rows import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from onceproof.engine.formats.message_schemas import (
+    ByteArraySchema,
+    DeserializationSchema,
+    MalformedMessage,
+    SerializationSchema,
+    SimpleStringSchema,
+)
 from onceproof.engine.formats.parquet_files import AvroParquetWriters, ParquetBulkWriters
 from onceproof.engine.functions import (
     AggregateFunction,
@@ -252,6 +260,7 @@ __all__ = [
     "BucketAssigner",
     "BulkWriter",
     "BulkWriterFactory",
+    "ByteArraySchema",
     "CheckpointCommitter",
     "CheckpointConfig",
     "CheckpointListener",
@@ -292,6 +301,7 @@ __all__ = [
     "DateTimeBucketAssigner",
     "DefaultRollingPolicy",
     "DeltaEvictor",
+    "DeserializationSchema",
     "Distribution",
     "Duration",
     "DynamicEventTimeSessionWindows",
@@ -329,6 +339,8 @@ __all__ = [
     "JobStatus",
     "JoinFunction",
     "JsonLinesSource",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -337,6 +349,7 @@ __all__ = [
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "MalformedMessage",
     "MalformedRow",
     "MapFunction",
     "MapState",
@@ -381,7 +394,9 @@ __all__ = [
     "RuntimeExecutionMode",
     "SavepointFailed",
     "Schema",
+    "SerializationSchema",
     "SessionWindowTimeGapExtractor",
+    "SimpleStringSchema",
     "Sink",
     "SinkFunction",
     "SinkWriter",
