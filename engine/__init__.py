@@ -126,8 +126,13 @@ from onceproof.engine.connectors.write_ahead import CheckpointCommitter, Generic
 from onceproof.engine.durations import Duration, Time
 from onceproof.engine.elements import Watermark
 from onceproof.engine.formats.avro_files import AvroBulkWriters
+from onceproof.engine.formats.avro_rows import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from onceproof.engine.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
 from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory
+from onceproof.engine.formats.csv_row_schemas import (
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+)
 from onceproof.engine.formats.csv_rows import CsvBulkWriters
 from onceproof.engine.formats.csv_schema import CsvSchema, CsvSchemaBuilder
 from onceproof.engine.formats.json_rows import JsonRowDeserializationSchema, JsonRowSerializationSchema
@@ -250,6 +255,8 @@ __all__ = [
     "AsyncRetryStrategy",
     "AvroBulkWriters",
     "AvroParquetWriters",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
     "AvroSchema",
     "BaseBroadcastProcessFunction",
     "BasePathBucketAssigner",
@@ -291,6 +298,8 @@ __all__ = [
     "CountWindowSerializer",
     "Counter",
     "CsvBulkWriters",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
     "CsvSchema",
     "CsvSchemaBuilder",
     "CsvSource",

@@ -91,6 +91,13 @@ def date_of(text: str) -> date:
     return date.fromisoformat(text)
 
 
+def decimal_text(value: Decimal) -> str:
+    """Return a decimal as Java has it (BigDecimal.toString). Raises ValueError for one that is not finite."""
+    if not value.is_finite():
+        raise ValueError(f"{value} is no number")
+    return str(value)
+
+
 def double_text(value: float) -> str:
     """Return a float of 64 bits as Java has it (Double.toString)."""
     return _float_text(value, repr(value))

@@ -24,18 +24,13 @@ from onceproof.engine.formats.message_schemas import (
     DeserializationSchema,
     MalformedMessage,
     SerializationSchema,
+    checked_row_type,
     shown,
 )
 from onceproof.engine.types import TypeInformation, WrongValue
 from onceproof.engine.types.row import RowType
 
 _MEND: Final = "correct the message or the type, or drop what cannot be read with ignore_parse_errors()"
-
-
-def _checked_row_type(type_info: Any) -> RowType:
-    if not isinstance(type_info, RowType):
-        raise TypeError(f"{type_info!r} is no type of rows: give Types.ROW_NAMED([names], [types])")
-    return type_info
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
@@ -82,12 +77,12 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Set the type of the rows. Raises TypeError where it is no type of rows."""
-            self._type_info = _checked_row_type(type_info)
+            self._type_info = checked_row_type(type_info)
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
             """Take the type of the rows from a JSON schema. Raises InvalidJsonSchema."""
-            self._type_info = _checked_row_type(row_type_of_json_schema(json_schema))
+            self._type_info = checked_row_type(row_type_of_json_schema(json_schema))
             return self
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
@@ -149,7 +144,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
             """Set the type of the rows. Raises TypeError where it is no type of rows."""
-            self._type_info = _checked_row_type(type_info)
+            self._type_info = checked_row_type(type_info)
             return self
 
         def build(self) -> JsonRowSerializationSchema:

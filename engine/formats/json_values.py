@@ -353,7 +353,7 @@ _WRITE: Final[dict[str, _Write]] = {
     "BIG_INT": str,
     "FLOAT": lambda value: _quoted(value, java_texts.float_text(value)),
     "DOUBLE": lambda value: _quoted(value, java_texts.double_text(value)),
-    "BIG_DEC": lambda value: _finite(value),
+    "BIG_DEC": java_texts.decimal_text,
     "BYTES": lambda value: f'"{b64encode(value).decode()}"',
     "SQL_DATE": lambda value: f'"{value.isoformat()}"',
     "SQL_TIME": lambda value: f'"{value.isoformat("seconds")}Z"',
@@ -361,12 +361,6 @@ _WRITE: Final[dict[str, _Write]] = {
     "VOID": lambda value: "null",
     "DYNAMIC": lambda value: _compact(value),
 }
-
-
-def _finite(value: Decimal) -> str:
-    if not value.is_finite():
-        raise ValueError(f"{value} is no number of JSON")
-    return str(value)
 
 
 def _writer(kind: TypeInformation, what: str) -> _Write:

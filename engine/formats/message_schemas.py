@@ -21,6 +21,7 @@ from typing import Any, Final
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.formats.bulk_writers import WrongRow
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.row import RowType
 
 LONGEST_SHOWN: Final = 60
 
@@ -36,6 +37,13 @@ def shown(value: object) -> str:
     """Return a value from outside as a message shows it: quoted, in one line, and short."""
     text = repr(value[: LONGEST_SHOWN + 1] if isinstance(value, str | bytes) else value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
+
+
+def checked_row_type(type_info: Any) -> RowType:
+    """Return a type of rows as what it is. Raises TypeError for another object."""
+    if not isinstance(type_info, RowType):
+        raise TypeError(f"{type_info!r} is no type of rows: give Types.ROW_NAMED([names], [types])")
+    return type_info
 
 
 class DeserializationSchema(ABC):

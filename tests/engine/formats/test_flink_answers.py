@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine import (
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
     JsonRowDeserializationSchema,
     JsonRowSerializationSchema,
     MalformedMessage,
@@ -53,6 +55,9 @@ LOST = "Flink loses what it cannot place"
 PYTHON = "Python has no such value"
 TYPE = "the declared type does not admit it"
 FORM = "the same document, written in another way"
+SECOND = "Flink leaves out a second record unseen"
+CALENDAR = "no calendar has it"
+AMBIGUOUS = "what Flink writes is read as something else"
 SHORTEST = "the shortest digits that mean the float, as in later versions of Java"
 DEPARTURES = {
     ("json", "CHAR", '""'): (REFUSED, PYTHON),
@@ -78,6 +83,19 @@ DEPARTURES = {
     ("json-out", "DOUBLE", "4.9E-324"): ('{"f":5.0E-324}', SHORTEST),
     ("json-out", "FLOAT", "1.17549435E-38"): ('{"f":1.1754944E-38}', SHORTEST),
     ("json-out", "LIST(INT)", "[1, null]"): (REFUSED, TYPE),
+    **{("csv", "STRING", given): (REFUSED, SECOND) for given in ("a,x\nb,y", "a,x\rb,y")},
+    **{("csv-ignore", "STRING", given): ("null", SECOND) for given in ("a,x\nb,y", "a,x\rb,y")},
+    ("csv-ignore", "STRING", "\na,x"): ("null", SECOND),
+    ("csv", "SQL_DATE", "2026-02-30,x"): (REFUSED, CALENDAR),
+    ("csv", "SQL_TIME", "25:00:00,x"): (REFUSED, CALENDAR),
+    ("csv", "SQL_TIME", "24:00:00,x"): (REFUSED, CALENDAR),
+    ("csv", "SQL_TIME", "12:60:00,x"): (REFUSED, CALENDAR),
+    ("csv", "SQL_TIMESTAMP", "2026-02-30 12:34:56,x"): (REFUSED, CALENDAR),
+    ("csv", "SQL_TIMESTAMP", "2026-01-31 12:34:56.123456789,x"): ("(2026-01-31 12:34:56.123456|x)", PYTHON),
+    ("csv-out:noquote", "STRING", "a,b"): (REFUSED, AMBIGUOUS),
+    ("csv-out:noquote-escape", "STRING", "a,b"): (REFUSED, AMBIGUOUS),
+    ("csv-out:noquote-escape", "STRING", "a\nb"): (REFUSED, AMBIGUOUS),
+    ("csv-out:", "BASIC_ARRAY(STRING)", '[a|null|b;c|d,e|"q]'): (REFUSED, AMBIGUOUS),
 }
 
 
@@ -122,11 +140,11 @@ def value_of(text, kind):
     }
     if text == "null":
         return None
-    if text[0] == "[":
+    if text[:1] == "[":
         separator = ", " if kind == "LIST(INT)" else "|"
         items = text[1:-1].split(separator) if len(text) > 2 else []
         return [None if item == "null" else item if "STRING" in kind else int(item) for item in items]
-    if text[0] == "(":
+    if text[:1] == "(":
         number, name = text[1:-1].split("|")
         return Row(a=None if number == "null" else int(number), b=None if name == "null" else name)
     return readers.get(kind, int)(text)
@@ -145,8 +163,46 @@ def json_reader(what, kind):
     return builder.build()
 
 
+CSV_SETTINGS = {
+    "null=null": ("set_null_literal", "null"),
+    "null=empty": ("set_null_literal", ""),
+    "null=n/a": ("set_null_literal", "n/a"),
+    "null=a,b": ("set_null_literal", "a,b"),
+    "escape": ("set_escape_character", "\\"),
+    "delimiter=|": ("set_field_delimiter", "|"),
+    "delimiter=tab": ("set_field_delimiter", "\t"),
+    "quote='": ("set_quote_character", "'"),
+    "comments": ("set_allow_comments", True),
+    "array=:": ("set_array_element_delimiter", ":"),
+    "array=::": ("set_array_element_delimiter", "::"),
+    "line=crlf": ("set_line_delimiter", "\r\n"),
+    "line=": ("set_line_delimiter", ""),
+    "noquote": ("disable_quote_character",),
+}
+
+
+def csv_schema(builder, setting):
+    for each in setting.split("-"):
+        if each in CSV_SETTINGS:
+            method, *arguments = CSV_SETTINGS[each]
+            getattr(builder, method)(*arguments)
+    return builder.build()
+
+
+def csv_answer(what, kind, given):
+    row_type = Types.ROW_NAMED(["f", "g"], [TYPES[kind], Types.STRING()])
+    way, _, setting = what.partition(":")
+    if way == "csv-out":
+        row = (value_of(given, kind), "x")
+        return csv_schema(CsvRowSerializationSchema.Builder(row_type), setting).serialize(row).decode()
+    builder = CsvRowDeserializationSchema.Builder(row_type).set_ignore_parse_errors(way == "csv-ignore")
+    return shown(csv_schema(builder, setting).deserialize(given.encode()), kind)
+
+
 def answer_of(what, kind, given):
     try:
+        if what.startswith("csv"):
+            return csv_answer(what, kind, given)
         if what == "json-out":
             builder = JsonRowSerializationSchema.builder().with_type_info(
                 Types.ROW_NAMED(["f"], [TYPES[kind]])
@@ -162,25 +218,30 @@ def expected(what, kind, given, answer):
     """The answer of Flink, or ours where it departs. What is refused is None where errors are ignored."""
     if (what, kind, given) in DEPARTURES:
         return DEPARTURES[what, kind, given][0]
-    if what == "json-ignore" and DEPARTURES.get(("json", kind, given), ("",))[0] == REFUSED:
-        return "(null)"
+    if (
+        what.endswith("-ignore")
+        and DEPARTURES.get((what.removesuffix("-ignore"), kind, given), ("",))[0] == REFUSED
+    ):
+        return {"json-ignore": "(null)", "csv-ignore": "(null|x)"}[what]
     if what.endswith("-ignore") and (what.removesuffix("-ignore"), kind, given) in DEPARTURES:
         return DEPARTURES[what.removesuffix("-ignore"), kind, given][0]
     return answer
 
 
-def json_cases():
-    groups = {}
+def groups():
+    found = {}
     for what, kind, given, answer in ANSWERS:
-        if what.startswith("json"):
-            groups.setdefault((what, kind), []).append((given, answer))
-    return groups
+        found.setdefault((what, kind), []).append((given, answer))
+    return found
 
 
-@pytest.mark.parametrize(("what", "kind"), json_cases())
-def test_json_is_read_and_written_as_flink_does(what, kind):
+GROUPS = groups()
+
+
+@pytest.mark.parametrize(("what", "kind"), GROUPS)
+def test_rows_are_read_and_written_as_flink_does(what, kind):
     wrong = []
-    for given, answer in json_cases()[what, kind]:
+    for given, answer in GROUPS[what, kind]:
         ours, theirs = answer_of(what, kind, given), expected(what, kind, given, answer)
         if ours != theirs:
             wrong.append(f"{given}: {ours} instead of {theirs}")

@@ -10,6 +10,8 @@ import pytest
 
 from onceproof.engine import (
     ByteArraySchema,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
     DeserializationSchema,
     JsonRowDeserializationSchema,
     JsonRowSerializationSchema,
@@ -252,3 +254,55 @@ def test_json_schema_that_no_row_has_is_one_clear_line(schema, reason):
 def test_json_schema_that_is_no_json_is_refused(text):
     with pytest.raises(InvalidJsonSchema):
         row_type_of_json_schema(text)
+
+
+CSV_ROW = Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.OBJECT_ARRAY(Types.INT())])
+
+
+def test_rows_come_back_from_csv():
+    row = Row(a='x,"y"\nz', b=[1, 2])
+    message = pickle.loads(pickle.dumps(CsvRowSerializationSchema.Builder(CSV_ROW).build())).serialize(row)
+    assert message.decode() == '"x,""y""\nz",1;2\n'
+    schema = pickle.loads(pickle.dumps(CsvRowDeserializationSchema.Builder(CSV_ROW).build()))
+    assert schema.deserialize(message) == row
+    assert schema.get_produced_type() is CSV_ROW
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"x", "2 fields are needed, it has 1"),
+        (b"x,1,2", "2 fields are needed, it has 3"),
+        (b"", "there is no record"),
+        (b"x,1\ny,2", "there is more than one record"),
+        (b'"x', "a quote opens that never closes"),
+        (b'"x"y,1', "'y' stands behind a closing quote"),
+        (b"x,1;z", "field 'b': '1;z' is no OBJECT_ARRAY"),
+        (b"\xff,1", "can't decode byte 0xff"),
+        (b'x,"' + b"1" * 100_000, "a quote opens"),
+        (b"," * 100_000, "2 fields are needed, it has 100001"),
+    ],
+)
+def test_malformed_record_is_one_clear_line_and_can_be_ignored(message, reason):
+    builder = CsvRowDeserializationSchema.Builder(CSV_ROW)
+    with pytest.raises(MalformedMessage, match=reason) as raised:
+        builder.build().deserialize(message)
+    assert len(str(raised.value)) < 400
+    assert "set_ignore_parse_errors" in str(raised.value)
+    builder.set_ignore_parse_errors(True).build().deserialize(message)
+
+
+def test_csv_builders_refuse_what_cannot_be():
+    with pytest.raises(TypeError, match="field 'a' of the row is MAP"):
+        CsvRowSerializationSchema.Builder(
+            Types.ROW_NAMED(["a"], [Types.MAP(Types.STRING(), Types.INT())])
+        ).build()
+    kind = Types.OBJECT_ARRAY(Types.OBJECT_ARRAY(Types.INT()))
+    with pytest.raises(TypeError, match="an element of field 'a' of the row is OBJECT_ARRAY"):
+        CsvRowDeserializationSchema.Builder(Types.ROW_NAMED(["a"], [kind])).build()
+    with pytest.raises(TypeError, match="is no type of rows"):
+        CsvRowSerializationSchema.Builder(Types.INT())
+    with pytest.raises(ValueError, match="line delimiter ';'"):
+        CsvRowSerializationSchema.Builder(CSV_ROW).set_line_delimiter(";")
+    with pytest.raises(ValueError, match="field delimiter '::' must be one character"):
+        CsvRowSerializationSchema.Builder(CSV_ROW).set_field_delimiter("::")
