@@ -7,7 +7,8 @@ The rules this module lives by:
   holder that wakes up late overwrites nothing.
 - One process at a time watches the holder. It has the lock of the file ``standby``; the others wait for it.
 - It goes on at once when the lock of the folder is free that the holder had: the holder is dead. It goes on
-  without that lock when the lease has not changed for the time-out, by its own clock, which never jumps.
+  without that lock when the lease has not changed for the time-out, by its own clock, which never jumps. It
+  takes the lock as soon as the earlier holder is dead: by it commands see that the job runs.
 - What keeps the two apart then is the claim of recovery.py and the history of checkpoint_history.py, as in an
   object store: the writes of a process that has lost the job are refused or do not count.
 - A holder that has lost the job ends with one line. It looks at each renewal, and before it publishes.
@@ -23,6 +24,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from threading import Event, Thread
 from typing import Final, Protocol
 
@@ -34,6 +36,7 @@ from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed
 from onceproof.engine.runtime.locations import scheme_of
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import INCARNATION
+from onceproof.engine.runtime.request_folder import kept_from_running
 from onceproof.engine.runtime.storage import StorageError
 
 _logger = logging.getLogger(__name__)
@@ -91,6 +94,8 @@ class Lease:
         self._holds_lock = holds_lock
         self._path = ""
         self._over = Event()
+        self._locked = ExitStack()
+        """Holds the lock of the folder, if the lease has begun without it and it has become free."""
         self.taken: Callable[[], None] = lambda: None
         """Called once the lease can be seen."""
 
@@ -98,6 +103,10 @@ class Lease:
         """Run a job, and renew its lease meanwhile. Raises JobLost too."""
         if self._timeout_ms is None:
             return job.run()
+        with self._locked:
+            return self._run(job, held, incarnation)
+
+    def _run(self, job: Runnable, held: Held, incarnation: int) -> JobExecutionResult:
         self._path = f"{LEASE}{incarnation}"
         self._write(0)
         for earlier in self._storage.list(LEASE):
@@ -129,10 +138,19 @@ class Lease:
                 if held.is_superseded:
                     held.end_with(JobLost(self._lost()))
                     return
+                self._holds_lock = self._holds_lock or self._take_lock()
                 self._write(renewals)
             except OSError as error:
                 # The storage may be away for a moment. If it stays away, another process takes over.
                 _logger.warning("lease %s cannot be renewed: %s", self._path, error)
+
+    def _take_lock(self) -> bool:
+        """Take the lock of the folder, unless the earlier holder or a process that stands by has it."""
+        with ExitStack() as found:
+            if not found.enter_context(kept_from_running(Path(self._storage.root))):
+                return False
+            self._locked.push(found.pop_all())
+            return True
 
     def _lost(self) -> str:
         return (
@@ -210,6 +228,8 @@ def _await_turn(graph: JobGraph, storage: MountedStorage, timeout_ms: int, stack
             seen, since = found, time.monotonic()
         if has_lock and (note is None or note.holds_lock or (is_first and note.ended)):
             _end_if_over(graph, None if is_first else note)
+            if not is_first:
+                _logger.warning("job %r: the process that had it has ended: this one goes on", graph.name)
             return True
         if note is not None and note.ended:
             _end_if_over(graph, note)

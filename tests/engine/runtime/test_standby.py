@@ -16,6 +16,7 @@ import pytest
 from onceproof.engine import Configuration, StreamExecutionEnvironment
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.graph import InvalidJob
+from onceproof.engine.runtime.request_folder import is_running
 from tests.engine.runtime.exact_rows import computed, differences, rows_in_files
 from tests.engine.runtime.killed_job import checkpoints_of, make_input
 from tests.engine.runtime.standby_job import TIMEOUT_SECONDS
@@ -96,6 +97,7 @@ def test_next_process_goes_on_at_once_when_the_holder_is_killed(trial):
     ends = [process.communicate(timeout=PATIENCE_SECONDS)[1] for process in (second, third)]
     assert (second.returncode, third.returncode) == (0, 0)
     assert sum("has finished already" in said for said in ends) == 1
+    assert sum("the process that had it has ended: this one goes on" in said for said in ends) == 2
     trial.check_exact()
 
 
@@ -115,6 +117,9 @@ def test_stopped_holder_loses_the_job_and_ends_with_one_line_when_it_wakes(trial
     assert first.returncode == 1
     assert "another one has taken the job over" in said.splitlines()[-1]
     assert "Traceback" not in said
+    [job_folder] = trial.folder.glob("checkpoints/*/incarnation-2")
+    trial.await_true(lambda: is_running(job_folder.parent))
+    assert second.poll() is None
     _, said = second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 0, said
     assert "has not renewed its lease" in said
