@@ -24,6 +24,7 @@ from onceproof.engine.graph import InvalidJob, JobGraph
 
 Announce: TypeAlias = Callable[[JobGraph], None]
 Explain: TypeAlias = Callable[[Configuration], None]
+Begins: TypeAlias = Callable[[str], None]
 
 
 class Submission(NamedTuple):
@@ -37,6 +38,8 @@ class Submission(NamedTuple):
     """Called with each job graph just before the job runs."""
     explain: Explain | None
     """Called before that with the options that count."""
+    begins: Begins | None
+    """Called with the id of each job that its runtime has taken."""
 
 
 ENDING_SECONDS: Final = 5.0
@@ -120,18 +123,19 @@ def submitted(
     program: str,
     overrides: Configuration | None = None,
     explain: Explain | None = None,
+    begins: Begins | None = None,
 ) -> Iterator[None]:
     """Run a program as Flink's command line does.
 
     Inside the context every new environment gets the options of ``configuration`` over its own, and every job
     those of ``overrides`` over everything. Just before a job runs ``explain`` is called with the options that
-    count, then ``announce`` with the job graph. ``program`` names the file.
+    count, then ``announce`` with the job graph, and ``begins`` with its id once nothing refuses it any more.
+    ``program`` names the file.
     """
     current_program()
     _process.programs.append(Program(program))
-    _process.submissions.append(
-        Submission(configuration, Configuration() if overrides is None else overrides, announce, explain)
-    )
+    overriding = Configuration() if overrides is None else overrides
+    _process.submissions.append(Submission(configuration, overriding, announce, explain, begins))
     try:
         yield
     finally:

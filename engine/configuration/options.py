@@ -189,11 +189,19 @@ SPARK_MASTER: Final[ConfigOption[str | None]] = ConfigOption(
     parse_text,
     "Ours: the master of Spark; unset: the Spark of this process if it runs one, else all cores here.",
 )
-LOCAL_WORKERS: Final[ConfigOption[int]] = ConfigOption(
+LOCAL_WORKERS: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.local.workers",
+    None,
+    whole_between(1, MOST_LOCAL_WORKERS),
+    "Ours: how many processes of this machine run the tasks of a job on the local runtime; unset: as many as"
+    " there are slots.",
+)
+TASK_SLOTS: Final[ConfigOption[int]] = ConfigOption(
+    "taskmanager.numberOfTaskSlots",
     1,
     whole_between(1, MOST_LOCAL_WORKERS),
-    "Ours: how many processes of this machine run the tasks of a job on the local runtime.",
+    "How many slots this machine has for the subtasks of an operator. On the local runtime each is a process;"
+    " on Spark the option has no effect.",
 )
 RUNTIME_MODE: Final[ConfigOption[str]] = ConfigOption(
     "execution.runtime-mode",
@@ -281,6 +289,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     LEASE_TIMEOUT,
     EXECUTION_TARGET,
     LOCAL_WORKERS,
+    TASK_SLOTS,
     SPARK_MASTER,
     RUNTIME_MODE,
     OPERATOR_CHAINING,

@@ -100,13 +100,14 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
             f"option {options.CHECKPOINT_MAX_CONCURRENT.key!r} allows several checkpoints, but unaligned ones"
             f" go one at a time: set it to 1, or {options.CHECKPOINT_UNALIGNED.key!r} to false",
         )
-    if get(options.LOCAL_WORKERS) > 1 and get(options.EXECUTION_TARGET) == options.SPARK_TARGET:
+    is_on_spark = get(options.EXECUTION_TARGET) == options.SPARK_TARGET
+    if (get(options.LOCAL_WORKERS) or 1) > 1 and is_on_spark:
         raise configuration.contradiction(
             options.LOCAL_WORKERS,
             f"option {options.LOCAL_WORKERS.key!r} is for the local runtime, but"
             f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
         )
-    if get(options.LEASE_TIMEOUT) is not None and get(options.EXECUTION_TARGET) == options.SPARK_TARGET:
+    if get(options.LEASE_TIMEOUT) is not None and is_on_spark:
         raise configuration.contradiction(
             options.LEASE_TIMEOUT,
             f"option {options.LEASE_TIMEOUT.key!r} is for the local runtime, but"
@@ -143,7 +144,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         buffer_timeout_ms=get(options.BUFFER_TIMEOUT) if get(options.BUFFER_TIMEOUT_ENABLED) else -1,
         allow_pickled_state=get(options.ALLOW_PICKLED_STATE),
         job_parameters=_job_parameters(configuration),
-        workers=get(options.LOCAL_WORKERS),
+        workers=1 if is_on_spark else get(options.LOCAL_WORKERS) or get(options.TASK_SLOTS),
         lease_timeout_ms=get(options.LEASE_TIMEOUT),
     )
 

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from onceproof.engine.api.submission import current_program
+from onceproof.engine.api.submission import current_program, submissions
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.graph import JobGraph
@@ -159,10 +159,19 @@ class _Found:
 
 
 def registered(graph: JobGraph, run: DrivenRun, incarnation: int) -> Runnable:
-    """Write the job's record, and return the run that writes it again at its end. Raises StorageError."""
+    """Write the job's record, and return the run that writes it again at its end. Raises StorageError.
+
+    The command line that has submitted the job learns that it begins.
+    """
     directory = graph.settings.directory
-    if directory is None:
-        return run
+    recorded = run if directory is None else _recorded(graph, directory, run, incarnation)
+    for submission in submissions():
+        if submission.begins is not None:
+            submission.begins(graph.job_id)
+    return recorded
+
+
+def _recorded(graph: JobGraph, directory: str, run: DrivenRun, incarnation: int) -> RegisteredRun:
     registry = JobRegistry(directory)
     if not graph.identity:
         _announce_unnamed(graph, registry)

@@ -137,7 +137,7 @@ def _delete(folder: Path) -> int:
         print(f"{folder}: deleted, except for unknown files: {', '.join(left)}")
         return PASSED
     folder.rmdir()
-    print(f"{folder}: deleted")
+    print(f"Savepoint '{folder}' disposed.")
     return PASSED
 
 

@@ -10,6 +10,7 @@ The rules this module lives by:
 - A family reads records drawn from the seed, at a limited rate if one is given, and writes part files.
 - `job run` registers the checkpoint folder of a job under its subject, so that the other commands find the
   job by the same subject (job_requests.py).
+- The line with the id of a job is that of Flink's command line, for scripts that read it.
 - Exit codes: 0 done; 1 the job failed; 4 an argument or an option is wrong.
 """
 
@@ -95,7 +96,7 @@ def run_command(subject: str, jobs: Path, run: Run) -> int:
     overrides = Configuration.from_mapping(dict(map(_key_and_value, run.overrides)), OVERRIDE)
     explain = _explain if run.only_explains else None
     try:
-        with submitted(configuration, announce, _program_of(subject), overrides, explain):
+        with submitted(configuration, announce, _program_of(subject), overrides, explain, _print_id):
             if _is_program(subject):
                 _run_program(subject, run.function, run.arguments)
                 return PASSED
@@ -119,6 +120,10 @@ def _key_and_value(text: str) -> tuple[str, str]:
     if not separator or not key.strip():
         raise UsageError(f"-D {text}: give an option as KEY=VALUE, for example -D parallelism.default=2")
     return key.strip(), value.strip()
+
+
+def _print_id(job_id: str) -> None:
+    print(f"Job has been submitted with JobID {job_id}", flush=True)
 
 
 def _explain(configuration: Configuration) -> None:

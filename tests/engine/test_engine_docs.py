@@ -91,7 +91,7 @@ def test_named_options_exist():
 
 
 def test_options_page_lists_every_option():
-    rows = re.findall(r"^\| `([a-z.-]+)` \| ([^|]+) \| (.+) \|$", PAGES["options.md"], re.MULTILINE)
+    rows = re.findall(r"^\| `([A-Za-z.-]+)` \| ([^|]+) \| (.+) \|$", PAGES["options.md"], re.MULTILINE)
     assert [key for key, _, _ in rows] == [option.key for option in OPTIONS]
     defaults = {option.key: option.default for option in OPTIONS}
     for key, shown, meaning in rows:

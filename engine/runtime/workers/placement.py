@@ -10,6 +10,7 @@ import os
 from typing import Final
 
 from onceproof.engine.configuration.backend_options import ROCKSDB
+from onceproof.engine.configuration.options import TASK_SLOTS
 from onceproof.engine.connectors.collect import CollectSinkFunction, TransactionalCollectSinkFunction
 from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.messages import TaskId
@@ -32,7 +33,7 @@ def worker_of(task: TaskId, workers: int) -> int:
 
 def refuse_what_needs_one_process(graph: JobGraph) -> None:
     """Raise InvalidJob if the job cannot run in several processes."""
-    asked = f"{OPTION} is {graph.settings.workers}, but"
+    asked = f"{graph.settings.workers} workers are asked for ({OPTION}, or {TASK_SLOTS.key}), but"
     if not hasattr(os, "fork"):
         raise InvalidJob(f"{asked} this system cannot fork processes: {MEND}")
     if graph.settings.enabled and graph.settings.directory is None:

@@ -367,7 +367,9 @@ env.execute("numbers")
 
 
 def test_checkpoints_in_memory_are_refused(job):
-    with pytest.raises(InvalidJob, match=r"workers is 2, but checkpoints in memory .*: set execution.check"):
+    with pytest.raises(
+        InvalidJob, match=r"2 workers are asked for .*, but checkpoints in memory .*: set execution.check"
+    ):
         workers.execute(job.graph(execution__checkpointing__dir=None, **TWO))
 
 
@@ -388,13 +390,21 @@ def test_workers_of_the_local_runtime_are_refused_on_spark(job):
         job.graph(execution__target="spark", **TWO)
 
 
-def test_program_is_run_in_workers_from_the_command_line(tmp_path):
+def test_slots_are_workers_unless_their_number_is_set_or_spark_has_its_own(job):
+    slots = {"taskmanager__numberOfTaskSlots": 4}
+    assert job.graph(**slots).settings.workers == 4
+    assert job.graph(execution__local__workers=1, **slots).settings.workers == 1
+    assert job.graph(execution__target="spark", **slots).settings.workers == 1
+
+
+@pytest.mark.parametrize("option", [["--workers", "2"], ["-D", "taskmanager.numberOfTaskSlots=2"]])
+def test_program_is_run_in_workers_from_the_command_line(tmp_path, option):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     main = "from onceproof.harness.commands.cli import main; main()"
     command = [sys.executable, "-c", main, "job", "run", str(program)]
     ran = subprocess.run(
-        [*command, "--workers", "2", "-p", "2"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [*command, *option, "-p", "2"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
     parts = [path.read_text() for path in tmp_path.glob("out/part*")]

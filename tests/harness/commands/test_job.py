@@ -40,6 +40,9 @@ env.execute("program")
 """
 
 
+SUBMITTED = "Job has been submitted with JobID "
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -80,14 +83,17 @@ def test_job_is_found_by_its_id_and_by_its_name(folder, capsys):
         assert running.is_alive()
         time.sleep(0.01)
     assert main(["job", "savepoint", "my words", "savepoints"]) == 0
-    path = capsys.readouterr().out.removeprefix("Savepoint completed. Path: ").strip()
+    submitted, completed = capsys.readouterr().out.splitlines()
+    path = completed.removeprefix("Savepoint completed. Path: ")
     assert Path(path, "_metadata").exists()
     assert main(["job", "list", "--json"]) == 0
     [listed] = json.loads(capsys.readouterr().out)
+    assert submitted == f"{SUBMITTED}{listed['id']}"
     assert main(["job", "cancel", listed["id"]]) == 0
     running.join()
     assert f"Cancelled job {listed['id']}." in capsys.readouterr().out.splitlines()
     assert main(["job", "savepoint", "--dispose", path]) == 0
+    assert capsys.readouterr().out == f"Savepoint '{path}' disposed.\n"
     assert not Path(path).exists()
 
 
@@ -104,6 +110,7 @@ def test_job_of_the_readme_goes_on_where_it_was_killed(folder):
         """Start the job, and return what it has printed once a count is at least so high."""
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         lines = []
+        assert process.stdout.readline().startswith(SUBMITTED)
         for line in process.stdout:
             lines.append(ast.literal_eval(line.partition("> ")[2] or line))
             if lines[-1][1] >= least:
@@ -182,7 +189,8 @@ def test_program_gets_its_arguments_and_one_of_its_functions_may_be_named(folder
     Path("options.py").write_text(OPTIONS)
     assert main(["job", "run", "options.py", "--", "10"]) == 0
     assert main(["job", "run", "-c", "started", "-n", "options.py", "--", "7"]) == 0
-    values = sorted(int(line.split("> ")[-1]) for line in capsys.readouterr().out.splitlines())
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(SUBMITTED)]
+    values = sorted(int(line.split("> ")[-1]) for line in lines)
     assert values == [7, 10, 14, 20]
 
 
