@@ -20,6 +20,8 @@ DATA: Final = "data"
 AVRO: Final = "avro"
 PARQUET: Final = "parquet"
 KAFKA: Final = "kafka"
+S3: Final = "s3"
+S3_SERVER: Final = "s3-server"
 
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     SPARK: ("pyspark", "pandas", "pyarrow"),
@@ -28,6 +30,8 @@ PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     AVRO: ("fastavro",),
     PARQUET: ("pyarrow",),
     KAFKA: ("confluent_kafka",),
+    S3: ("s3fs", "botocore"),
+    S3_SERVER: ("moto", "flask", "flask_cors"),
 }
 """By extra, the packages that the code imports, the one that gives the extra its purpose first."""
 

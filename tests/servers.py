@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from onceproof.engine.extras import KAFKA, ExtraMissing, require
+from onceproof.engine.extras import KAFKA, S3, S3_SERVER, ExtraMissing, require
 from onceproof.harness.services.kafka_broker import KafkaBroker
+from onceproof.harness.services.object_store_server import ObjectStoreServer
 from onceproof.harness.services.service import Service, ServiceMissing
 
-SERVERS = ("kafka_broker",)
+SERVERS = ("kafka_broker", "object_store_server")
 """The fixtures of servers."""
 
 
@@ -36,3 +37,19 @@ def running(server: Service, *extras: str) -> Iterator[Service]:
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A broker; a test that kills it starts it again."""
     yield from running(KafkaBroker(tmp_path_factory.mktemp("kafka")), KAFKA)
+
+
+@pytest.fixture(scope="session")
+def object_store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """An S3 server; tests use the fixture ``object_store``."""
+    yield from running(ObjectStoreServer(tmp_path_factory.mktemp("s3")), S3, S3_SERVER)
+
+
+@pytest.fixture
+def object_store(
+    object_store_server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> ObjectStoreServer:
+    """The S3 server, as the one that this process and its children reach at s3://."""
+    for name, value in object_store_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return object_store_server
