@@ -26,6 +26,7 @@ from onceproof.engine.api.submission import current_program, submissions
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.locations import join_location, location
 from onceproof.engine.messages import checkpoint_folder
 from onceproof.engine.runtime.checkpoint_history import find_record
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS
@@ -52,7 +53,6 @@ from onceproof.engine.runtime.job_registry import (
 )
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
-from onceproof.engine.runtime.locations import join_location, location
 from onceproof.engine.runtime.recovery import METADATA, RecoverableStorage, is_finished, starting_point_of
 from onceproof.engine.runtime.restore_point import OWN, NoRestorePoint, place_of, read_restore_point
 from onceproof.engine.state.file_envelope import DamagedFile

@@ -20,9 +20,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 
 from onceproof.engine.file_calls import SYSTEM_CALLS
+from onceproof.engine.locations import join_location, location, scheme_of
 from onceproof.engine.messages import checkpoint_folder
 from onceproof.engine.runtime.job_fingerprint import OperatorPrint
-from onceproof.engine.runtime.locations import join_location, location, scheme_of
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage

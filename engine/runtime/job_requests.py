@@ -25,9 +25,9 @@ from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.durable_files import open_folder
 from onceproof.engine.file_calls import SYSTEM_CALLS
 from onceproof.engine.job.events import CancelRequested, StopRequested
+from onceproof.engine.locations import join_location, location, parent_of, scheme_of
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
 from onceproof.engine.runtime.checkpoint_history import HistoryStorage, JobHistory, OutcomeUnknown
-from onceproof.engine.runtime.locations import join_location, location, parent_of, scheme_of
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint

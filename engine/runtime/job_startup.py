@@ -24,10 +24,10 @@ from onceproof.engine.configuration import CLAIM
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores
+from onceproof.engine.locations import join_location, location
 from onceproof.engine.runtime.checkpoint_history import recorded_starting_point
 from onceproof.engine.runtime.job_identity import check_identity
 from onceproof.engine.runtime.job_result import JobExecutionResult
-from onceproof.engine.runtime.locations import join_location, location
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.recovery import (
     METADATA,

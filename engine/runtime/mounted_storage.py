@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from onceproof.engine.runtime.locations import location, scheme_of
+from onceproof.engine.locations import location, scheme_of
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage
 

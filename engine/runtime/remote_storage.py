@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 
 import fsspec
 
-from onceproof.engine.runtime.locations import join_location, scheme_of
+from onceproof.engine.locations import join_location, scheme_of
 from onceproof.engine.runtime.storage import MissingFile, StorageError, check_inside
 
 EXCLUSIVE: Final = frozenset(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"))
@@ -30,6 +30,17 @@ OF_ONE_PROCESS: Final = frozenset(("memory",))
 _MEND: Final = "check address, rights and network, or choose another execution.checkpointing.dir"
 
 _Answer = TypeVar("_Answer")
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """Return how the file system of a scheme is opened."""
+    # Listings are cached by default.
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if scheme in ("s3", "s3a") and "config_kwargs" not in fsspec.config.conf.get(scheme, {}):
+        # s3fs repeats each request that fails, and by default so does the client below it: a store that is
+        # down is to be an error within seconds, because the restart strategy decides how long to go on.
+        options["config_kwargs"] = {"retries": {"mode": "standard", "total_max_attempts": 3}}
+    return options
 
 
 class RemoteCheckpointStorage:
@@ -46,15 +57,14 @@ class RemoteCheckpointStorage:
                 f" of a job apart: use a folder that all machines share, or {', '.join(sorted(EXCLUSIVE))}"
             )
         try:
-            # Listings are cached by default.
-            self._files, self._path = fsspec.core.url_to_fs(root, use_listings_cache=False)
+            self._files, self._path = fsspec.core.url_to_fs(root, **_options(scheme))
         except ImportError as error:
             raise StorageError(f"checkpoint folder {root} cannot be reached: {error}") from error
         except Exception as error:
             raise self._failure("", "cannot be reached", error) from error
 
     def write(self, path: str, data: bytes) -> None:
-        self._do(path, "cannot be written", lambda file: self._files.pipe_file(file, data))
+        self._create(path, "cannot be written", lambda file: self._files.pipe_file(file, data))
 
     publish = write
 
@@ -68,7 +78,7 @@ class RemoteCheckpointStorage:
                 pass
             else:
                 return
-        self._do(path, "cannot be written", lambda file: self._files.put_file(source, file))
+        self._create(path, "cannot be written", lambda file: self._files.put_file(source, file))
 
     def read(self, path: str) -> bytes:
         """Return the whole content."""
@@ -107,7 +117,9 @@ class RemoteCheckpointStorage:
     def create_exclusive(self, path: str, data: bytes = b"") -> bool:
         """Create a file; return False if it exists already, also if this request made it and was repeated."""
         try:
-            self._do(path, "cannot be created", lambda file: self._files.pipe_file(file, data, mode="create"))
+            self._create(
+                path, "cannot be created", lambda file: self._files.pipe_file(file, data, mode="create")
+            )
         except FileExistsError:
             return False
         return True
@@ -143,6 +155,13 @@ class RemoteCheckpointStorage:
     def _resolve(self, path: str) -> str:
         check_inside(path, self.root)
         return join_location(self._path, path)
+
+    def _create(self, path: str, what: str, ask: Callable[[str], object]) -> None:
+        """Call ``ask`` with the address of a file to be written: only its bucket can be missing."""
+        try:
+            self._do(path, what, ask)
+        except FileNotFoundError as error:
+            raise self._failure(path, what, error) from error
 
     def _do(self, path: str, what: str, ask: Callable[[str], _Answer]) -> _Answer:
         """Call ``ask`` with the address of a file.

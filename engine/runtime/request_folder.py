@@ -26,8 +26,8 @@ from typing import Final
 import msgspec
 
 from onceproof.engine.file_locks import hold_lock, release_lock
+from onceproof.engine.locations import scheme_of
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, Respond
-from onceproof.engine.runtime.locations import scheme_of
 from onceproof.engine.runtime.storage import CheckpointStorage
 
 FOLDER: Final = "requests"

@@ -30,8 +30,8 @@ from onceproof.engine.checkpoint.metadata import (
 from onceproof.engine.checkpoint.metadata import decode_metadata as decode
 from onceproof.engine.checkpoint.metadata import encode_metadata as encode
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.locations import is_same, location, name_of, parent_of
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
-from onceproof.engine.runtime.locations import is_same, location, name_of, parent_of
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA, files_of
 from onceproof.engine.state.file_names import is_plain_name

@@ -28,9 +28,9 @@ from onceproof.engine.checkpoint.metadata import (
 )
 from onceproof.engine.checkpoint.verification import damages_of, handles_of
 from onceproof.engine.connectors import committing, two_phase, write_ahead
+from onceproof.engine.locations import location, name_of, parent_of, scheme_of
 from onceproof.engine.messages import CHECKPOINT
 from onceproof.engine.runtime.job_fingerprint import printable
-from onceproof.engine.runtime.locations import location, name_of, parent_of, scheme_of
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.request_folder import kept_from_running

@@ -99,7 +99,7 @@ def run_job(
     folder: JobsFolder = None,
 ) -> None:
     """Run a job to its end. What follows `--` are the arguments of the program."""
-    from onceproof.engine.runtime.locations import location
+    from onceproof.engine.locations import location
     from onceproof.harness.commands.job import JOBS, Run, run_command
     from onceproof.harness.model.exit_codes import UsageError
 

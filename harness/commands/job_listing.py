@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
+from onceproof.engine.locations import location, parent_of, scheme_of
 from onceproof.engine.runtime.job_fingerprint import printable
 from onceproof.engine.runtime.job_registry import JobRegistry, ListedJob
-from onceproof.engine.runtime.locations import location, parent_of, scheme_of
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.harness.commands.job import noted_folder
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError

@@ -14,9 +14,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from onceproof.engine.locations import parent_of
 from onceproof.engine.runtime.job_registry import JobRegistry
 from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
-from onceproof.engine.runtime.locations import parent_of
 from onceproof.engine.runtime.request_folder import ask
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.harness.commands.job import name_of, noted_folder

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onceproof.engine.graph import InvalidJob, JobGraph
+from onceproof.engine.locations import scheme_of
 from onceproof.engine.runtime.job_startup import open_job_storage
-from onceproof.engine.runtime.locations import scheme_of
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.remote_storage import OF_ONE_PROCESS
 from onceproof.engine.runtime.replay_warning import lossy_sources

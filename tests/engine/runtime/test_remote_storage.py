@@ -6,10 +6,10 @@ import fsspec
 import pytest
 
 from onceproof.engine.graph import InvalidJob
+from onceproof.engine.locations import is_same, location, name_of, parent_of
 from onceproof.engine.protocol_points import COMMITTING, COMPLETED, SNAPSHOTTED
 from onceproof.engine.runtime.job_registry import REGISTRY
 from onceproof.engine.runtime.local import execute
-from onceproof.engine.runtime.locations import is_same, location, name_of, parent_of
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point

@@ -24,12 +24,12 @@ from onceproof.engine.api.submission import submitted
 from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResolved
 from onceproof.engine.checkpoint.redistribution import RestoreRefused
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.locations import parent_of
 from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT
 from onceproof.engine.runtime.job_registry import REGISTRY
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, OpenRequests
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed
 from onceproof.engine.runtime.local import REQUEST_LOOK_MS
-from onceproof.engine.runtime.locations import parent_of
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.request_folder import JobNotRunning, ask, is_running
 from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point
