@@ -48,7 +48,7 @@ ROOMS = (
         "durable_files",
         "elements",
         "errors",
-        "file_calls",
+        *("file_calls", "object_calls", "locations"),
         "owner_ids",
         "java_hashes",
         "extras",

@@ -18,10 +18,29 @@ from onceproof.engine.connectors.file_sink_function import (
     ON_CHECKPOINT,
     FileSinkFunction,
 )
+from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
 from onceproof.engine.connectors.part_files import OutputFileConfig
+from onceproof.engine.connectors.part_objects import WrongAddress, checked_affixes, object_folder
 from onceproof.engine.connectors.rolling import OnCheckpointRollingPolicy, RollingPolicy
+from onceproof.engine.connectors.s3_calls import SCHEMES
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory
+from onceproof.engine.locations import location, scheme_of
+
+
+def base_path_of(text: str | os.PathLike[str]) -> str:
+    """Return the base path that a user gave. Raises WrongAddress if the sink cannot write to it."""
+    path = os.fspath(text)
+    scheme = scheme_of(path)
+    if not scheme:
+        return path.removeprefix("file://")
+    if scheme not in SCHEMES:
+        raise WrongAddress(
+            f"the file sink cannot write to {path}: it knows folders and s3://; mount {scheme}:// as a folder"
+        )
+    address = location(path)
+    object_folder(address)
+    return address
 
 
 class FileSink(Sink):
@@ -51,7 +70,7 @@ class FileSink(Sink):
         """Return a builder of a sink that writes one row for each value.
 
         Args:
-            base_path: the folder of the part files.
+            base_path: the folder of the part files, or an address such as ``s3://bucket/words``.
             encoder: converts values into bytes.
         """
         return FileSink.RowFormatBuilder(base_path, encoder)
@@ -61,7 +80,7 @@ class FileSink(Sink):
         """Return a builder of a sink of files that are whole only at their end, such as Parquet.
 
         Args:
-            base_path: the folder of the part files.
+            base_path: the folder of the part files, or an address such as ``s3://bucket/words``.
             writer_factory: makes the writer of each file, such as ParquetBulkWriters.for_row_type().
 
         Raises:
@@ -75,7 +94,8 @@ class FileSink(Sink):
 
     def create_function(self) -> FileSinkFunction:
         """Return a function for one subtask."""
-        return FileSinkFunction(
+        function = ObjectSinkFunction if scheme_of(self.base_path) else FileSinkFunction
+        return function(
             self.base_path,
             self._form,
             self._output_file_config,
@@ -88,7 +108,7 @@ class FileSink(Sink):
         """What the builders of both kinds of formats set (PyFlink: FileSink.BaseBuilder)."""
 
         def __init__(self, base_path: str, form: Encoder | BulkWriterFactory) -> None:
-            self._base_path = os.fspath(base_path)
+            self._base_path = base_path_of(base_path)
             self._form = form
             self._output_file_config = OutputFileConfig.builder().build()
             self._rolling_policy: RollingPolicy = ON_CHECKPOINT
@@ -134,10 +154,11 @@ class FileSink(Sink):
 
         def build(self) -> FileSink:
             """Return the sink."""
+            config = self._output_file_config
             return FileSink(
                 self._base_path,
                 self._form,
-                self._output_file_config,
+                checked_affixes(config) if scheme_of(self._base_path) else config,
                 self._rolling_policy,
                 self._bucket_assigner,
                 self._check_interval_ms,

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -55,8 +55,9 @@ from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFu
 from onceproof.engine.durable_files import open_folder, sync_folder
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
-from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory, WrongRow
+from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory, OutputFile, WrongRow
 from onceproof.engine.functions import SinkFunction
+from onceproof.engine.locations import scheme_of
 
 OPEN = -1
 """The length of a transaction that is not pre-committed yet."""
@@ -78,11 +79,23 @@ class UnwritableValue(UnrecoverableError, ValueError):
     """The format of the files does not take a value. The message is one line."""
 
 
+class PartWriter(OutputFile, Protocol):
+    """A part file that is being written."""
+
+    def finish(self) -> int:
+        """Store the rest durably, and return the length in bytes."""
+        ...
+
+    def close(self) -> None:
+        """Release what the writer holds, without storing the rest."""
+        ...
+
+
 class OpenPart(Struct, eq=False):
     """A part file that is being written, and the milliseconds at which it was begun and last written to."""
 
     listed: Transaction
-    file: PartFileWriter
+    file: PartWriter
     writer: BulkWriter
     begun_ms: int
     written_ms: int
@@ -98,7 +111,7 @@ def parts_of(transaction: Transaction) -> Iterator[Transaction]:
         for part in further:
             if not isinstance(part, list) or len(part) not in (FURTHER, FURTHER + 1):
                 raise FileSinkBroken(f"transaction {transaction[0]!r} has no file {part!r}: it is not ours")
-            if (mistake := bucket_mistake(_bucket_of(part))) is not None:
+            if (mistake := bucket_mistake(bucket_of(part))) is not None:
                 raise FileSinkBroken(
                     f"transaction {transaction[0]!r} has a file in the bucket {part[FURTHER]!r}, which"
                     f" {mistake}: it is not ours"
@@ -106,7 +119,7 @@ def parts_of(transaction: Transaction) -> Iterator[Transaction]:
             yield part
 
 
-def _bucket_of(part: Transaction) -> Any:
+def bucket_of(part: Transaction) -> Any:
     """Return the bucket of a part file; that of a whole transaction's own file is the base path."""
     return part[FURTHER] if len(part) > FURTHER and not isinstance(part[FURTHER], list) else ""
 
@@ -144,12 +157,13 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
     def begin_transaction(self) -> Transaction:
         """Return new names; the first row creates the file."""
         self._open_parts = {}
-        return self._new_part("")
+        return self.new_part(0)
 
-    def _new_part(self, number: str) -> Transaction:
+    def new_part(self, number: int) -> Transaction:
+        """Return the names of the n-th part file of the transaction that is begun."""
         mark = Mark(self.owner, self.subtask, self.epoch, self.attempt)
         place = f"{self.owner[:OWNER_DIGITS_SHOWN]}-{self.subtask}-{self.epoch}-{self.attempt}"
-        name = f"{self._prefix}-{place}{number}{self._suffix}"
+        name = f"{self._prefix}-{place}{f'-{number}' if number else ''}{self._suffix}"
         return [name, OPEN, os.path.abspath(self._base_path), hidden_name(name, mark)]
 
     def invoke_transaction(self, transaction: Transaction, value: Any, context: Any) -> None:
@@ -175,21 +189,25 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         return bucket
 
     def pre_commit(self, transaction: Transaction) -> None:
-        """Sync the hidden files and their folders to the disk."""
+        """Complete the files, so that they survive a loss of power."""
         for part in self._open_parts.values():
-            self._finish_part(part)
+            self.finish_part(part)
         self._open_parts = {}
         for listed in parts_of(transaction):
             if listed[1] == OPEN:
                 listed[1] = 0
-        buckets = {_bucket_of(listed) for listed in parts_of(transaction) if listed[1] != 0}
+        self.make_durable(transaction)
+
+    def make_durable(self, transaction: Transaction) -> None:
+        """Sync the folders of the files, each of which is synced already."""
+        buckets = {bucket_of(listed) for listed in parts_of(transaction) if listed[1] != 0}
         try:
             for bucket in sorted(buckets):
                 sync_folder(self.calls, os.path.join(self._base_path, bucket))
         except OSError as error:
-            raise self._failure(transaction, "cannot be written", error) from error
+            raise self.failure(transaction, "cannot be written", error) from error
 
-    def _finish_part(self, part: OpenPart) -> None:
+    def finish_part(self, part: OpenPart) -> None:
         """Write the end of a part file, sync and close it, and note its length."""
         try:
             part.writer.finish()
@@ -199,7 +217,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                 f"value {error.row!r} cannot be written to {self._base_path}: {error}"
             ) from error
         except OSError as error:
-            raise self._failure(part.listed, "cannot be written", error) from error
+            raise self.failure(part.listed, "cannot be written", error) from error
 
     def commit(self, transaction: Transaction) -> None:
         """Make the files visible where they were prepared, unless that was done before."""
@@ -208,6 +226,12 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
 
     def commit_part(self, transaction: Transaction) -> None:
         """Make one file visible where it was prepared, unless that was done before."""
+        if len(transaction) > 2 and scheme_of(str(transaction[2])):
+            raise FileSinkBroken(
+                f"transaction {transaction[0]!r} waits at {transaction[2]}, and this sink writes into the"
+                f" folder {self._base_path}: let the job go on with that base path once, and end it with a"
+                " savepoint"
+            )
         part, folders = self._listed(transaction)
         if part.length == 0:
             return
@@ -217,7 +241,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         except FileSinkFailed:
             raise
         except OSError as error:
-            raise self._failure(transaction, "cannot be committed", error) from error
+            raise self.failure(transaction, "cannot be committed", error) from error
         if not any(committed):
             names = f"{os.path.join(folders[0], part.name)} nor {part.hidden}"
             places = "".join([f" nor the two in {folder}" for folder in folders[1:]])
@@ -275,7 +299,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             return unmarked_part(*transaction), [own]
         name, length, folder, hidden = transaction[:FURTHER]
         part = listed_part(name, hidden, folder, length)
-        bucket = _bucket_of(transaction)
+        bucket = bucket_of(transaction)
         bases = [folder, own]
         if folder == own or os.path.realpath(folder) == os.path.realpath(own):
             bases = [own]
@@ -289,7 +313,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             self._check_parts(now_ms)
         part = self._open_parts.get(bucket)
         if part is not None and self._rolls(part.file.length, part.begun_ms, part.written_ms, now_ms):
-            self._finish_part(part)
+            self.finish_part(part)
             part = None
         if part is None:
             part = self._open_parts[bucket] = self._begin_part(transaction, bucket, now_ms)
@@ -300,7 +324,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                 f"value {error.row!r} cannot be written to {self._base_path}: {error}"
             ) from error
         except OSError as error:
-            raise self._failure(part.listed, "cannot be written", error) from error
+            raise self.failure(part.listed, "cannot be written", error) from error
         part.written_ms = now_ms
 
     # ---- End of the hot path.
@@ -310,7 +334,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         self._next_check_ms = now_ms + self._check_interval_ms
         for bucket, part in list(self._open_parts.items()):
             if self._rolls(part.file.length, part.begun_ms, part.written_ms, now_ms):
-                self._finish_part(part)
+                self.finish_part(part)
                 del self._open_parts[bucket]
 
     def _begin_part(self, transaction: Transaction, bucket: str, now_ms: int) -> OpenPart:
@@ -321,18 +345,19 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             if len(transaction) == FURTHER:
                 transaction.append([])
             further: list[Transaction] = transaction[FURTHER]
-            listed = self._new_part(f"-{len(further) + 1}")
+            listed = self.new_part(len(further) + 1)
             if self._has_buckets:
                 listed.append(bucket)
             further.append(listed)
-        file = self._create_file(listed, bucket)
+        file = self.create_file(listed, bucket)
         try:
             writer = self._writers.create(file)
         except OSError as error:
-            raise self._failure(listed, "cannot be written", error) from error
+            raise self.failure(listed, "cannot be written", error) from error
         return OpenPart(listed, file, writer, now_ms, now_ms)
 
-    def _create_file(self, listed: Transaction, bucket: str) -> PartFileWriter:
+    def create_file(self, listed: Transaction, bucket: str) -> PartWriter:
+        """Create a part file in a bucket."""
         name, _, base_path, hidden = listed[:FURTHER]
         folder = os.path.join(base_path, bucket) if bucket else base_path
         target, path = os.path.join(folder, name), os.path.join(folder, hidden)
@@ -354,7 +379,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         except FileSinkFailed:
             raise
         except OSError as error:
-            raise self._failure(listed, "cannot be written", error) from error
+            raise self.failure(listed, "cannot be written", error) from error
 
     def _make_bucket(self, base_path: str, folder: str) -> None:
         if folder == base_path:
@@ -367,9 +392,10 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                 " let the bucket assigner give another bucket"
             ) from error
 
-    def _failure(self, transaction: Transaction, what: str, error: OSError) -> FileSinkFailed:
+    def failure(self, transaction: Transaction, what: str, error: OSError) -> FileSinkFailed:
+        """Return the error for a part file that cannot be written or committed."""
         reason = error.strerror or str(error)
-        folder = os.path.join(self._base_path, _bucket_of(transaction))
+        folder = os.path.join(self._base_path, bucket_of(transaction))
         return FileSinkFailed(
             f"part file {transaction[0]} in {folder} {what}: {reason}:"
             " free space, or make the folder writable"

@@ -66,6 +66,8 @@ BARRIERS = {
 class CountAndTotal(KeyedProcessFunction):
     """Emits each number with its key's count and total so far."""
 
+    pause_seconds = PAUSE_SECONDS
+
     def open(self, runtime_context: RuntimeContext) -> None:
         self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.DYNAMIC()))
 
@@ -75,7 +77,7 @@ class CountAndTotal(KeyedProcessFunction):
         count, total = count + 1, total + number
         self.seen.update((count, total))
         if number % ROWS_PER_PAUSE == 0:
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(self.pause_seconds)
         yield key, number, count, total
 
 
@@ -104,11 +106,11 @@ def run(folder: Path, backend: str, barriers: str, parallelism: int, **more: Any
     env.execute("killed job")
 
 
-def make_input(folder: Path, chance: random.Random) -> None:
+def make_input(folder: Path, chance: random.Random, length: int = ROWS) -> None:
     """Write the files. A key is in one file only, so the order of its numbers is that of the file."""
     folder.mkdir()
     for file in range(FILES):
-        rows = [f"{file}-{int(chance.random() * KEYS)},{number}\n" for number in range(ROWS)]
+        rows = [f"{file}-{int(chance.random() * KEYS)},{number}\n" for number in range(length)]
         (folder / f"{file}.csv").write_text("key,number\n" + "".join(rows))
 
 
