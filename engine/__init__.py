@@ -126,10 +126,23 @@ from onceproof.engine.connectors.write_ahead import CheckpointCommitter, Generic
 from onceproof.engine.durations import Duration, Time
 from onceproof.engine.elements import Watermark
 from onceproof.engine.formats.avro_files import AvroBulkWriters
+from onceproof.engine.formats.avro_rows import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from onceproof.engine.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
 from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory
+from onceproof.engine.formats.csv_row_schemas import (
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+)
 from onceproof.engine.formats.csv_rows import CsvBulkWriters
 from onceproof.engine.formats.csv_schema import CsvSchema, CsvSchemaBuilder
+from onceproof.engine.formats.json_rows import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from onceproof.engine.formats.message_schemas import (
+    ByteArraySchema,
+    DeserializationSchema,
+    MalformedMessage,
+    SerializationSchema,
+    SimpleStringSchema,
+)
 from onceproof.engine.formats.parquet_files import AvroParquetWriters, ParquetBulkWriters
 from onceproof.engine.functions import (
     AggregateFunction,
@@ -242,6 +255,8 @@ __all__ = [
     "AsyncRetryStrategy",
     "AvroBulkWriters",
     "AvroParquetWriters",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
     "AvroSchema",
     "BaseBroadcastProcessFunction",
     "BasePathBucketAssigner",
@@ -252,6 +267,7 @@ __all__ = [
     "BucketAssigner",
     "BulkWriter",
     "BulkWriterFactory",
+    "ByteArraySchema",
     "CheckpointCommitter",
     "CheckpointConfig",
     "CheckpointListener",
@@ -282,6 +298,8 @@ __all__ = [
     "CountWindowSerializer",
     "Counter",
     "CsvBulkWriters",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
     "CsvSchema",
     "CsvSchemaBuilder",
     "CsvSource",
@@ -292,6 +310,7 @@ __all__ = [
     "DateTimeBucketAssigner",
     "DefaultRollingPolicy",
     "DeltaEvictor",
+    "DeserializationSchema",
     "Distribution",
     "Duration",
     "DynamicEventTimeSessionWindows",
@@ -329,6 +348,8 @@ __all__ = [
     "JobStatus",
     "JoinFunction",
     "JsonLinesSource",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -337,6 +358,7 @@ __all__ = [
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "MalformedMessage",
     "MalformedRow",
     "MapFunction",
     "MapState",
@@ -381,7 +403,9 @@ __all__ = [
     "RuntimeExecutionMode",
     "SavepointFailed",
     "Schema",
+    "SerializationSchema",
     "SessionWindowTimeGapExtractor",
+    "SimpleStringSchema",
     "Sink",
     "SinkFunction",
     "SinkWriter",

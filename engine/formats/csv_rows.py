@@ -12,14 +12,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory, OutputFile, WrongRow
 from onceproof.engine.formats.csv_schema import CsvColumn, CsvForm, CsvSchema
-from onceproof.engine.types import TypeInformation, WrongValue
+from onceproof.engine.formats.csv_values import scalar_writer
+from onceproof.engine.types import WrongValue
 from onceproof.engine.types.composite import ListType
-
-_WORDS: Final = {True: "true", False: "false"}
 
 
 class CsvRows:
@@ -73,7 +72,7 @@ def _text_of(column: CsvColumn, form: CsvForm) -> Callable[[Any], str]:
     null = form.null_value or ""
     if isinstance(column.type, ListType):
         separator = form.array_separator if column.separator is None else column.separator
-        element_text = _scalar_text(column.type.element)
+        element_text = scalar_writer(column.type.element, f"an element of column {column.name!r}")
 
         def array_text(value: Any) -> str:
             if value is None:
@@ -86,14 +85,8 @@ def _text_of(column: CsvColumn, form: CsvForm) -> Callable[[Any], str]:
             return separator.join(elements)
 
         return array_text
-    text = _scalar_text(column.type)
+    text = scalar_writer(column.type, f"column {column.name!r}")
     return lambda value: null if value is None else text(value)
-
-
-def _scalar_text(kind: TypeInformation) -> Callable[[Any], str]:
-    if kind.name == "BOOLEAN":
-        return lambda value: _WORDS[value]
-    return str
 
 
 class CsvBulkWriters:

@@ -112,7 +112,7 @@ class CsvSchemaBuilder:
         element = Types.STRING() if element_type is None else element_type
         if getattr(element, "name", "") not in ELEMENTS:
             raise TypeError(f"column {name!r} cannot be an array of {element!r}: {_ADVICE}")
-        return self._add(CsvColumn(name, Types.LIST(element), _sign("array separator", separator, "")))
+        return self._add(CsvColumn(name, Types.LIST(element), sign("array separator", separator, "")))
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
         """Add a column of true and false."""
@@ -156,11 +156,11 @@ class CsvSchemaBuilder:
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
         """Set what separates the elements of arrays whose column has no separator of its own."""
-        return self._set(array_separator=_sign("array separator", separator, ""))
+        return self._set(array_separator=sign("array separator", separator, ""))
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
         """Set what separates columns; a comma by default."""
-        return self._set(column_separator=_sign("column separator", char))
+        return self._set(column_separator=sign("column separator", char))
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
         """Take every sign in a field for itself, as by default."""
@@ -168,7 +168,7 @@ class CsvSchemaBuilder:
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
         """Set the sign behind which any sign counts for itself."""
-        return self._set(escape=_sign("escape sign", char))
+        return self._set(escape=sign("escape sign", char))
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
         """Set what ends a line that is written: a newline, or a carriage return and a newline."""
@@ -186,7 +186,7 @@ class CsvSchemaBuilder:
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
         """Set the sign around fields that hold other signs."""
-        return self._set(quote=_sign("quote", char))
+        return self._set(quote=sign("quote", char))
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
         """Leave out the first row of each file that is read."""
@@ -221,7 +221,8 @@ class CsvSchemaBuilder:
 _ADVICE: Final = f"give one of {', '.join(sorted(ELEMENTS))}, such as DataTypes.INT() or Types.INT()"
 
 
-def _sign(what: str, sign: Any, *others: str) -> str:
-    if sign not in others and (not isinstance(sign, str) or len(sign) != 1 or sign in "\r\n\0"):
-        raise ValueError(f"{what} {sign!r} must be one character, and no end of a line")
-    return str(sign)
+def sign(what: str, given: Any, *others: str) -> str:
+    """Return a sign that is one character or one of ``others``. Raises ValueError for another one."""
+    if given not in others and (not isinstance(given, str) or len(given) != 1 or given in "\r\n\0"):
+        raise ValueError(f"{what} {given!r} must be one character, and no end of a line")
+    return str(given)
