@@ -96,7 +96,13 @@ from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow
 from onceproof.engine.connectors.folder_source import FileSource, FileSourceBuilder
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
+from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
 from onceproof.engine.connectors.part_files import OutputFileConfig
+from onceproof.engine.connectors.postgres.postgres_sinks import (
+    PostgresSink,
+    PostgresUpsertSink,
+    PostgresWriteAheadSink,
+)
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.rolling import (
     DefaultRollingPolicy,
@@ -342,6 +348,8 @@ __all__ = [
     "GlobalWindows",
     "HashMapStateBackend",
     "InvalidJob",
+    "JdbcConnectionOptions",
+    "JdbcExecutionOptions",
     "JobClient",
     "JobExecutionResult",
     "JobManagerCheckpointStorage",
@@ -378,6 +386,9 @@ __all__ = [
     "OutputTag",
     "ParquetBulkWriters",
     "Partitioner",
+    "PostgresSink",
+    "PostgresUpsertSink",
+    "PostgresWriteAheadSink",
     "PredefinedOptions",
     "PrintSinkFunction",
     "ProcessAllWindowFunction",

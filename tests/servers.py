@@ -6,16 +6,27 @@ not start fails them. With several processes, one has all tests of a server (`te
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from onceproof.engine.extras import KAFKA, S3, S3_SERVER, ExtraMissing, require
+from onceproof.engine.extras import (
+    KAFKA,
+    POSTGRES,
+    POSTGRES_SERVER,
+    S3,
+    S3_SERVER,
+    ExtraMissing,
+    require,
+)
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.object_store_server import ObjectStoreServer
+from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.services.service import Service, ServiceMissing
 
-SERVERS = ("kafka_broker", "object_store_server")
+SERVERS = ("kafka_broker", "object_store_server", "postgres_server")
 """The fixtures of servers."""
 
 
@@ -53,3 +64,37 @@ def object_store(
     for name, value in object_store_server.environment.items():
         monkeypatch.setenv(name, value)
     return object_store_server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Service]:
+    """A server without syncs; a test that kills it starts it again.
+
+    Its folder is directly below the system's temporary one, because root starts it as another user.
+    """
+    with tempfile.TemporaryDirectory(prefix="onceproof-postgres-") as name:
+        Path(name).chmod(0o755)
+        server = PostgresServer(Path(name), settings={"fsync": "off"}, dies_with_parent=True)
+        yield from running(server, POSTGRES, POSTGRES_SERVER)
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer) -> Iterator[str]:
+    """The address of a database that is empty when the test begins."""
+    import psycopg
+
+    postgres_server.resume()
+    postgres_server.start()
+    with psycopg.connect(postgres_server.address, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+            connection.execute(f"ROLLBACK PREPARED '{gid}'")
+        connection.execute(
+            "SET client_min_messages = warning; DROP SCHEMA public CASCADE; CREATE SCHEMA public"
+        )
+    yield postgres_server.address
+    postgres_server.resume()
+    postgres_server.start()

@@ -39,8 +39,7 @@ LONGER_MODULES = {
 }
 LONGEST_FUNCTION = 70
 
-# The rooms of the engine, lowest first. A module imports from its own row and the rows before it; a module
-# that no row names is an error.
+# The rooms of the engine, lowest first. A module has a room, and imports from its row and the rows before it.
 ROOMS = (
     (
         "configuration",
@@ -93,6 +92,7 @@ HOMES = {
     "py4j": re.compile(r"engine\.runtime\.spark"),
     "rocksdict": re.compile(r"engine\.state\.rocksdb"),
     **dict.fromkeys(("chaospy", "numpoly"), re.compile(r"harness\.sensitivity\.sampling")),
+    "psycopg": re.compile(r"engine\.connectors\.postgres|harness\.(services|systems|benchmarks)"),
     "confluent_kafka": re.compile(r"engine\.connectors\.kafka|harness\.(services|systems|benchmarks)"),
     "hypothesis": re.compile(r"harness\.(generation\.strategies|testing\.plugin)"),
 }

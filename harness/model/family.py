@@ -46,6 +46,8 @@ Rows: TypeAlias = Sequence[Row]
 Role: TypeAlias = Literal["source", "keyed", "sink"]
 AtLeastOnce: TypeAlias = Literal["rows", "effects"]
 
+POSTGRES: Final = "postgres"
+"""The name of a server that families may need."""
 ROLES: Final = ("source", "keyed", "sink")
 FAMILY_MODULE: Final = "onceproof_family_"
 """Prefix of the names of the modules that hold a user's families."""
@@ -113,6 +115,12 @@ class JobIO(Protocol):
 
     def upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink for tuples by their first ``keys`` columns, for ``add_sink`` or ``sink_to``."""
+
+    def postgres_sink(self, name: str) -> Any:
+        """Return the exactly-once sink for tuples into a table of PostgreSQL, for ``add_sink``."""
+
+    def postgres_upsert_sink(self, name: str, keys: int) -> Any:
+        """Return a sink for tuples into a table of PostgreSQL by their first ``keys`` columns."""
 
 
 class Family(Protocol):
@@ -190,6 +198,9 @@ class FamilyOptions:
     streaming_query: Callable[[Any, Any], Any] | None = None
     """``streaming_query(records, io)`` builds the job for Spark Structured Streaming from a streaming
     DataFrame of records; it returns rows or what a sink of ``io`` returns."""
+    servers: Collection[str] = ()
+    """The real servers that the job needs in real processes, such as ("postgres",). The simulation has models
+    of them, and needs none."""
     with_key: Callable[[RecordValue, int], RecordValue] | None = None
     """``with_key(value, number)`` returns a record's value with the key of that number, 0 or more, instead of
     its own; an experiment of ``onceproof sensitivity`` sets the number of keys by it."""
@@ -245,6 +256,7 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value),
         "a function streaming_query(records, io)",
     ),
+    "servers": (lambda value: _are_names(value) and set(value) <= {POSTGRES}, f"a subset of ({POSTGRES!r},)"),
     "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
 }
 

@@ -8,11 +8,13 @@ from typing import Final
 
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.object_store_server import ObjectStoreServer
+from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.services.service import Service, ServiceError
 
 SERVERS: Final[dict[str, Callable[[Path], Service]]] = {
     "kafka": KafkaBroker,
     "s3": ObjectStoreServer,
+    "postgres": PostgresServer,
 }
 """By name: the server with its data below a folder. A new server is entered here."""
 

@@ -13,11 +13,14 @@ The rules this module lives by:
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +32,9 @@ import psutil
 LOOPBACK: Final = "127.0.0.1"
 # Below the ports that systems hand out to clients: a server that is down keeps its port.
 _PORTS: Final = (20_000, 29_999)
+_PR_SET_PDEATHSIG: Final = 1
+# Loaded beforehand: between fork and exec nothing may be imported.
+_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 _STOP_S: Final = 20.0
 
 
@@ -84,11 +90,26 @@ class ServerProcesses:
 
     def __init__(self, record: Path) -> None:
         self._record = record
+        self._last: int | None = None
 
     def start(
-        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        user: str | None = None,
+        *,
+        dies_with_parent: bool = False,
     ) -> psutil.Process:
-        """Start a process in a session of its own, whose output is appended to a file."""
+        """Start a process in a session of its own, whose output is appended to a file.
+
+        Args:
+            command: the program and its arguments.
+            log: the file.
+            environment: of the process; None: that of this one.
+            user: as whom the process runs, if this one is root; None: as this one.
+            dies_with_parent: whether the system kills it when this process has died (on Linux only).
+        """
         with log.open("ab") as output:
             child = subprocess.Popen(
                 command,
@@ -97,11 +118,21 @@ class ServerProcesses:
                 stderr=subprocess.STDOUT,
                 env=None if environment is None else dict(environment),
                 start_new_session=True,
+                user=user,
+                group=None if user is None else pwd.getpwnam(user).pw_gid,
+                extra_groups=None if user is None else [],
+                preexec_fn=_die_with_parent if dies_with_parent else None,
             )
         process = psutil.Process(child.pid)
         _CHILDREN[child.pid] = child
+        self._last = child.pid
         self.record(process)
         return process
+
+    def has_died(self) -> bool:
+        """Return whether the process that was started last has ended by itself, or was killed."""
+        child = None if self._last is None else _CHILDREN.get(self._last)
+        return child is not None and child.poll() is not None
 
     def record(self, process: psutil.Process) -> None:
         """Add a process that the server has started itself."""
@@ -164,6 +195,12 @@ class ServerProcesses:
             return [(int(pid), float(started)) for pid, started in json.loads(self._record.read_bytes())]
         except (OSError, ValueError, TypeError):
             return []
+
+
+def _die_with_parent() -> None:
+    """Ask Linux, between fork and exec, for SIGKILL when the parent has died."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_port() -> int:

@@ -45,7 +45,7 @@ REACTIONS: Final = (RAISES, RETRIES_LATER, UPDATES, FAILS)
 """How a committer answers an error of the target: it raises; asks for a retry; asks for one with an
 updated committable; or reports a failure, which fails the job."""
 
-SinkKind: TypeAlias = Literal["write-ahead", "committing", "upsert"]
+SinkKind: TypeAlias = Literal["write-ahead", "committing", "upsert", "postgres", "postgres-upsert"]
 """The sinks of ``JobIO`` besides two-phase commit."""
 
 ROWS_OF_A_PART: Final = 3
@@ -75,6 +75,14 @@ class SinksByKind(ABC):
     def upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink that writes by the first ``keys`` columns into a table of the external system."""
         return self.make_sink("upsert", name, keys=keys)
+
+    def postgres_sink(self, name: str) -> Any:
+        """Return the exactly-once sink into a table of PostgreSQL."""
+        return self.make_sink("postgres", name)
+
+    def postgres_upsert_sink(self, name: str, keys: int) -> Any:
+        """Return a sink that writes by the first ``keys`` columns into a table of PostgreSQL."""
+        return self.make_sink("postgres-upsert", name, keys=keys)
 
 
 # Batches of a write-ahead sink.

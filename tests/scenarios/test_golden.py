@@ -36,6 +36,8 @@ GOLDEN = {
     "parcels": "1:ab6c7abf1ad4be7e",
     "pausing_sensors": "1:d63f992c28263970",
     "periodic_page_views": "3:130a0ef5624c5641",
+    "postgres_rows": "1:1b72a312df621b34",
+    "postgres_upsert": "1:1b72a312df621b34",
     "raw_numbers": "1:a3352552cb770a6e",
     "rich_functions": "1:3f549ba41a246a81",
     "rolling_readings": "1:80c061b524c560cb",

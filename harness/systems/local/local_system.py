@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -30,7 +31,7 @@ from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.restore_point import as_found
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family
+from onceproof.harness.model.family import POSTGRES, Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
 from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.history import JOB_FINISHED, History
@@ -44,6 +45,7 @@ from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, U
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
+from onceproof.harness.systems.process.trial_servers import TrialPostgres
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
@@ -115,10 +117,11 @@ class LocalSystem:
         self._mutant = mutant
         self._mutant_file = mutant_file
         self._process_seconds = process_seconds
+        self._postgres = TrialPostgres()
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in new folders, and return its history; there is no trace."""
-        with trial_folder(self._folder) as folder:
+        with trial_folder(self._folder) as folder, self._database_for(family) as address:
             faults, left = applicable(scenario.faults, self.capabilities, self.missing)
             spec = msgspec.structs.replace(
                 spec_of(family, scenario, folder),
@@ -126,11 +129,21 @@ class LocalSystem:
                 is_endless=scenario.is_endless,
                 mutant=self._mutant,
                 mutant_file=self._mutant_file,
+                postgres=address,
+                postgres_folder=str(self._postgres.server.folder) if address else "",
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
             history = self.run_of(spec, lengths, scenario, folder).run()
         history.statistics.not_applicable = left
         return history
+
+    def close(self) -> None:
+        """Stop the server, if any family needed one."""
+        self._postgres.close()
+
+    def _database_for(self, family: Family) -> AbstractContextManager[str]:
+        """Return the address of an empty database while the context lasts; "" if the family needs none."""
+        return self._postgres.database() if POSTGRES in options_of(family).servers else nullcontext("")
 
     def run_of(self, spec: Spec, lengths: Mapping[str, int], scenario: Scenario, folder: Path) -> LocalRun:
         """Return the run of a scenario's specification in ``folder``."""

@@ -66,7 +66,7 @@ class JobRun(ABC):
         spec = self.spec
         output = Path(spec.output)
         return HistoryBuilder(
-            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
+            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism, spec.postgres
         )
 
     def run(self) -> History:

@@ -15,7 +15,7 @@ from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.graph import JobGraph
-from onceproof.harness.model.family import columns_of, load_family
+from onceproof.harness.model.family import column_types_of, load_family
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.process_io import ProcessIO
 from onceproof.harness.systems.process.test_io import CommitFault, CountedSource
@@ -40,7 +40,7 @@ class Assembly:
         environment = StreamExecutionEnvironment(Configuration(self._configuration))
         environment.set_parallelism(parallelism)
         environment.set_max_parallelism(spec.max_parallelism)
-        columns = columns_of(self._family.row_schema)
+        columns = column_types_of(self._family.row_schema)
         io = ProcessIO(spec, self._source, parallelism, self._log, self._fault, columns)
         self._family.job(environment, io)
         return environment.get_job_graph(spec.job_name)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.part_files import OutputFileConfig
+from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.table_sinks import make_sink
@@ -33,7 +34,7 @@ class ProcessIO(SinksByKind):
         parallelism: int,
         log: EventLog,
         fault: CommitFault,
-        columns: Sequence[str],
+        column_types: Mapping[str, str],
     ) -> None:
         self.source_parallelism = spec.source_parallelism or parallelism
         self.parallelism = parallelism
@@ -42,7 +43,7 @@ class ProcessIO(SinksByKind):
         self._spec = spec
         self._source = source
         self._commits = LoggedCommits(log, fault)
-        self._columns = columns
+        self._column_types = column_types
 
     def source(self, name: str) -> CountedSource:
         """Return the source of the scenario's splits."""
@@ -57,6 +58,24 @@ class ProcessIO(SinksByKind):
         return LoggingFileSink(folder, encoder, config, self._commits, spec.in_buckets)
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
-        """Return a new sink of a kind into the database that all processes of the job share."""
+        """Return a new sink of a kind into the database that all processes of the job share.
+
+        Raises:
+            FamilyError: the job needs a server that the system does not start.
+        """
+        if kind in ("postgres", "postgres-upsert"):
+            return self._postgres_sink(name, keys)
         database = Database(database_of(Path(self._spec.output)))
-        return make_sink(kind, name, database, self._commits, self.parameters, self._columns, keys)
+        return make_sink(kind, name, database, self._commits, self.parameters, list(self._column_types), keys)
+
+    def _postgres_sink(self, name: str, keys: int) -> Any:
+        address = self._spec.postgres
+        if not address:
+            raise FamilyError(
+                f"{self._spec.family}: a sink into PostgreSQL needs options = FamilyOptions(servers="
+                "('postgres',)) and a system that starts the server: run it with --system local"
+            )
+        # It imports psycopg, which only these families need.
+        from onceproof.harness.systems.process.postgres_io import make_postgres_sink
+
+        return make_postgres_sink(address, name, self._column_types, keys, self._commits)

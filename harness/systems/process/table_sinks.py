@@ -158,5 +158,5 @@ def make_sink(
             return LoggingWriteAheadSink(database, commits)
         case "committing":
             return LoggingCommittingSink(database, commits, parameters)
-        case "upsert":
+        case _:
             return LoggingUpsertFunction(database.path, name, columns, keys, commits)

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onceproof.engine.connectors.jdbc.transaction_names import PREFIX
 from onceproof.engine.messages import SAVEPOINT, checkpoint_folder
 from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import History, Recovery, Row
@@ -27,6 +28,9 @@ from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
 from onceproof.harness.systems.recording import event_log
+
+if TYPE_CHECKING:
+    from onceproof.harness.systems.process.postgres_io import PostgresOutput
 
 _SHARED: Final = "shared"
 """The folder of files that several checkpoints have in common."""
@@ -46,6 +50,7 @@ class HistoryBuilder:
         suffix: str,
         read_rows: ReadRows,
         parallelism: int,
+        postgres: str = "",
     ) -> None:
         self.history = History()
         self.parallelism = parallelism
@@ -68,6 +73,13 @@ class HistoryBuilder:
         self._part_files = PartFiles(output, suffix, read_rows)
         self._database_output = DatabaseOutput(self._database)
         self._outputs: tuple[Output, ...] = (self._part_files, self._database_output)
+        self._postgres_output: PostgresOutput | None = None
+        if postgres:
+            # It imports psycopg, which only some families need.
+            from onceproof.harness.systems.process.postgres_io import PostgresOutput
+
+            self._postgres_output = PostgresOutput(postgres)
+            self._outputs = (*self._outputs, self._postgres_output)
         self._step = 0
         self._attempt = ""
         self._cuts: dict[str, dict[str, int]] = {}
@@ -279,6 +291,8 @@ class HistoryBuilder:
     # The outside.
 
     def _output_of(self, name: str) -> Output:
+        if self._postgres_output is not None and name.startswith(PREFIX):
+            return self._postgres_output
         return self._database_output if "/" in name else self._part_files
 
     def _becomes_visible(self, name: str, is_empty: bool, at: int | None) -> None:
@@ -323,7 +337,10 @@ class HistoryBuilder:
                 if name not in self._visible:
                     self._step += 1
                     self._becomes_visible(name, is_empty=False, at=None)
-        for table in self._database.tables():
+        tables = self._database.tables()
+        if self._postgres_output is not None:
+            tables += self._postgres_output.tables()
+        for table in tables:
             new = [row for row in table.rows if self._table.get(row[: table.keys]) != row]
             if new:
                 self._step += 1
@@ -365,4 +382,6 @@ class HistoryBuilder:
             parts = path.relative_to(checkpoints).parts
             if _SHARED in parts[:-1] or any(part.startswith("chk-") for part in parts):
                 self.history.leak(self._step, "orphan file", str(path.relative_to(checkpoints)))
+        if self._postgres_output is not None:
+            self._postgres_output.close()
         self.history.statistics.steps = self._step

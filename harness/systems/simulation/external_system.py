@@ -47,6 +47,8 @@ class Transaction(Struct, eq=False):
     """Whether it is a batch of a write-ahead sink."""
     is_remembered: bool = False
     """Whether the sink has recorded the batch as sent (``remember_batch``)."""
+    entries: list[str] = []
+    """The transactions whose ledger entries were written within this one."""
 
 
 class TransactionalSystem:
@@ -56,6 +58,8 @@ class TransactionalSystem:
         self.transactions: dict[str, Transaction] = {}
         self.neighbours: dict[str, str] = {}
         """The state of each transaction of another job, by name: it must stay as it is (`neighbour.py`)."""
+        self.ledger: set[str] = set()
+        """The transactions whose ledger entries were written outside of any transaction."""
         self._prefix = prefix
         self._history = history
         self._clock = clock
@@ -177,6 +181,12 @@ class TransactionalSystem:
             if is_its and each.owner == sink:
                 return each
         return None
+
+    def show_at_once(self, subtask: int, attempt: str, rows: Sequence[Any]) -> None:
+        """Make rows visible that were written outside of any transaction."""
+        name = f"{self._prefix}{subtask}/rows {len(self.transactions)}/{attempt}"
+        self.transactions[name] = Transaction(name, subtask, 0, attempt, rows=list(rows))
+        self._show(self.transactions[name])
 
     def write_by_key(self, task: str, attempt: str, keys: int, rows: Sequence[Any]) -> None:
         """Upsert rows by their first ``keys`` columns, atomically."""

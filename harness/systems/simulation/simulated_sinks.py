@@ -12,6 +12,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, batch_name
+from onceproof.harness.systems.simulation.prepared_transactions import SimulatedPostgresSink
 from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind, sink_of
 
 
@@ -115,5 +116,7 @@ def make_sink(
             return SimulatedWriteAheadSink(system)
         case "committing":
             return SimulatedCommittingSink(system, parameters)
-        case "upsert":
+        case "upsert" | "postgres-upsert":
             return SimulatedUpsertSink(system, keys)
+        case "postgres":
+            return SimulatedPostgresSink(system)

@@ -1,0 +1,110 @@
+"""What the exactly-once sink asks of a database: transactions that are prepared, and a ledger.
+
+The rules this module lives by:
+
+- A prepared transaction survives the end of its session, of its client and of the server. Any later session
+  can commit it or roll it back by its name.
+- The ledger is a table in the same database. The entry of a transaction is written within the transaction, so
+  it is there exactly if the transaction is committed. A database answers the second commit of a transaction
+  as it answers the commit of one that never existed: the ledger alone tells them apart.
+- An entry is needed as long as any checkpoint or savepoint lists the transaction as pending.
+- Errors are those of `database_errors.py`. A session that has raised DatabaseUnavailable is of no more use.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from onceproof.engine.connectors.jdbc.transaction_names import SessionName
+
+
+class LedgerEntry(NamedTuple):
+    """The record of one committed transaction."""
+
+    transaction: str
+    """Its name."""
+    job: str
+    owner: str
+    subtask: int
+    checkpoint: int
+    rows: int
+
+
+class TwoPhaseSession(ABC):
+    """One connection of a sink to its database."""
+
+    @abstractmethod
+    def begin(self, name: str) -> None:
+        """Begin a transaction that is to be prepared under a name."""
+
+    @abstractmethod
+    def write(self, rows: Sequence[Any]) -> None:
+        """Write rows into the open transaction; the database may answer them with a later call."""
+
+    @abstractmethod
+    def record(self, entry: LedgerEntry) -> None:
+        """Write an entry of the ledger into the open transaction."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Prepare the open transaction. From now on it can be committed after any crash."""
+
+    @abstractmethod
+    def commit_prepared(self, name: str) -> bool:
+        """Commit a prepared transaction. Return False if the database has none of that name.
+
+        No transaction may be open in this session.
+        """
+
+    @abstractmethod
+    def roll_back_prepared(self, name: str) -> bool:
+        """Roll a prepared transaction back. Return False if the database has none of that name."""
+
+    @abstractmethod
+    def prepared(self, owner: str) -> list[str]:
+        """Return the names of the prepared transactions of an owner, in any order."""
+
+    @abstractmethod
+    def is_recorded(self, name: str) -> bool:
+        """Return whether the ledger has the entry of a transaction."""
+
+    @abstractmethod
+    def forget(self, owner: str, subtask: int, older_than_ms: int) -> None:
+        """Delete the entries of a subtask that were written longer ago than this."""
+
+    def end_sessions(self, may_end: Callable[[SessionName], bool]) -> None:
+        """End the sessions of writers that ``may_end`` names, and return when they are gone.
+
+        The server may still carry out what a dead writer had asked for. By default nothing is done.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session. The server rolls its open transaction back."""
+
+
+class TwoPhaseDatabase(ABC):
+    """A table and a ledger in a database: an immutable description, which every subtask may connect to."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """The table and the database in words, without a password, for messages."""
+
+    @abstractmethod
+    def connect(self, session: SessionName) -> TwoPhaseSession:
+        """Return a new session."""
+
+    @abstractmethod
+    def check(self, session: TwoPhaseSession) -> None:
+        """Check the table, make the ledger if it is missing, and check that transactions can be prepared.
+
+        Raises:
+            RefusedByDatabase: with the line that names what is wrong, and the mend.
+        """
+
+    @abstractmethod
+    def check_row(self, row: Any) -> None:
+        """Raise RefusedByDatabase for a value that is no row of the table."""

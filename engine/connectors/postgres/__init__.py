@@ -1,0 +1,1 @@
+"""PostgreSQL at the ends of a job: sinks and sources, by psycopg 3."""

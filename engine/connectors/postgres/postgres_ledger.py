@@ -1,0 +1,73 @@
+"""The ledger of exactly-once sinks in a PostgreSQL database: a row for each transaction or batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from onceproof.engine.connectors.jdbc.database_errors import RefusedByDatabase
+from onceproof.engine.connectors.jdbc.two_phase_database import LedgerEntry
+from onceproof.engine.connectors.postgres.postgres_table import quoted_name
+
+if TYPE_CHECKING:
+    from onceproof.engine.connectors.postgres.timed_connection import TimedConnection
+
+LEDGER: Final = "onceproof_ledger"
+COLUMNS: Final = (
+    "transaction text PRIMARY KEY, job text NOT NULL, owner text NOT NULL, subtask integer NOT NULL,"
+    " checkpoint bigint NOT NULL, row_count bigint NOT NULL, recorded_at timestamptz NOT NULL DEFAULT now()"
+)
+_TRIES: Final = 3
+"""Of several sessions that create the table at once, PostgreSQL refuses some, which then find it."""
+
+
+class PostgresLedger:
+    """The statements on the ledger.
+
+    Args:
+        name: the name of the table.
+        schema: its schema; "": the first in the user's search path.
+    """
+
+    def __init__(self, name: str, schema: str) -> None:
+        self.name = quoted_name(name) if not schema else f"{quoted_name(schema)}.{quoted_name(name)}"
+
+    def create(self, connection: TimedConnection, place: str) -> None:
+        """Create the table if it is not there. Raises RefusedByDatabase."""
+        from psycopg import errors
+
+        for _ in range(_TRIES):
+            [(known,)] = connection.execute("SELECT to_regclass(%s)", (self.name,)).fetchall()
+            if known is not None:
+                return
+            try:
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {self.name} ({COLUMNS})")
+            except errors.UniqueViolation:
+                continue
+            except errors.InsufficientPrivilege as error:
+                raise RefusedByDatabase(
+                    f"{place}: the ledger {self.name} is missing, and the user may not create it: let"
+                    f" an administrator run CREATE TABLE {self.name} ({COLUMNS}) and grant SELECT, INSERT and"
+                    " DELETE"
+                ) from error
+
+    def record(self, connection: TimedConnection, entry: LedgerEntry) -> bool:
+        """Write an entry. Return False if it is there already."""
+        done = connection.execute(
+            f"INSERT INTO {self.name} (transaction, job, owner, subtask, checkpoint, row_count)"
+            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            entry,
+        )
+        return done.rowcount == 1
+
+    def has(self, connection: TimedConnection, name: str) -> bool:
+        """Return whether there is an entry of a transaction or batch."""
+        found = connection.execute(f"SELECT 1 FROM {self.name} WHERE transaction = %s", (name,))
+        return found.fetchone() is not None
+
+    def forget(self, connection: TimedConnection, owner: str, subtask: int, older_than_ms: int) -> None:
+        """Delete the entries of a subtask that were written longer ago than this."""
+        connection.execute(
+            f"DELETE FROM {self.name} WHERE owner = %s AND subtask = %s"
+            " AND recorded_at < now() - %s * interval '1 millisecond'",
+            (owner, subtask, older_than_ms),
+        )

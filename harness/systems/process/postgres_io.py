@@ -1,0 +1,236 @@
+"""The sinks into PostgreSQL of a job under trial in a real process, and the reader of what they have written.
+
+The rules this module lives by:
+
+- The sinks are the engine's. They log their commits as the other sinks do (`test_io.py`).
+- The table of a sink has the columns of the family's row schema. The process that builds the job creates it.
+- What is visible is read by the system column xmin: the rows and the ledger entry of a transaction have the
+  same one, because they were written in the same transaction. Rows with another xmin were committed by no
+  sink who may, and get a name that no checkpoint lists.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
+from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
+from onceproof.engine.connectors.jdbc.transaction_names import PREFIX, transaction_name_of
+from onceproof.engine.connectors.postgres.postgres_ledger import COLUMNS, LEDGER, PostgresLedger
+from onceproof.engine.connectors.postgres.postgres_sessions import PostgresDatabase
+from onceproof.engine.connectors.postgres.postgres_sinks import USE, PostgresUpsertFunction
+from onceproof.engine.connectors.postgres.postgres_table import PostgresTable
+from onceproof.engine.protocol_points import COMMITTED, COMMITTING
+from onceproof.harness.model.history import Row
+from onceproof.harness.systems.process.test_io import LoggedCommits, task_name
+from onceproof.harness.systems.process.transactional_database import Table
+from onceproof.harness.systems.recording import event_log
+from onceproof.harness.systems.sinks import BUFFERED_KEYS
+
+BATCH_ROWS: Final = 3
+_TYPES: Final = {
+    "STRING": "text",
+    "BIGINT": "bigint",
+    "INT": "integer",
+    "DOUBLE": "double precision",
+    "BOOLEAN": "boolean",
+}
+"""By types of Spark DDL, those of PostgreSQL."""
+_SECONDS_TO_ANSWER: Final = 15.0
+_SECONDS_BETWEEN_TRIES: Final = 0.02
+_UNKNOWN: Final = f"{PREFIX}_unlisted_"
+
+
+class LoggingPostgresSink(ExactlyOnceFunction):
+    """The engine's exactly-once sink, which logs its commits."""
+
+    def __init__(self, database: PostgresDatabase, commits: LoggedCommits) -> None:
+        super().__init__(database, BATCH_ROWS)
+        self._postgres = database
+        self._commits = commits
+
+    def __deepcopy__(self, memo: object) -> LoggingPostgresSink:
+        return LoggingPostgresSink(self._postgres, self._commits)
+
+    def pending_transactions(self) -> list[str]:
+        """Return the names of the pending transactions that have rows."""
+        return [name for name, rows in super().pending_transactions() if rows]
+
+    def commit(self, transaction: list[Any]) -> None:
+        """Commit and log. Raises InjectedError if a fault strikes."""
+        name, rows = transaction
+        if rows:
+            commit = super().commit
+            self._commits.make(self.get_runtime_context(), name, rows, lambda: commit(transaction))
+
+
+class LoggingPostgresUpsertFunction(PostgresUpsertFunction):
+    """The engine's upsert sink, which logs the rows of each write."""
+
+    def __init__(self, table: PostgresTable, keys: int, commits: LoggedCommits) -> None:
+        super().__init__(table, keys, BUFFERED_KEYS)
+        self._commits = commits
+
+    def __deepcopy__(self, memo: object) -> LoggingPostgresUpsertFunction:
+        return LoggingPostgresUpsertFunction(self._target, self._keys, self._commits)
+
+    def upsert(self, rows: Mapping[Hashable, Any]) -> None:
+        """Write rows between the points ``committing`` and ``committed``, and log them."""
+        context = self.get_runtime_context()
+        context.probe(COMMITTING, 0)
+        task = task_name(context)
+        fault = self._commits.strike(context, task)
+        super().upsert(rows)
+        self._commits.log.write(
+            event_log.ROWS_WRITTEN,
+            task=task,
+            attempt=context.get_attempt_id(),
+            keys=self._keys,
+            rows=list(rows.values()),
+        )
+        self._commits.answer(fault, task)
+        context.probe(COMMITTED, 0)
+
+
+def make_postgres_sink(
+    address: str, name: str, column_types: Mapping[str, str], keys: int, commits: LoggedCommits
+) -> Any:
+    """Return a new sink into a table, which is made if it does not exist; with ``keys`` an upsert sink."""
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(address).build()
+    with psycopg.connect(address, autocommit=True) as connection:
+        make_table(connection, name, column_types, keys)
+    table = PostgresTable(options, name, list(column_types), "", USE)
+    if keys:
+        return LoggingPostgresUpsertFunction(table, keys, commits)
+    return LoggingPostgresSink(PostgresDatabase(table, PostgresLedger(LEDGER, "")), commits)
+
+
+def make_table(
+    connection: psycopg.Connection[Any], name: str, column_types: Mapping[str, str], keys: int
+) -> None:
+    """Create the table of a sink, if it does not exist, and the ledger. Another process may do it, too."""
+    columns = [
+        sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(_TYPES[kind]))
+        for column, kind in column_types.items()
+    ]
+    if keys:
+        key = sql.SQL(", ").join(map(sql.Identifier, list(column_types)[:keys]))
+        columns.append(sql.SQL("PRIMARY KEY ({})").format(key))
+    connection.execute(
+        sql.SQL("SELECT pg_advisory_lock(1); CREATE TABLE IF NOT EXISTS {} ({});").format(
+            sql.Identifier(name), sql.SQL(", ").join(columns)
+        )
+        + sql.SQL(f"CREATE TABLE IF NOT EXISTS {LEDGER} ({COLUMNS}); SELECT pg_advisory_unlock(1)")
+    )
+
+
+class PostgresOutput:
+    """The committed transactions in a database (`visible_outputs.Output`)."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def names(self) -> list[str]:
+        """Return the names of the committed transactions, and names for rows that are in none."""
+        if not self._exists(LEDGER):
+            return []
+        known = self._ask(f"SELECT transaction FROM {LEDGER} ORDER BY recorded_at, transaction")
+        unlisted: set[str] = set()
+        for table in self._tables(has_key=False):
+            found = self._ask(
+                sql.SQL(
+                    "SELECT DISTINCT xmin::text FROM {} WHERE xmin::text NOT IN (SELECT xmin::text FROM {})"
+                ).format(sql.Identifier(table), sql.Identifier(LEDGER))
+            )
+            unlisted.update(xmin for (xmin,) in found)
+        return [*[name for (name,) in known], *[f"{_UNKNOWN}{xmin}" for xmin in sorted(unlisted)]]
+
+    def identity(self, name: str) -> Hashable | None:
+        """Return the rows as text; None if the transaction is not visible."""
+        rows = self.rows(name)
+        return repr(rows) if rows else None
+
+    def rows(self, name: str) -> list[Row]:
+        """Return the rows of a transaction, in the order of their places in the table."""
+        condition: sql.Composable
+        if name.startswith(_UNKNOWN):
+            condition, value = sql.SQL("xmin::text = %s"), name.removeprefix(_UNKNOWN)
+        else:
+            condition = sql.SQL("xmin = (SELECT xmin FROM {} WHERE transaction = %s)").format(
+                sql.Identifier(LEDGER)
+            )
+            value = name
+        rows: list[Row] = []
+        for table in self._tables(has_key=False):
+            query = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY ctid").format(
+                sql.Identifier(table), condition
+            )
+            rows += self._ask(query, (value,))
+        return rows
+
+    def writer(self, name: str) -> tuple[int, int, str]:
+        """Return the writer in a name; (0, 0, "unknown") for rows that are in no transaction of a sink."""
+        writer = transaction_name_of(name)
+        return (0, 0, "unknown") if writer is None else (writer.subtask, writer.epoch, writer.attempt)
+
+    def waits(self, name: str) -> bool:
+        """Return False: the sink writes rows before the commit."""
+        return False
+
+    def unfinished(self) -> list[str]:
+        """Return the names of the transactions that are still prepared."""
+        found = self._ask(
+            "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() ORDER BY gid"
+        )
+        return [gid for (gid,) in found]
+
+    def tables(self) -> list[Table]:
+        """Return the tables of upsert sinks."""
+        found = []
+        for table in self._tables(has_key=True):
+            [(keys,)] = self._ask(
+                "SELECT indnkeyatts FROM pg_index WHERE indrelid = to_regclass(quote_ident(%s))"
+                " AND indisprimary",
+                (table,),
+            )
+            found.append(Table(keys, self._ask(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table)))))
+        return found
+
+    def close(self) -> None:
+        """End the session."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _tables(self, *, has_key: bool) -> list[str]:
+        found = self._ask(
+            "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+            " AND relname <> %s AND EXISTS (SELECT 1 FROM pg_index WHERE indrelid = pg_class.oid) = %s"
+            " ORDER BY relname",
+            (LEDGER, has_key),
+        )
+        return [name for (name,) in found]
+
+    def _exists(self, table: str) -> bool:
+        [(found,)] = self._ask("SELECT to_regclass(%s) IS NOT NULL", (table,))
+        return bool(found)
+
+    def _ask(self, query: Any, values: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a query; ask again while the server is being started."""
+        deadline = time.monotonic() + _SECONDS_TO_ANSWER
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = psycopg.connect(self._address, autocommit=True)
+                return self._connection.execute(query, values).fetchall()
+            except psycopg.OperationalError:
+                self.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_SECONDS_BETWEEN_TRIES)

@@ -1,0 +1,194 @@
+"""A model of a database with prepared transactions and a ledger, for the engine's exactly-once sink.
+
+The rules this module lives by:
+
+- The sink under trial is the engine's own, with its names, batches, ledger and recovery; only the database
+  behind it is a model. A test lets the same random calls loose on the model and on PostgreSQL, and compares
+  the answers.
+- A second commit is answered like the commit of what never existed: there is nothing prepared of that name.
+- What is written or recorded outside of a transaction is committed at once.
+- The state of all transactions is that of the simulated external system, which copies it with checkpoints.
+  Sessions keep nothing: whose transaction is open follows from its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Self
+
+from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
+from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
+from onceproof.engine.connectors.jdbc.transaction_names import (
+    SessionName,
+    TransactionName,
+    transaction_name_of,
+)
+from onceproof.engine.connectors.jdbc.two_phase_database import (
+    LedgerEntry,
+    TwoPhaseDatabase,
+    TwoPhaseSession,
+)
+from onceproof.harness.systems.simulation.external_system import (
+    COMMITTED,
+    OPEN,
+    PREPARED,
+    Transaction,
+    TransactionalSystem,
+)
+
+BATCH_ROWS: Final = 3
+PLACE: Final = "the simulated database"
+
+
+class ModelSession(TwoPhaseSession):
+    """One session with the model."""
+
+    def __init__(self, system: TransactionalSystem, name: SessionName) -> None:
+        self._system = system
+        self._session = name
+        self._open: Transaction | None = None
+
+    def begin(self, name: str) -> None:
+        """Begin a transaction; a second one within it changes nothing but the name, as with a warning."""
+        if self._open is None:
+            writer = _writer_of(name)
+            key = self._system.begin(writer.subtask, writer.epoch, writer.attempt, writer.owner)
+            self._open = self._system.transactions[key]
+
+    def write(self, rows: Sequence[Any]) -> None:
+        transaction = self._living()
+        if transaction is None:
+            self._system.show_at_once(self._session.subtask, self._session.attempt, rows)
+            return
+        for row in rows:
+            self._system.write(transaction.name, row)
+
+    def record(self, entry: LedgerEntry) -> None:
+        transaction = self._living()
+        key = key_of(entry.transaction)
+        if transaction is None:
+            self._system.ledger.add(key)
+        else:
+            transaction.entries = [*transaction.entries, key]
+
+    def prepare(self) -> None:
+        """Prepare the open transaction. Raises DatabaseUnavailable where none is open."""
+        transaction, self._open = self._living(), None
+        if transaction is None:
+            raise DatabaseUnavailable(f"{PLACE}: nothing was prepared, because no transaction is open")
+        self._system.prepare(transaction.name)
+
+    def commit_prepared(self, name: str) -> bool:
+        """Commit a prepared transaction; False for one that is committed, too. Raises InjectedError."""
+        if self._open is not None:
+            raise RefusedByDatabase(f"{PLACE}: COMMIT PREPARED cannot run inside a transaction block")
+        transaction = self._prepared(name)
+        if transaction is None:
+            return False
+        self._system.commit(transaction.name)
+        return True
+
+    def roll_back_prepared(self, name: str) -> bool:
+        if self._open is not None:
+            raise RefusedByDatabase(f"{PLACE}: ROLLBACK PREPARED cannot run inside a transaction block")
+        transaction = self._prepared(name)
+        if transaction is None:
+            return False
+        self._system.abort(transaction.name)
+        return True
+
+    def prepared(self, owner: str) -> list[str]:
+        return [
+            full_name(each)
+            for each in self._system.unsettled()
+            if each.state == PREPARED and each.owner == owner
+        ]
+
+    def is_recorded(self, name: str) -> bool:
+        key = key_of(name)
+        is_outside = key in self._system.ledger
+        return is_outside or any(
+            key in each.entries for each in self._system.transactions.values() if each.state == COMMITTED
+        )
+
+    def forget(self, owner: str, subtask: int, older_than_ms: int) -> None:
+        """Keep the ledger: no run lasts a week."""
+
+    def end_sessions(self, may_end: Callable[[SessionName], bool]) -> None:
+        """Roll the open transactions of sessions back."""
+        for each in self._system.unsettled():
+            if each.state == OPEN and may_end(SessionName(each.owner, each.subtask, each.attempt)):
+                self._system.abort(each.name)
+
+    def close(self) -> None:
+        transaction, self._open = self._open, None
+        if transaction is not None and transaction.state == OPEN:
+            self._system.abort(transaction.name)
+
+    def _living(self) -> Transaction | None:
+        """Return the open transaction, or None. Raises DatabaseUnavailable if the session was ended."""
+        transaction = self._open
+        if transaction is not None and transaction.state != OPEN:
+            raise DatabaseUnavailable(f"{PLACE}: the session was ended by a later attempt")
+        return transaction
+
+    def _prepared(self, name: str) -> Transaction | None:
+        transaction = self._system.transactions.get(key_of(name))
+        return transaction if transaction is not None and transaction.state == PREPARED else None
+
+
+class PreparedTransactions(TwoPhaseDatabase):
+    """The model as the engine's sink sees it."""
+
+    def __init__(self, system: TransactionalSystem) -> None:
+        self._system = system
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    @property
+    def place(self) -> str:
+        return PLACE
+
+    def connect(self, session: SessionName) -> ModelSession:
+        return ModelSession(self._system, session)
+
+    def check(self, session: TwoPhaseSession) -> None:
+        """Accept: the model has the table and the ledger."""
+
+    def check_row(self, row: Any) -> None:
+        """Accept every value."""
+
+
+class SimulatedPostgresSink(ExactlyOnceFunction):
+    """The engine's exactly-once sink over the model."""
+
+    def __init__(self, system: TransactionalSystem) -> None:
+        super().__init__(PreparedTransactions(system), BATCH_ROWS)
+        self._system = system
+
+    def __deepcopy__(self, memo: object) -> SimulatedPostgresSink:
+        return SimulatedPostgresSink(self._system)
+
+    def pending_transactions(self) -> list[str]:
+        """Return the names of the pending transactions that have rows, as in the external system."""
+        return [key_of(name) for name, rows in super().pending_transactions() if rows]
+
+
+def key_of(name: str) -> str:
+    """Return the name of a transaction in the external system."""
+    writer = _writer_of(name)
+    return f"{writer.subtask}/{writer.epoch}/{writer.attempt}"
+
+
+def full_name(transaction: Transaction) -> str:
+    """Return the name that the engine's sink has given to a transaction."""
+    return str(
+        TransactionName(transaction.owner, transaction.subtask, transaction.epoch, transaction.attempt)
+    )
+
+
+def _writer_of(name: str) -> TransactionName:
+    writer = transaction_name_of(name)
+    assert writer is not None, f"{name!r} is no name that the engine gives"
+    return writer
