@@ -550,11 +550,12 @@ class DataStream(OperatorSettings):
         """End the stream in a sink."""
         check_function("sink_to", sink, Sink, SinkFunction, "add_sink")
         retries = self._environment.get_configuration().get(SINK_COMMITTER_RETRIES)
-        return DataStreamSink(self._transform("Sink", partial(create_sink_operator, sink, retries), None))
+        create = partial(create_sink_operator, sink.for_type(self._type), retries)
+        return DataStreamSink(self._transform("Sink", create, None))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write every value to stdout, each line prefixed with ``sink_identifier``."""
-        return self.add_sink(PrintSinkFunction(sink_identifier)).name("Print to Std. Out")
+        return self.add_sink(PrintSinkFunction(sink_identifier, self._type)).name("Print to Std. Out")
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None

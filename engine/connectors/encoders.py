@@ -15,7 +15,8 @@ from typing import Any, Literal
 import msgspec
 
 from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory, OutputFile, WrongRow
-from onceproof.engine.types import Row
+from onceproof.engine.types import Row, TypeInformation
+from onceproof.engine.types.java_text import text_of
 
 _WITH_FIELDS = frozenset((tuple, list, Row))
 
@@ -39,9 +40,13 @@ class Encoder(ABC):
     def encode_batch(self, values: Sequence[Any]) -> bytes:
         """Return the rows of ``values`` as bytes, each ending in a newline."""
 
+    def for_type(self, value_type: TypeInformation | None) -> Encoder:
+        """Return an encoder for values of a declared type (ours: Flink's encoders get objects of Java)."""
+        return self
+
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """Return an encoder of one line for each value: its ``str``.
+        """Return an encoder of one line for each value: its ``str``, or Flink's text if its type is declared.
 
         Raises:
             LookupError: Python does not know the charset.
@@ -109,14 +114,19 @@ class EncodedRowWriter(BulkWriter):
 
 
 class StringEncoder(Encoder):
-    """``str(value)`` and a newline."""
+    """The text of a value and a newline."""
 
-    def __init__(self, charset_name: str) -> None:
+    def __init__(self, charset_name: str, value_type: TypeInformation | None = None) -> None:
         "".encode(charset_name)  # Raise for an unknown charset here, not at the first row.
         self._charset_name = charset_name
+        self._value_type = value_type
+
+    def for_type(self, value_type: TypeInformation | None) -> StringEncoder:
+        return StringEncoder(self._charset_name, value_type)
 
     def encode_batch(self, values: Sequence[Any]) -> bytes:
-        return "".join([f"{value}\n" for value in values]).encode(self._charset_name)
+        text = text_of(self._value_type)
+        return "".join([f"{text(value)}\n" for value in values]).encode(self._charset_name)
 
 
 class CsvEncoder(Encoder):

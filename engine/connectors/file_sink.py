@@ -6,6 +6,7 @@ their names, `buckets.py` and `rolling.py` when and where a new one begins.
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from typing import Any, Self
@@ -26,6 +27,7 @@ from onceproof.engine.connectors.s3_calls import SCHEMES
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory
 from onceproof.engine.locations import location, scheme_of
+from onceproof.engine.types.information import TypeInformation
 
 
 def base_path_of(text: str | os.PathLike[str]) -> str:
@@ -91,6 +93,14 @@ class FileSink(Sink):
                 f"{writer_factory!r} is no BulkWriterFactory: such as ParquetBulkWriters.for_row_type(...)"
             )
         return FileSink.BulkFormatBuilder(base_path, writer_factory)
+
+    def for_type(self, value_type: TypeInformation | None) -> FileSink:
+        """Return a sink whose encoder knows the declared type of the rows."""
+        if not isinstance(self._form, Encoder):
+            return self
+        typed = copy.copy(self)
+        typed._form = self._form.for_type(value_type)
+        return typed
 
     def create_function(self) -> FileSinkFunction:
         """Return a function for one subtask."""

@@ -6,33 +6,38 @@ import sys
 from typing import Any
 
 from onceproof.engine.functions import RuntimeContext, SinkFunction
+from onceproof.engine.types.information import TypeInformation
+from onceproof.engine.types.java_text import printed_text_of
 
 
 class PrintSinkFunction(SinkFunction):
     """Writes each value to stdout (Flink: PrintSinkFunction).
 
     A line begins with the sink identifier, if any, and with the number of the subtask from 1, if there are
-    several: ``totals:2> ('b', 3)``.
+    several: ``totals:2> ('b', 3)``. A value of a declared type is written as in Flink: ``totals:2> (b,3)``.
 
     Args:
         sink_identifier: the start of each line.
+        value_type: the declared type of the values; None: there is none.
     """
 
-    def __init__(self, sink_identifier: str | None = None) -> None:
+    def __init__(self, sink_identifier: str | None = None, value_type: TypeInformation | None = None) -> None:
         self._sink_identifier = sink_identifier
+        self._value_type = value_type
         self._prefix = ""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Compute the prefix of the lines."""
+        """Compute the prefix of the lines, and how values are written."""
+        self._text = printed_text_of(self._value_type)
         parts = [] if self._sink_identifier is None else [self._sink_identifier]
         if runtime_context.get_number_of_parallel_subtasks() > 1:
             parts.append(str(runtime_context.get_index_of_this_subtask() + 1))
         self._prefix = ":".join(parts) + "> " if parts else ""
 
     def invoke(self, value: Any, context: Any) -> None:
-        sys.stdout.write(f"{self._prefix}{value}\n")
+        sys.stdout.write(f"{self._prefix}{self._text(value)}\n")
 
     def invoke_batch(self, values: list[Any]) -> bool:
-        prefix = self._prefix
-        sys.stdout.write("".join([f"{prefix}{value}\n" for value in values]))
+        prefix, text = self._prefix, self._text
+        sys.stdout.write("".join([f"{prefix}{text(value)}\n" for value in values]))
         return True

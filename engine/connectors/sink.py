@@ -52,6 +52,10 @@ class Sink(ABC):  # noqa: B024 (either create_writer or create_function)
     def abort_unknown(self, recovery: Recovery) -> None:
         """Abort transactions that the external system lists and ``recovery.may_abort`` allows (ours)."""
 
+    def for_type(self, value_type: TypeInformation | None) -> Sink:
+        """Return a sink for values of a declared type; called as the job is built (ours)."""
+        return self
+
     def create_function(self) -> SinkFunction:
         """Return a new function that runs the sink in one subtask (ours)."""
         return WriterSinkFunction(self)

@@ -93,7 +93,7 @@ class Row:
 
     def __repr__(self) -> str:
         if self._names is None:
-            return f"Row({', '.join(map(repr, self._values))})"
+            return f"<Row({', '.join(map(repr, self._values))})>"
         fields = zip(self._names, self._values, strict=True)
         return f"Row({', '.join(f'{name}={value!r}' for name, value in fields)})"
 

@@ -51,14 +51,17 @@ def build(views: DataStream) -> DataStream:
     return by_app.window(TumblingEventTimeWindows.of(Time.hours(1))).reduce(add)
 
 
+def views_of_partition() -> list[View]:
+    """Return views: 10 of app1 and 5 of app2 in the first hour, and 2 of app1 after it."""
+    views: list[View] = [(minute * 60_000, "app1", f"user{minute % 3}") for minute in range(10)]
+    views += [(minute * 60_000, "app2", f"user{minute % 3}") for minute in range(10, 15)]
+    return [*views, *[(HOUR_MS + minute, "app1", "user1") for minute in range(2)]]
+
+
 def example() -> CollectionSource:
-    """Return views: in each partition 10 of app1 and 5 of app2 in the first hour, and 2 of app1 after it."""
-    partition: list[View] = [(minute * 60_000, "app1", f"user{minute % 3}") for minute in range(10)]
-    partition += [(minute * 60_000, "app2", f"user{minute % 3}") for minute in range(10, 15)]
-    partition += [(HOUR_MS + minute, "app1", "user1") for minute in range(2)]
-    return CollectionSource(
-        {f"partition-{number}": [(view, view[0]) for view in partition] for number in range(PARTITIONS)}
-    )
+    """Return the same views in each partition."""
+    partition = [(view, view[0]) for view in views_of_partition()]
+    return CollectionSource({f"partition-{number}": partition for number in range(PARTITIONS)})
 
 
 def main() -> None:

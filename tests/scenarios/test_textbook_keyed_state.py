@@ -23,11 +23,12 @@ from onceproof.scenarios.textbook import (
     time_to_live,
 )
 from onceproof.scenarios.textbook._example_input import ONE_KEY, PAIR
-from onceproof.scenarios.textbook.click_source import URLS, Click, ClickSource
+from onceproof.scenarios.textbook.click_source import Click, ClickSource
+from tests.conformance import textbook_input
 from tests.engine.runtime.test_live_time import Run, WorkingClocks
 from tests.scenarios.golden import meaning_of
 from tests.scenarios.lessons import TEXTBOOK, examined_lesson, passes
-from tests.scenarios.textbook_output import Clicks, printed
+from tests.scenarios.textbook_output import Clicks, printed_as_on_flink
 
 GOLDEN = {
     "textbook_average_by_list": "1:09ffbab9c6671931",
@@ -54,67 +55,65 @@ def test_a_sound_engine_passes_the_rule(name: str) -> None:
 
 def test_250_records_come_to_100_twice(capsys: pytest.CaptureFixture[str]) -> None:
     count_to_100.main()
-    assert printed(capsys.readouterr().out) == ["state: 100", "state: 100"]
+    assert printed_as_on_flink("count_to_100.py", capsys.readouterr().out) == ["state: 100", "state: 100"]
 
 
 def test_averages_by_value_begin_with_the_second_record(capsys: pytest.CaptureFixture[str]) -> None:
     average_by_value.main()
-    assert printed(capsys.readouterr().out) == [(1, 4.0), (1, 5.0), (1, 4.75), (1, 4.2)]
+    listed = ["(1,4.0)", "(1,5.0)", "(1,4.75)", "(1,4.2)"]
+    assert printed_as_on_flink("average_by_value.py", capsys.readouterr().out) == listed
 
 
 def test_averages_by_list_begin_with_the_third_record(capsys: pytest.CaptureFixture[str]) -> None:
     average_by_list.main()
-    assert printed(capsys.readouterr().out) == [(1, 5.0), (2, 4.0)]
+    assert printed_as_on_flink("average_by_list.py", capsys.readouterr().out) == ["(1,5.0)", "(2,4.0)"]
 
 
 def test_averages_by_map_are_those_by_list(capsys: pytest.CaptureFixture[str]) -> None:
     average_by_map.main()
-    assert printed(capsys.readouterr().out) == [(1, 5.0), (2, 4.0)]
+    assert printed_as_on_flink("average_by_map.py", capsys.readouterr().out) == ["(1,5.0)", "(2,4.0)"]
 
 
 def test_a_counter_in_a_field_is_shared_by_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
     average_by_reducing_state.main(["lesson"])
-    listed = [(1, 3.0), (1, 4.0), (1, 5.0), (2, 1.0), (2, 1.2), (2, 2.0)]
-    assert printed(capsys.readouterr().out) == listed
+    listed = ["(1,3.0)", "(1,4.0)", "(1,5.0)", "(2,1.0)", "(2,1.2)", "(2,2.0)"]
+    assert printed_as_on_flink("average_by_reducing_state.py lesson", capsys.readouterr().out) == listed
 
 
 def test_a_counter_in_state_belongs_to_its_key(capsys: pytest.CaptureFixture[str]) -> None:
     average_by_reducing_state.main()
-    corrected = [(1, 3.0), (1, 4.0), (1, 5.0), (2, 4.0), (2, 3.0), (2, 4.0)]
-    assert printed(capsys.readouterr().out) == corrected
+    corrected = ["(1,3.0)", "(1,4.0)", "(1,5.0)", "(2,4.0)", "(2,3.0)", "(2,4.0)"]
+    assert printed_as_on_flink("average_by_reducing_state.py", capsys.readouterr().out) == corrected
 
 
 def test_texts_grow_with_every_record_of_their_key(capsys: pytest.CaptureFixture[str]) -> None:
     concatenation.main()
-    assert printed(capsys.readouterr().out) == [
-        (1, "Contains-3.0"),
-        (1, "Contains-3.0-5.0"),
-        (1, "Contains-3.0-5.0-7.0"),
-        (2, "Contains-4.0"),
-        (2, "Contains-4.0-2.0"),
-        (2, "Contains-4.0-2.0-6.0"),
+    assert printed_as_on_flink("concatenation.py", capsys.readouterr().out) == [
+        "(1,Contains-3.0)",
+        "(1,Contains-3.0-5.0)",
+        "(1,Contains-3.0-5.0-7.0)",
+        "(2,Contains-4.0)",
+        "(2,Contains-4.0-2.0)",
+        "(2,Contains-4.0-2.0-6.0)",
     ]
 
 
 def test_a_program_runs_from_its_file() -> None:
     command = [sys.executable, str(TEXTBOOK / "average_by_value.py")]
     out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert printed(out) == [(1, 4.0), (1, 5.0), (1, 4.75), (1, 4.2)]
+    assert out.splitlines() == ["(1,4.0)", "(1,5.0)", "(1,4.75)", "(1,4.2)"]
 
 
 # Clicks.
 
 
-SIXTEEN = [
-    Click("Mary" if number % 3 else "Bob", URLS[number % len(URLS)], 1000 * number) for number in range(1, 17)
-]
-"""Sixteen clicks, a second apart. Every third is of Bob, the others are of Mary."""
+SIXTEEN = [Click(*click) for click in textbook_input.SIXTEEN_CLICKS]
 
 
 def test_averages_of_times_run_over_all_clicks(capsys: pytest.CaptureFixture[str]) -> None:
     average_timestamp.main(ClickSource(1000, Clicks(SIXTEEN)))
     # Mary clicks at 1, 2, 4, 5, 7 and then at 8, 10, 11, 13, 14 s; Bob at 3, 6, 9, 12, 15 s.
-    assert printed(capsys.readouterr().out) == [
+    assert printed_as_on_flink("average_timestamp.py", capsys.readouterr().out) == [
         "Mary average timestamp: 3800",
         "Mary average timestamp: 7500",
         "Bob average timestamp: 9000",
@@ -133,6 +132,12 @@ def test_clicks_come_at_their_rate() -> None:
 
 
 # Time to live.
+
+
+def test_a_value_that_lives_is_the_first_of_its_key(capsys: pytest.CaptureFixture[str]) -> None:
+    time_to_live.main()
+    listed = [*3 * ["(1,3.0)"], *3 * ["(2,4.0)"]]
+    assert printed_as_on_flink("time_to_live.py", capsys.readouterr().out) == listed
 
 
 class Pairs(SinkFunction):

@@ -45,7 +45,8 @@ def test_two_elements_are_printed_together(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("arguments", [[], ["union"]])
 def test_kept_pairs_are_the_same(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     pairs_kept.main(arguments)
-    assert printed(capsys.readouterr().out) == PAIRS
+    kept = ["((spark,3),(hadoop,5))", "((hive,7),(flume,9))"]
+    assert capsys.readouterr().out.splitlines() == kept
 
 
 def test_an_element_that_is_lost_or_repeated_is_not_accepted() -> None:
@@ -110,8 +111,8 @@ def test_clicks_that_wait_are_in_the_savepoint(tmp_path: Path, capsys: pytest.Ca
 
 def test_each_user_matches_the_pattern_in_force(capsys: pytest.CaptureFixture[str]) -> None:
     behaviour_patterns.main(pace_seconds=0.3)
-    matches = [("Alice", ("login", "pay")), ("Bob", ("login", "buy"))]
-    assert printed(capsys.readouterr().out) == matches
+    matches = ["(Alice,(login,pay))", "(Bob,(login,buy))"]
+    assert capsys.readouterr().out.splitlines() == matches
 
 
 # The second lesson: pairs in a plain list.

@@ -23,17 +23,18 @@ from onceproof.scenarios.textbook import (
     sliding_word_count,
     word_counts,
 )
+from tests.conformance import textbook_input
 from tests.scenarios.golden import meaning_of
 from tests.scenarios.lessons import TEXTBOOK, passes
-from tests.scenarios.textbook_output import printed
+from tests.scenarios.textbook_output import printed_as_on_flink
 
 GOLDEN = {
     "textbook_greatest_of_five": "1:fb8f892fc855667e",
     "textbook_mean_of_three": "1:872a3e7ffe49d4a1",
 }
 SECONDS = 20
-TEXT = "hello world\nhello flink\nhello"
-RUNNING = [("hello", 1), ("world", 1), ("hello", 2), ("flink", 1), ("hello", 3)]
+TEXT = "\n".join(textbook_input.LINES_OF_WORDS)
+RUNNING = ["(hello,1)", "(world,1)", "(hello,2)", "(flink,1)", "(hello,3)"]
 
 
 @pytest.fixture
@@ -77,18 +78,16 @@ def test_a_sound_engine_passes_the_rule(name: str) -> None:
 def test_the_greatest_of_five_numbers_is_that_of_its_word(
     serve: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    numbers = [("spark", number) for number in (1, 2, 3, 4, 5)]
-    numbers += [("hello", number) for number in (100, 90, 80, 70, 60, 10)]
-    greatest_of_five.main(serve("".join(f"{word} {number}\n" for word, number in numbers)))
-    # The sixth hello waits.
-    assert printed(capsys.readouterr().out) == ["5.0", "100.0"]
+    greatest_of_five.main(serve("".join(f"{line}\n" for line in textbook_input.NUMBERS_OF_WORDS)))
+    listed = ["5.0", "100.0"]
+    assert printed_as_on_flink("greatest_of_five.py", capsys.readouterr().out) == listed
 
 
 def test_the_means_of_one_to_six_are_two_and_five(
     serve: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mean_of_three.main(serve("1\n2\n3\n4\n5\n6\n"))
-    assert printed(capsys.readouterr().out) == ["2", "5"]
+    mean_of_three.main(serve("".join(f"{line}\n" for line in textbook_input.ONE_TO_SIX)))
+    assert printed_as_on_flink("mean_of_three.py", capsys.readouterr().out) == ["2", "5"]
 
 
 class RowsUntilAll(SinkFunction):
@@ -156,10 +155,10 @@ def test_a_file_as_a_batch_gives_one_count_a_word(tmp_path: Path, capsys: pytest
     path = tmp_path / "words.txt"
     path.write_text(TEXT, encoding="utf-8")
     word_counts.main(["batch", str(path)])
-    assert sorted(map(str, printed(capsys.readouterr().out))) == [
-        "('flink', 1)",
-        "('hello', 3)",
-        "('world', 1)",
+    assert sorted(printed_as_on_flink("word_counts.py batch", capsys.readouterr().out)) == [
+        "(flink,1)",
+        "(hello,3)",
+        "(world,1)",
     ]
 
 
@@ -169,14 +168,14 @@ def test_a_file_as_a_stream_gives_every_running_count(
     path = tmp_path / "words.txt"
     path.write_text(TEXT, encoding="utf-8")
     word_counts.main(["stream", str(path)])
-    assert printed(capsys.readouterr().out) == RUNNING
+    assert printed_as_on_flink("word_counts.py", capsys.readouterr().out) == RUNNING
 
 
 def test_a_socket_gives_every_running_count(
     serve: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     word_counts.main(["socket", *serve(TEXT)])
-    assert printed(capsys.readouterr().out) == RUNNING
+    assert printed_as_on_flink("word_counts.py", capsys.readouterr().out) == RUNNING
 
 
 @pytest.mark.parametrize("program", ["word_counts", "mean_of_three"])

@@ -17,7 +17,7 @@ from onceproof.harness.trials.trial import check_family
 from onceproof.scenarios.textbook import two_phase_commit
 from tests.scenarios.golden import meaning_of
 from tests.scenarios.lessons import TEXTBOOK, examined_lesson, passes
-from tests.scenarios.textbook_output import printed
+from tests.scenarios.textbook_output import printed_as_on_flink
 
 NAME = "textbook_two_phase_commit"
 PROGRAM = TEXTBOOK / "two_phase_commit.py"
@@ -44,12 +44,12 @@ def test_a_sound_engine_commits_each_transfer_at_both_accounts_or_at_none() -> N
 
 def test_five_transfers_have_one_outcome_each(capsys: pytest.CaptureFixture[str]) -> None:
     two_phase_commit.main()
-    assert printed(capsys.readouterr().out) == [
-        ("Alice", 1, "Bob", "committed", 300, 300),
-        ("Alice", 2, "Mary", "aborted", 0, 0),
-        ("Alice", 3, "Zoe", "aborted", 0, 0),
-        ("Alice", 4, "Mary", "committed", 100, 100),
-        ("Bob", 5, "Alice", "committed", 250, 250),
+    assert printed_as_on_flink("two_phase_commit.py", capsys.readouterr().out) == [
+        "(Alice,1,Bob,committed,300,300)",
+        "(Alice,2,Mary,aborted,0,0)",
+        "(Alice,3,Zoe,aborted,0,0)",
+        "(Alice,4,Mary,committed,100,100)",
+        "(Bob,5,Alice,committed,250,250)",
     ]
 
 

@@ -1,0 +1,113 @@
+"""Writes the tables of programs that are compared with real Flink: ``python -m tests.program_tables``.
+
+One is a section of scenarios/textbook/README.md, the other ones are sections of engine/docs/compared.md. A
+program has a recording (``tests/conformance/recorded_programs.json``) or a reason why it has none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.conformance.recordings import recordings
+from tests.engine.test_pyflink_examples import ENDLESS, NEEDS_A_SERVER
+
+ROOT: Final = Path(__file__).parents[1]
+TEXTBOOK_PAGE: Final = ROOT / "scenarios" / "textbook" / "README.md"
+ENGINE_PAGE: Final = ROOT / "engine" / "docs" / "compared.md"
+NO_SINK: Final = "its sink is a Python function, and PyFlink has only sinks of Java"
+CLOCK: Final = "windows of the clock hold what came in them"
+REASONS: Final = {
+    "behaviour_patterns.py": "PyFlink has no `Types.VOID`, the type of the pattern's key",
+    "buffering_sink.py": NO_SINK,
+    "click_source.py": "clicks are drawn by chance",
+    "five_second_sum.py": CLOCK,
+    "hello_world.py": "it crashes at a record of a source in Python, and PyFlink has none",
+    "pairs_kept.py": "PyFlink has no operator state",
+    "pairs_plain.py": NO_SINK,
+    "sliding_word_count.py": CLOCK,
+    "temporary_files.py": NO_SINK,
+    "transfer.py": NO_SINK,
+}
+"""Why a program of the textbook is not compared with Flink."""
+
+RUNS_AND_OUTPUT: Final = "| program | runs | output |\n| --- | --- | --- |\n"
+
+
+def parallelisms_by_program(kind: str) -> dict[str, list[int]]:
+    """Return at which parallelisms the programs of a kind were recorded, by what follows the kind."""
+    found: dict[str, list[int]] = {}
+    for program, parallelism in sorted(recordings()):
+        if program.startswith(f"{kind}/"):
+            found.setdefault(program.removeprefix(f"{kind}/"), []).append(parallelism)
+    return found
+
+
+def textbook_table() -> str:
+    """Return the table of the textbook."""
+    recorded = parallelisms_by_program("textbook")
+    files = {path.name for path in TEXTBOOK_PAGE.parent.glob("[a-z]*.py")}
+    assert {program.split()[0] for program in recorded} | REASONS.keys() == files, "a program has neither"
+    assert not {program.split()[0] for program in recorded} & REASONS.keys(), "a program has both"
+    rows = dict.fromkeys(recorded, "equal to Flink's")
+    rows |= {file: f"as listed; not comparable: {reason}" for file, reason in REASONS.items()}
+    return RUNS_AND_OUTPUT + _rows((f"`{name}`", "yes", rows[name]) for name in sorted(rows))
+
+
+def wheel_table() -> str:
+    """Return the table of the wheel's examples."""
+    rows = {
+        example: ("yes", "equal to Flink's" + (", at parallelism 2, too" if 2 in found else ""))
+        for example, found in parallelisms_by_program("wheel").items()
+    }
+    rows |= dict.fromkeys(ENDLESS, ("yes", "not comparable: random input without end"))
+    rows |= {example: ("no", reason) for example, reason in NEEDS_A_SERVER.items()}
+    return RUNS_AND_OUTPUT + _rows((name, *rows[name]) for name in sorted(rows))
+
+
+def own_table() -> str:
+    """Return the table of the programs that were written to be compared."""
+    folder = ROOT / "tests" / "conformance" / "programs"
+    found = parallelisms_by_program("programs")
+    about = {name: (ast.get_docstring(ast.parse((folder / name).read_text())) or "") for name in found}
+    head = "| program | shows | parallelism |\n| --- | --- | --- |\n"
+    return head + _rows(
+        (name, about[name].rstrip("."), " and ".join(map(str, found[name]))) for name in sorted(found)
+    )
+
+
+def _rows(rows: Iterable[tuple[str, ...]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def tables() -> Mapping[Path, Mapping[str, str]]:
+    """Return by page and heading the tables."""
+    return {
+        TEXTBOOK_PAGE: {"## Compared with Flink": textbook_table()},
+        ENGINE_PAGE: {
+            "## The examples of PyFlink's wheel": wheel_table(),
+            "## Programs of our own": own_table(),
+        },
+    }
+
+
+def with_tables(page: str, by_heading: Mapping[str, str]) -> str:
+    """Return the text of a page with the one table under each heading replaced."""
+    for heading, table in by_heading.items():
+        before, found, rest = page.partition(f"{heading}\n")
+        assert found, f"no heading {heading}"
+        page = before + found + re.sub(r"(?:^\|.*\n)+", lambda _, new=table: new, rest, count=1, flags=re.M)
+    return page
+
+
+def main() -> None:
+    """Write the tables."""
+    for path, by_heading in tables().items():
+        path.write_text(with_tables(path.read_text(encoding="utf-8"), by_heading), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
