@@ -50,13 +50,12 @@ REMARKS = (
 )
 """What programs and Python's packages say about themselves."""
 SUBTASK = re.compile(r"^\d+> ")
-OPTIONS = {
+EACH_RECORD = {
     "pipeline.auto-watermark-interval": "1 ms",
     "execution.buffer-timeout.interval": "0 ms",
     "python.fn-execution.bundle.size": "1",
-    "rest.port": "0",
-    "rest.bind-port": "0",
 }
+"""Options by which each record goes through a program by itself; the wheel's examples have Flink's own."""
 PAUSE_SECONDS = 0.25
 
 
@@ -68,6 +67,12 @@ class Run(NamedTuple):
     in_order: bool
     execute: Callable[[], None]
     functions: str = "process"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Return the options of the job, besides those that name Python."""
+        each_record = {} if self.program.startswith("wheel/") else EACH_RECORD
+        return {**each_record, "rest.port": "0", "python.execution-mode": self.functions}
 
 
 def textbook(name: str) -> Any:
@@ -212,7 +217,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self._parallelism = 1
-        self._functions = "process"
+        self._options: dict[str, str] = {}
         self._terminal = os.fdopen(os.dup(1), "w")
         self._output = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (open as long as the JVM)
         # The JVM inherits it.
@@ -235,8 +240,7 @@ class Recorder:
         def with_options(configuration: Any = None) -> Any:
             given = configuration or Configuration()
             options = {
-                **OPTIONS,
-                "python.execution-mode": self._functions,
+                **self._options,
                 "python.executable": sys.executable,
                 "python.client.executable": sys.executable,
             }
@@ -254,7 +258,7 @@ class Recorder:
         """Run a program and return the lines that it prints about its data."""
         from pyflink.java_gateway import get_gateway
 
-        self._parallelism, self._functions = run.parallelism, run.functions
+        self._parallelism, self._options = run.parallelism, run.options
         start = os.fstat(1).st_size
         run.execute()
         sys.stdout.flush()
