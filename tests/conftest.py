@@ -38,6 +38,8 @@ register_profiles()
 
 LONG = ("spark", "local_kill", "slow")
 """Markers of long tests."""
+KILLED_ELSEWHERE = "killed elsewhere"
+"""The property of a test whose planted bug its recorded scenario no longer kills."""
 USER = "user"
 """The fixture of tests that start pytest and commands in processes, which takes seconds."""
 
@@ -48,6 +50,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--power-seed", type=int, default=1, help="seed of the power cuts")
     parser.addoption("--kills", type=int, default=60, help="processes to kill at random moments")
     parser.addoption("--kill-seed", type=int, default=1, help="seed of the kills")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the planted bugs that their recorded scenarios no longer kill. To search them takes long."""
+    reports = (each for name in ("passed", "failed") for each in terminalreporter.getreports(name))
+    elsewhere = sorted(
+        str(value) for each in reports for name, value in each.user_properties if name == KILLED_ELSEWHERE
+    )
+    if elsewhere:
+        terminalreporter.section("planted bugs that were searched")
+        terminalreporter.line(" ".join(elsewhere))
+        terminalreporter.line("`python -m tests.mutants.kills` records where they die now")
 
 
 @pytest.hookimpl(trylast=True)

@@ -113,17 +113,19 @@ def measure(
     seed: int,
     limit: int = SCENARIOS,
     shrink_seconds: float = SHRINK_SECONDS,
+    first: int = 0,
 ) -> Result:
     """Run scenarios of a run's seed with the mutant until one kills it, ``limit`` at the most.
 
-    What killed it is then shrunk, unless ``shrink_seconds`` is 0.
+    What killed it is then shrunk, unless ``shrink_seconds`` is 0. ``first`` is the number of the run's scenario
+    to begin with.
     """
     started = perf_counter()
     families = [family for family in families if family.name in mutant.families] or families
     reach = Reach()
     count = 0
     broken, killing = None, None
-    for place, scenario_seed in numbered(seed, [family.name for family in families], 0, limit):
+    for place, scenario_seed in numbered(seed, [family.name for family in families], first, limit):
         count += 1
         family = families[place]
         scenario = scenario_of(family, scenario_seed)
