@@ -117,8 +117,7 @@ def measure(
 ) -> Result:
     """Run scenarios of a run's seed with the mutant until one kills it, ``limit`` at the most.
 
-    What killed it is then shrunk, unless ``shrink_seconds`` is 0. ``first`` is the number of the run's scenario
-    to begin with.
+    What killed it is then shrunk, unless ``shrink_seconds`` is 0. The run begins with scenario ``first``.
     """
     started = perf_counter()
     families = [family for family in families if family.name in mutant.families] or families
