@@ -85,18 +85,23 @@ from onceproof.engine.connected_functions import (
     KeyedCoProcessFunction,
     ProcessJoinFunction,
 )
+from onceproof.engine.connectors.avro_input import AvroInputFormat
 from onceproof.engine.connectors.buckets import (
     BasePathBucketAssigner,
     BucketAssigner,
     DateTimeBucketAssigner,
 )
+from onceproof.engine.connectors.bulk_files import BulkFile, BulkFormat, MalformedFile
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.csv_input import CsvReaderFormat
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow
 from onceproof.engine.connectors.folder_source import FileSource, FileSourceBuilder
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
+from onceproof.engine.connectors.input_formats import InputFormat
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
+from onceproof.engine.connectors.parquet_input import AvroParquetReaders, ParquetColumnarRowInputFormat
 from onceproof.engine.connectors.part_files import OutputFileConfig
 from onceproof.engine.connectors.postgres.postgres_sinks import (
     PostgresSink,
@@ -260,6 +265,8 @@ __all__ = [
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
     "AvroBulkWriters",
+    "AvroInputFormat",
+    "AvroParquetReaders",
     "AvroParquetWriters",
     "AvroRowDeserializationSchema",
     "AvroRowSerializationSchema",
@@ -271,6 +278,8 @@ __all__ = [
     "BroadcastState",
     "BroadcastStream",
     "BucketAssigner",
+    "BulkFile",
+    "BulkFormat",
     "BulkWriter",
     "BulkWriterFactory",
     "ByteArraySchema",
@@ -304,6 +313,7 @@ __all__ = [
     "CountWindowSerializer",
     "Counter",
     "CsvBulkWriters",
+    "CsvReaderFormat",
     "CsvRowDeserializationSchema",
     "CsvRowSerializationSchema",
     "CsvSchema",
@@ -347,6 +357,7 @@ __all__ = [
     "GlobalWindowSerializer",
     "GlobalWindows",
     "HashMapStateBackend",
+    "InputFormat",
     "InvalidJob",
     "JdbcConnectionOptions",
     "JdbcExecutionOptions",
@@ -366,6 +377,7 @@ __all__ = [
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "MalformedFile",
     "MalformedMessage",
     "MalformedRow",
     "MapFunction",
@@ -385,6 +397,7 @@ __all__ = [
     "OutputFileConfig",
     "OutputTag",
     "ParquetBulkWriters",
+    "ParquetColumnarRowInputFormat",
     "Partitioner",
     "PostgresSink",
     "PostgresUpsertSink",

@@ -87,6 +87,7 @@ from onceproof.engine.connected_functions import (
 from onceproof.engine.connectors.collect import CollectedRows, CollectSink
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.folder_source import FileSource
+from onceproof.engine.connectors.input_formats import InputFormat
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.socket_source import SocketTextSource
@@ -257,6 +258,18 @@ class StreamExecutionEnvironment(JobDescription):
             )
         create = partial(TimestampedSourceOperator, source, watermark_strategy)
         return self._add_source(create, source_name, type_info)
+
+    def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
+        """Return a stream of the records of a format, of the type that it produces if none is given.
+
+        Raises InvalidJob for another object, UnreadableFile where the path of a format does not exist.
+        """
+        if not isinstance(input_format, InputFormat):
+            raise InvalidJob(
+                f"create_input takes an InputFormat, not {input_format!r}: such as AvroInputFormat"
+            )
+        create = partial(SourceOperator, input_format.create_source())
+        return self._add_source(create, "Custom Source", type_info or input_format.get_produced_type())
 
     def _add_source(
         self, create: Callable[[], Operator], name: str, type_info: TypeInformation | None

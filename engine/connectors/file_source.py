@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Final
 
 from onceproof.engine.connectors.formats import (
     CsvFormat,
+    FileFormat,
     Format,
     JsonLinesFormat,
     MalformedRow,
@@ -57,7 +58,7 @@ class FormattedFileSource(Source):
     def __init__(
         self,
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        file_format: Format,
+        file_format: FileFormat,
         bytes_per_split: int | None,
         block_bytes: int,
     ) -> None:
@@ -104,11 +105,17 @@ class FormattedFileSource(Source):
                     " restore with the files that the checkpoint was taken with"
                 )
             path, begin, end = match[1], int(match[2]), int(match[3])
-        return FileReader(self._format, path, begin, end, position, self._block_bytes)
+        if end is None:
+            return self.open_file(path, position)
+        return self._lines(path, begin, end, position)
 
-    def open_file(self, path: str, position: Any | None) -> FileReader:
+    def open_file(self, path: str, position: Any | None) -> SplitReader:
         """Return a reader of a whole file, from a position of an earlier reader on."""
-        return FileReader(self._format, path, 0, None, position, self._block_bytes)
+        return self._lines(path, 0, None, position)
+
+    def _lines(self, path: str, begin: int, end: int | None, position: Any | None) -> FileReader:
+        assert isinstance(self._format, Format)
+        return FileReader(self._format, path, begin, end, position, self._block_bytes)
 
     def identity(self) -> SourceIdentity:
         """Return the format and the paths as they were given: columns and byte ranges may change."""
@@ -300,9 +307,9 @@ class FileReader(SplitReader):
         start = len(_BYTE_ORDER_MARK) if file.read(3) == _BYTE_ORDER_MARK else 0
         header = b""
         file.seek(start)
-        if self._format.has_header:
-            header = file.readline(LONGEST_RECORD_BYTES)
-            start += len(header)
+        for _ in range(self._format.header_lines):
+            header += file.readline(LONGEST_RECORD_BYTES)
+        start += len(header)
         self._parser = self._format.parser(self._path, header, single_lines=self._end is not None)
         if self._resume is not None:
             self._skip(*self._resume)

@@ -27,13 +27,9 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from onceproof.engine.connectors.file_source import (
-    BLOCK_BYTES,
-    FileReader,
-    FormattedFileSource,
-    unreadable,
-)
-from onceproof.engine.connectors.formats import Format
+from onceproof.engine.connectors.bulk_files import BulkFileReader, BulkFormat
+from onceproof.engine.connectors.file_source import BLOCK_BYTES, FormattedFileSource, unreadable
+from onceproof.engine.connectors.formats import FileFormat
 from onceproof.engine.connectors.source import SourceIdentity, SplitReader
 from onceproof.engine.connectors.text_lines import StreamFormat
 from onceproof.engine.durations import Duration, Time, milliseconds_of
@@ -52,7 +48,7 @@ class WrongBucket(UnrecoverableError, ValueError):
 class FileSource(FormattedFileSource):
     """Reads files and folders, once or for ever (PyFlink: FileSource)."""
 
-    def __init__(self, file_format: Format, paths: Sequence[str], interval_ms: int | None) -> None:
+    def __init__(self, file_format: FileFormat, paths: Sequence[str], interval_ms: int | None) -> None:
         """Called by the builder.
 
         Args:
@@ -89,6 +85,33 @@ class FileSource(FormattedFileSource):
         if not paths:
             raise ValueError("for_record_stream_format has no path: name the files or folders to read")
         return FileSourceBuilder(stream_format.file_format, [os.fspath(path) for path in paths])
+
+    @staticmethod
+    def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
+        """Return a builder of a source that reads files block by block.
+
+        Args:
+            bulk_format: such as ``ParquetColumnarRowInputFormat``.
+            paths: files and folders.
+
+        Raises:
+            TypeError: ``bulk_format`` is another object.
+            ValueError: there is no path.
+        """
+        if not isinstance(bulk_format, BulkFormat):
+            raise TypeError(
+                f"for_bulk_file_format takes a BulkFormat, not {bulk_format!r}:"
+                " such as ParquetColumnarRowInputFormat"
+            )
+        if not paths:
+            raise ValueError("for_bulk_file_format has no path: name the files or folders to read")
+        return FileSourceBuilder(bulk_format, [os.fspath(path) for path in paths])
+
+    def open_file(self, path: str, position: Any | None) -> SplitReader:
+        """Return a reader of a whole file, from a position of an earlier reader on."""
+        if isinstance(self._format, BulkFormat):
+            return BulkFileReader(self._format, path, position)
+        return super().open_file(path, position)
 
     def splits(self) -> Sequence[str]:
         """Return the files, or the one bucket of a job with one subtask."""
@@ -130,7 +153,7 @@ class FileSource(FormattedFileSource):
 class FileSourceBuilder:
     """Builds a FileSource (PyFlink: FileSourceBuilder)."""
 
-    def __init__(self, file_format: Format, paths: Sequence[str]) -> None:
+    def __init__(self, file_format: FileFormat, paths: Sequence[str]) -> None:
         self._format = file_format
         self._paths = paths
         self._interval_ms: int | None = None
@@ -166,7 +189,7 @@ class BucketReader(SplitReader):
     def __init__(
         self,
         find: Callable[[], list[str]],
-        open_file: Callable[[str, Any], FileReader],
+        open_file: Callable[[str, Any], SplitReader],
         interval_ms: int,
         position: Any | None,
     ) -> None:
@@ -186,7 +209,7 @@ class BucketReader(SplitReader):
         self._left = deque(left)
         self._known = {*done, *left}
         self._resume: Any = at
-        self._reader: FileReader | None = None
+        self._reader: SplitReader | None = None
         self._next_look_ms = 0.0
 
     def read(self, limit: int) -> list[Record]:

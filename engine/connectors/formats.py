@@ -60,10 +60,15 @@ class Parser(ABC):
         """Return the line, from 1, of the first malformed row of a block, and what is wrong with it."""
 
 
-class Format(ABC):
-    """A file format: makes the parser of each file."""
+class FileFormat(ABC):  # noqa: B024
+    """A format of files: of lines (``Format``), or of blocks (``BulkFormat``)."""
 
-    has_header = False
+
+class Format(FileFormat):
+    """A format of lines: makes the parser of each file."""
+
+    header_lines = 0
+    """The lines at the beginning of a file that are no records."""
 
     @abstractmethod
     def parser(self, path: str, header: bytes, *, single_lines: bool) -> Parser:
@@ -190,7 +195,7 @@ class CsvFormat(Format):
                     f"column {name!r} is {kind.name}, which CSV does not carry:"
                     " read it as Types.STRING() and map it"
                 )
-        self.has_header = header
+        self.header_lines = int(header)
         self.delimiter = delimiter
         self._schema = [(name, kind.name) for name, kind in schema]
         self._timestamp_column = timestamp_column
@@ -201,7 +206,7 @@ class CsvFormat(Format):
         """Find the columns of the schema in the header."""
         names = [name for name, _ in self._schema]
         found = names
-        if self.has_header:
+        if self.header_lines:
             found = self._header_names(path, header)
             for name in names:
                 if found.count(name) != 1:

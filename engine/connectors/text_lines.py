@@ -10,7 +10,7 @@ import codecs
 from itertools import repeat
 from typing import Final
 
-from onceproof.engine.connectors.formats import Format, Parser
+from onceproof.engine.connectors.formats import FileFormat, Format, Parser
 from onceproof.engine.elements import Record
 
 DEFAULT_CHARSET: Final = "UTF-8"
@@ -62,7 +62,7 @@ class TextLineParser(Parser):
 class StreamFormat:
     """How the records of a file follow one another (PyFlink: StreamFormat)."""
 
-    def __init__(self, file_format: Format) -> None:
+    def __init__(self, file_format: FileFormat) -> None:
         self.file_format = file_format
 
     @staticmethod

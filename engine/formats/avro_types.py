@@ -128,6 +128,8 @@ class _Parts:
             return make_row(names, [convert(record[name]) for name, convert in reads])
 
         def write(row: Any) -> Any:
+            if isinstance(row, dict):
+                row = [row[name] for name in names]
             return {
                 name: _placed(convert, item, name) for (name, convert), item in zip(writes, row, strict=True)
             }
@@ -161,7 +163,7 @@ class _Parts:
         return AvroField(
             Types.MAP(Types.STRING(), item.type),
             lambda items: {key: read(value) for key, value in items.items()},
-            lambda items: {key: write(value) for key, value in items.items()},
+            lambda items: {key: write(value) for key, value in dict(items).items()},
             {"type": "map", "values": item.stored},
         )
 
