@@ -17,15 +17,10 @@ SIZE = Time.seconds(10)
 SLIDE = Time.seconds(5)
 
 
-def add(so_far: tuple[str, int], pair: tuple[str, int]) -> tuple[str, int]:
-    """Add the counts of one word."""
-    return so_far[0], so_far[1] + pair[1]
-
-
 def build(lines: DataStream, size: Time = SIZE, slide: Time = SLIDE) -> DataStream:
     """Count the words of sliding windows."""
     by_word = lines.flat_map(words_of, COUNT).key_by(word_of, Types.STRING())
-    return by_word.window(SlidingProcessingTimeWindows.of(size, slide)).reduce(add)
+    return by_word.window(SlidingProcessingTimeWindows.of(size, slide)).sum(1)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
