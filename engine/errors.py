@@ -7,6 +7,9 @@ message. The checkpoints stay, and a corrected job restores from them.
 
 from __future__ import annotations
 
+import os
+import sysconfig
+import traceback
 from typing import Final
 
 
@@ -54,6 +57,27 @@ def _mend_of(error: BaseException) -> str:
     frame = innermost.tb_frame
     is_engine = str(frame.f_globals.get("__name__", "")).startswith(f"{__package__}.")
     return _HASHABLE if is_engine or frame.f_code.co_name == "__hash__" else ""
+
+
+_LIBRARIES: Final = tuple(
+    os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_OWN: Final = (f"{__package__}.", "onceproof.harness.")
+
+
+def user_line(error: BaseException) -> str:
+    """Return the file and line of user code where an error came up, as " (prices.py, line 8)", or "".
+
+    It is the innermost line that belongs neither to the engine nor to a library. The file is named without
+    its folder, so that a run says the same on every machine.
+    """
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        is_own = str(frame.f_globals.get("__name__", "")).startswith(_OWN)
+        if not is_own and not file.startswith((*_LIBRARIES, "<")):
+            found = f" ({os.path.basename(file)}, line {line})"
+    return found
 
 
 def text_of(error: BaseException) -> str:

@@ -122,6 +122,8 @@ class JobVertex(Struct, frozen=True):
     outputs: tuple[JobEdge, ...]
     auto_watermark_interval_ms: int = AUTO_WATERMARK_INTERVAL_MS
     """The interval of periodic watermarks; 0: never."""
+    buffer_timeout_ms: int | None = None
+    """How long records wait in its buffers: see check_buffer_timeout; None: as the job's settings say."""
 
 
 class JobGraph(Struct, frozen=True):
@@ -188,6 +190,8 @@ class StreamNode(Struct, eq=False):
     """What the program says of the operator, for its readers."""
     slot_sharing_group: str = ""
     """Kept and without effect: subtasks have no slots."""
+    buffer_timeout_ms: int | None = None
+    """See JobVertex."""
 
     def as_operator(self, operator_id: str) -> OperatorNode:
         """Return the operator of a chain."""
@@ -225,6 +229,13 @@ def check_max_parallelism(max_parallelism: object, subject: str) -> int:
             f" give a whole number from 1 to {MAX_PARALLELISM_LIMIT}"
         )
     return max_parallelism
+
+
+def check_buffer_timeout(timeout_ms: object, subject: str) -> int:
+    """Return a buffer timeout: milliseconds, 0 (each record by itself) or -1 (none). Raises InvalidJob."""
+    if type(timeout_ms) is not int or timeout_ms < -1:
+        raise InvalidJob(f"buffer timeout{subject} {timeout_ms!r}: give milliseconds, 0 or -1 (none)")
+    return timeout_ms
 
 
 def build_job_graph(
@@ -275,9 +286,16 @@ def build_job_graph(
                 tuple(incoming[index]),
                 tuple(outgoing[index]),
                 auto_watermark_interval_ms,
+                _buffer_timeout([nodes[member] for member in chain]),
             )
         )
     return JobGraph(name, job_id(identity or name), tuple(vertices), settings, identity)
+
+
+def _buffer_timeout(chain: Sequence[StreamNode]) -> int | None:
+    """Return the shortest buffer timeout that an operator of a chain has of its own."""
+    own = [node.buffer_timeout_ms for node in chain if node.buffer_timeout_ms is not None]
+    return min([each for each in own if each >= 0] or own, default=None)
 
 
 def _with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:

@@ -52,6 +52,7 @@ from onceproof.engine.graph import (
     JobGraph,
     StreamNode,
     build_job_graph,
+    check_buffer_timeout,
     check_max_parallelism,
     check_parallelism,
 )
@@ -156,8 +157,7 @@ class JobDescription:
 
         ``timeout_millis``: milliseconds; 0: each record is sent by itself; -1: no bound, buffers are full.
         """
-        if type(timeout_millis) is not int or timeout_millis < -1:
-            raise InvalidJob(f"buffer timeout {timeout_millis!r}: give milliseconds, 0 or -1 (none)")
+        check_buffer_timeout(timeout_millis, "")
         self._configuration.set(BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
         if timeout_millis >= 0:
             self._configuration.set(BUFFER_TIMEOUT, timeout_millis)

@@ -19,6 +19,7 @@ from onceproof.engine.graph import (
     InvalidJob,
     StreamNode,
     Upstream,
+    check_buffer_timeout,
     check_max_parallelism,
     check_parallelism,
 )
@@ -81,6 +82,18 @@ class OperatorSettings:
         """Keep a slot sharing group, by its name or itself. It has no effect: subtasks have no slots."""
         node = self._node("slot sharing group")
         node.slot_sharing_group = group_name(slot_sharing_group, node.name)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Bound how long records wait in the buffers of the operator's task, in place of the job's bound.
+
+        Of the operators of a chain the shortest counts. On Spark it has no effect.
+
+        Args:
+            timeout_millis: milliseconds; 0: each record is sent by itself; -1: no bound, buffers are full.
+        """
+        node = self._node("buffer timeout")
+        node.buffer_timeout_ms = check_buffer_timeout(timeout_millis, f" of {node.name!r} is")
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:

@@ -17,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.errors import UnrecoverableError, repeatable, text_of
+from onceproof.engine.errors import UnrecoverableError, repeatable, text_of, user_line
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import build_tasks, restore_events
@@ -238,4 +238,5 @@ def failure_of(
     if isinstance(error, UnrecoverableError):
         return TaskFailed(attempt, task, text, unrecoverable=True)
     said = f"{type(error).__name__}: {text}"
-    return TaskFailed(attempt, task, f"{name}: {said}", False, said if repeatable(error) else "", taken)
+    cause = f"{name}: {said}{user_line(error)}"
+    return TaskFailed(attempt, task, cause, False, said if repeatable(error) else "", taken)

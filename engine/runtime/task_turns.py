@@ -109,7 +109,7 @@ class Schedule:
         paces = self._paces
         if paces.keys() != tasks.keys():
             paces = self._paces = {
-                task_id: Pace(self._most_records, len(task.queues), self._timeout_ms)
+                task_id: Pace(self._most_records, len(task.queues), self._timeout_of(task))
                 for task_id, task in tasks.items()
             }
         readers: dict[int, Reader] = dict(self._elsewhere)
@@ -121,6 +121,10 @@ class Schedule:
             outputs = [(queue, readers.get(id(queue), NO_READER)) for queue in task.output_queues]
             turns.append(Turn(task, paces[task_id], outputs))
         return turns
+
+    def _timeout_of(self, task: Task) -> int:
+        own_ms = task.vertex.buffer_timeout_ms
+        return self._timeout_ms if own_ms is None else own_ms
 
     def take(self, turn: Turn, now: int) -> bool:
         """Let a task have its turn at ``now`` (steady clock); return whether it had work and room."""

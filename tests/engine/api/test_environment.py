@@ -176,6 +176,17 @@ def test_buffer_timeout_is_that_of_the_options(timeout_ms):
     assert env.get_job_graph("timed").settings.buffer_timeout_ms == timeout_ms
 
 
+def test_shortest_buffer_timeout_of_a_chain_counts_and_others_have_the_jobs():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    numbers = env.from_collection([1]).set_buffer_timeout(-1).map(str).set_buffer_timeout(20)
+    numbers.map(str).set_buffer_timeout(30).key_by(len).map(str).print()
+    timed, plain = env.get_job_graph("timed").vertices
+    assert timed.buffer_timeout_ms == 20
+    assert plain.buffer_timeout_ms is None
+    with pytest.raises(InvalidJob, match=r"buffer timeout of .* is -2: give milliseconds, 0 or -1"):
+        numbers.set_buffer_timeout(-2)
+
+
 @pytest.mark.parametrize("timeout_ms", [-2, 1.5, True, "100"])
 def test_buffer_timeout_that_is_none_is_refused(timeout_ms):
     env = StreamExecutionEnvironment.get_execution_environment()

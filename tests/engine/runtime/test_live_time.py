@@ -4,6 +4,8 @@ The clocks of these tests stand still but while the function works, so the tests
 every machine.
 """
 
+from collections import Counter
+
 import pytest
 
 from onceproof.engine import (
@@ -115,8 +117,11 @@ class Ignore(SinkFunction):
         pass
 
 
-def described(function, records=300, strategy=None, parallelism=1, **options):
-    """Return the graph of a keyed job over records with timestamps."""
+def described(function, records=300, strategy=None, parallelism=1, own_timeout_ms=None, **options):
+    """Return the graph of a keyed job over records with timestamps.
+
+    ``own_timeout_ms`` is the buffer timeout of the function, in place of the job's.
+    """
     settings = {
         "execution.checkpointing.interval": "50 ms",
         "pipeline.auto-watermark-interval": "20 ms",
@@ -127,7 +132,10 @@ def described(function, records=300, strategy=None, parallelism=1, **options):
     env.set_parallelism(parallelism)
     source = CollectionSource({"0": [(number, number) for number in range(records)]})
     stream = env.from_source(source, strategy, "numbers")
-    stream.key_by(lambda number: number % KEYS, Types.LONG()).process(function).add_sink(Ignore())
+    processed = stream.key_by(lambda number: number % KEYS, Types.LONG()).process(function)
+    if own_timeout_ms is not None:
+        processed.set_buffer_timeout(own_timeout_ms)
+    processed.add_sink(Ignore())
     return env.get_job_graph("slow")
 
 
@@ -201,6 +209,25 @@ def test_timeout_of_zero_sends_each_record_by_itself(clocks):
     graph = described(slow(clocks, {}, 0), execution__buffer_timeout__interval="0 ms")
     Run(graph, clocks, probe).run()
     assert len(buffers) >= 600
+
+
+@pytest.mark.parametrize(("own_timeout_ms", "is_each_alone"), [(None, False), (0, True)])
+def test_timeout_of_zero_of_one_function_gives_it_each_record_alone(clocks, own_timeout_ms, is_each_alone):
+    tasks = Counter()
+
+    def probe(point, task, checkpoint_id):
+        if point == ELEMENT:
+            tasks[task] += 1
+
+    Run(described(slow(clocks, {}, 0), own_timeout_ms=own_timeout_ms), clocks, probe).run()
+    assert len(tasks) == 2
+    assert (min(tasks.values()) >= 300) == is_each_alone
+
+
+def test_function_whose_own_timeout_is_none_gets_whole_buffers(clocks):
+    seen = {}
+    Run(described(slow(clocks, seen), own_timeout_ms=-1), clocks).run()
+    assert max(seen["late_ms"], default=0) > 10 * TIMEOUT_MS or "late_ms" not in seen
 
 
 def test_fast_functions_get_whole_buffers(clocks):

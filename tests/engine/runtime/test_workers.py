@@ -315,7 +315,9 @@ def fail_later(job, tmp_path):
 
 
 def test_equal_errors_at_one_place_in_a_worker_end_the_job(fail_later):
-    with pytest.raises(JobExecutionFailed, match="no such currency: 3 attempts have ended with this error"):
+    with pytest.raises(
+        JobExecutionFailed, match=r"no such currency \(test_workers\.py, line \d+\): 3 attempts have"
+    ):
         fail_later(buffers=0)
     assert fail_later.tries == 3
 

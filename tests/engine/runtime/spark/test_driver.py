@@ -206,7 +206,8 @@ class Mute(Exception):
 )
 def test_whatever_a_function_raises_is_the_cause_and_may_be_retried(job, here, error, said):
     probe = here.dying(ELEMENT, task="count", times=100, death=error)
-    with pytest.raises(JobExecutionFailed, match=rf"^job 'words' failed: count -> sink-[01]: {said}$"):
+    line = r"\(\w+\.py, line \d+\)"
+    with pytest.raises(JobExecutionFailed, match=rf"^job 'words' failed: count -> sink-[01]: {said} {line}$"):
         here(job.graph(restart_strategy__fixed_delay__attempts=2), probe)
     assert probe.struck >= 3
 
@@ -232,7 +233,10 @@ def test_function_that_cannot_be_pickled_is_named_with_its_operator(job, here):
 def test_equal_errors_of_a_function_end_the_job_unless_the_limit_is_zero(job, here, limit, struck):
     probe = here.dying(ELEMENT, task="count -> sink-1", times=1000, death=ValueError("no such currency"))
     options = {"restart_strategy__fixed_delay__attempts": 30, "restart_strategy__max_equal_errors": limit}
-    said = r"^job 'words' failed: count -> sink-1: ValueError: no such currency(: 3 attempts .* says)?$"
+    place = r"\(\w+\.py, line \d+\)"
+    said = (
+        rf"^job 'words' failed: count -> sink-1: ValueError: no such currency {place}(: 3 attempts .* says)?$"
+    )
     with pytest.raises(JobExecutionFailed, match=said) as failed:
         here(job.graph(**options), probe)
     assert ("max-equal-errors to 0" in str(failed.value)) is bool(limit)
@@ -241,9 +245,8 @@ def test_equal_errors_of_a_function_end_the_job_unless_the_limit_is_zero(job, he
 
 def test_restarts_are_counted_by_the_restart_strategy(job, here):
     probe = here.dying(SNAPSHOTTED, task="count -> sink-1", times=100, death=ValueError("never\nany luck"))
-    with pytest.raises(
-        JobExecutionFailed, match=r"^job 'words' failed: count -> sink-1: ValueError: never any luck$"
-    ):
+    said = r"^job 'words' failed: count -> sink-1: ValueError: never any luck \(\w+\.py, line \d+\)$"
+    with pytest.raises(JobExecutionFailed, match=said):
         here(job.graph(restart_strategy__fixed_delay__attempts=2), probe)
     assert probe.struck == 3
 
