@@ -84,7 +84,7 @@ from onceproof.engine.task.events import DiscardSnapshot
 from onceproof.engine.wall_clock import WallClock
 
 CLAIM_LOOKS: Final = 3
-"""How often a process looks whether it still has the job before it gives up."""
+"""How often a process looks whether it still has the job before the storage's error counts."""
 TAKEN_OVER: Final = "another process has taken job {!r} over"
 
 
@@ -247,7 +247,13 @@ class JobDriver(ABC):
 
     @property
     def is_superseded(self) -> bool:
-        """Whether another process has claimed the job; then this one must not change its files."""
+        """Whether another process has claimed the job; then this one must not change its files.
+
+        It looks again where the storage does not answer. Raises OSError.
+        """
+        for _ in range(CLAIM_LOOKS - 1):
+            with suppress(OSError):
+                return not is_claimed_by(self.storage, self._recovered.incarnation)
         return not is_claimed_by(self.storage, self._recovered.incarnation)
 
     def check_claim(self) -> None:
@@ -287,19 +293,15 @@ class JobDriver(ABC):
 
     def _confirm_claim(self, checkpoint_id: int) -> None:
         """Check the claim again: a successor may have looked for checkpoints before this one was there."""
-        for left in reversed(range(CLAIM_LOOKS)):
-            try:
-                self.check_claim()
-            except Superseded:
-                raise
-            except OSError as error:
-                if left:
-                    continue
-                raise OutcomeUnknown(
-                    f"checkpoint {checkpoint_id} is written, but whether this process still has the job is"
-                    f" unknown ({error}): start the job again, it goes on from the latest complete checkpoint"
-                ) from error
-            return
+        try:
+            self.check_claim()
+        except Superseded:
+            raise
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"checkpoint {checkpoint_id} is written, but whether this process still has the job is"
+                f" unknown ({error}): start the job again, it goes on from the latest complete checkpoint"
+            ) from error
 
     def metadata_published(self, checkpoint_id: int) -> None:
         """Report to the job master that the metadata of a checkpoint is durable."""

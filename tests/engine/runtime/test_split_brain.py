@@ -22,6 +22,7 @@ from onceproof.engine.runtime.job_requests import publish_metadata
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import (
     FINISHED,
+    INCARNATION,
     Superseded,
     is_claimed_by,
     metadata_path,
@@ -107,6 +108,32 @@ def test_paused_process_and_its_successor_leave_one_history(job, address, monkey
     assert job.rows() == job.counts
     assert execute(job.graph(**options)).already_finished
     assert job.hidden() == []
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_claim_is_looked_up_again_where_the_storage_does_not_answer(job, address, monkeypatch, looks):
+    """Each time that a process looks whether it still has the job, the first listings fail."""
+    list_paths = RemoteCheckpointStorage.list
+    failed = [0]
+
+    def failing(self, prefix):
+        if prefix == INCARNATION and job_runs:
+            failed[0] += 1
+            if failed[0] % looks:
+                raise StorageError("the store does not answer")
+        return list_paths(self, prefix)
+
+    job_runs = False
+    graph = job.graph(execution__checkpointing__dir=address)
+
+    def begins(point, task, checkpoint_id):
+        nonlocal job_runs
+        job_runs = True
+
+    monkeypatch.setattr(RemoteCheckpointStorage, "list", failing)
+    execute(graph, begins)
+    assert failed[0] > looks
+    assert job.rows() == job.counts
 
 
 # What counts.
