@@ -113,6 +113,9 @@ class JobIO(Protocol):
     def committing_sink(self, name: str) -> Any:
         """Return a sink for tuples that is made of a writer and a committer, for ``sink_to``."""
 
+    def file_sink(self, name: str) -> Any:
+        """Return a file sink for tuples with buckets, which rolls by size and time, for ``add_sink``."""
+
     def upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink for tuples by their first ``keys`` columns, for ``add_sink`` or ``sink_to``."""
 

@@ -19,6 +19,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 from zlib import crc32
 
+from onceproof.engine.connectors.buckets import BucketAssigner
+from onceproof.engine.connectors.file_sink_function import parts_of
+from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.sink import SupportsCommitter
 from onceproof.engine.connectors.sink_writer import (
     CommitRequest,
@@ -45,10 +48,13 @@ REACTIONS: Final = (RAISES, RETRIES_LATER, UPDATES, FAILS)
 """How a committer answers an error of the target: it raises; asks for a retry; asks for one with an
 updated committable; or reports a failure, which fails the job."""
 
-SinkKind: TypeAlias = Literal["write-ahead", "committing", "upsert", "postgres", "postgres-upsert"]
+SinkKind: TypeAlias = Literal["write-ahead", "committing", "upsert", "files", "postgres", "postgres-upsert"]
 """The sinks of ``JobIO`` besides two-phase commit."""
 
 ROWS_OF_A_PART: Final = 3
+BUCKETS: Final = ("", "one", "two/inner")
+ROLLS_BY_SIZE: Final = RollingPolicy.default_rolling_policy(part_size=60)
+"""A file is complete with the bytes of a few rows."""
 BUFFERED_KEYS: Final = 3
 
 
@@ -72,6 +78,10 @@ class SinksByKind(ABC):
         """Return a sink of a writer and a committer into the external system."""
         return self.make_sink("committing", name)
 
+    def file_sink(self, name: str) -> Any:
+        """Return a file sink with buckets, which begins a new file after some rows and some time."""
+        return self.make_sink("files", name)
+
     def upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink that writes by the first ``keys`` columns into a table of the external system."""
         return self.make_sink("upsert", name, keys=keys)
@@ -83,6 +93,31 @@ class SinksByKind(ABC):
     def postgres_upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink that writes by the first ``keys`` columns into a table of PostgreSQL."""
         return self.make_sink("postgres-upsert", name, keys=keys)
+
+
+# Part files.
+
+
+class BucketsOfRows(BucketAssigner):
+    """Distributes rows over a few folders, one of them the base path, by their first field."""
+
+    def get_bucket_id(self, element: Any, context: Any) -> str:
+        number = crc32(repr(element[:1] if isinstance(element, tuple) else element).encode())
+        return BUCKETS[number % len(BUCKETS)]
+
+
+def names_in(transaction: Any) -> list[str]:
+    """Return the names under which a transaction becomes visible: its own, or those of its files."""
+    if isinstance(transaction, str):
+        return [transaction]
+    return [part[0] for part in parts_of(transaction)]
+
+
+def names_with_rows(transaction: Any) -> list[str]:
+    """Return the same without the files that never come to be, because they have no rows."""
+    if isinstance(transaction, str):
+        return [transaction]
+    return [part[0] for part in parts_of(transaction) if part[1] != 0]
 
 
 # Batches of a write-ahead sink.

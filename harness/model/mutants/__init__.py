@@ -10,8 +10,9 @@ The rules this package lives by:
   unions (union list state), in_flight (unaligned barriers, and counted ones), edges (random and custom
   ones), connected (operators with two inputs), sources, endless (input without an end), state, sharing
   (files that several checkpoints have), retention (what the job must keep), savepoints, timers, sinks,
-  other_sinks (besides two-phase commit), requests (AsyncDataStream), rich_functions (state of functions that
-  are no process functions), user_functions (what calls users' functions), windows (windows and idle streams).
+  other_sinks (besides two-phase commit), object_sinks (the file sink in an object store), requests
+  (AsyncDataStream), rich_functions (state of functions that are no process functions), user_functions (what
+  calls users' functions), windows (windows and idle streams).
 """
 
 from __future__ import annotations

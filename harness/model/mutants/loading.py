@@ -44,6 +44,7 @@ THEMES: Final = (
     "boundaries",
     "sinks",
     "other_sinks",
+    "object_sinks",
     "requests",
     "rich_functions",
     "user_functions",

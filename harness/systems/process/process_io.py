@@ -51,20 +51,25 @@ class ProcessIO(SinksByKind):
 
     def sink(self, name: str) -> LoggingFileSink:
         """Return an exactly-once sink into part files."""
+        return self._file_sink(self._spec.in_buckets)
+
+    def _file_sink(self, in_buckets: bool) -> LoggingFileSink:
         spec = self._spec
         encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
         folder = spec.part_folder or spec.output
         config = OutputFileConfig(PREFIX, spec.suffix)
-        return LoggingFileSink(folder, encoder, config, self._commits, spec.in_buckets)
+        return LoggingFileSink(folder, encoder, config, self._commits, in_buckets)
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
-        """Return a new sink of a kind into the database that all processes of the job share.
+        """Return a new sink of a kind, into the database that the job's processes share, or into files.
 
         Raises:
             FamilyError: the job needs a server that the system does not start.
         """
         if kind in ("postgres", "postgres-upsert"):
             return self._postgres_sink(name, keys)
+        if kind == "files":
+            return self._file_sink(in_buckets=True)
         database = Database(database_of(Path(self._spec.output)))
         return make_sink(kind, name, database, self._commits, self.parameters, list(self._column_types), keys)
 

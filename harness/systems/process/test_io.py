@@ -13,16 +13,13 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypeAlias
 
-from onceproof.engine.connectors.buckets import BucketAssigner
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink_function import FileSinkFunction, Transaction
 from onceproof.engine.connectors.part_files import OutputFileConfig
-from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory
@@ -32,11 +29,9 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.commit_faults import answer, refuse
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
+from onceproof.harness.systems.sinks import ROLLS_BY_SIZE, BucketsOfRows
 
 PREFIX: Final = "part"
-BUCKETS: Final = ("", "one", "two/inner")
-PART_BYTES: Final = 60
-"""The bytes from which a file in a bucket is complete: those of a few rows."""
 
 CommitFault: TypeAlias = Callable[[str], Fault | None]
 """Called with the name of a task that is about to commit. Returns the fault of that commit, if any."""
@@ -141,14 +136,6 @@ def records_read(source: SourceOperator) -> dict[str, int]:
     return {split: position[1] for split, position in source.positions().items()}
 
 
-class BucketsOfRows(BucketAssigner):
-    """Distributes rows over a few folders, one of them the base path, by their first field."""
-
-    def get_bucket_id(self, element: Any, context: Any) -> str:
-        number = zlib.crc32(repr(element[:1] if isinstance(element, tuple) else element).encode())
-        return BUCKETS[number % len(BUCKETS)]
-
-
 class LoggingFileSink(FileSinkFunction):
     """The engine's file sink, which logs the commit of each file."""
 
@@ -161,8 +148,7 @@ class LoggingFileSink(FileSinkFunction):
         in_buckets: bool,
     ) -> None:
         if in_buckets:
-            rolling = RollingPolicy.default_rolling_policy(part_size=PART_BYTES)
-            super().__init__(base_path, encoder, config, rolling, BucketsOfRows())
+            super().__init__(base_path, encoder, config, ROLLS_BY_SIZE, BucketsOfRows())
         else:
             super().__init__(base_path, encoder, config)
         self._commits = commits

@@ -17,7 +17,6 @@ from typing import Any
 
 from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.connectors.file_sink_function import parts_of
 from onceproof.engine.job.events import Deploy
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
@@ -28,6 +27,7 @@ from onceproof.engine.task.task import Task
 from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
+from onceproof.harness.systems.sinks import names_in
 
 
 class RunOver(BaseException):
@@ -113,13 +113,8 @@ def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
         path=effect.path,
         attempt=task.attempt,
         cut=cut,
-        transactions=[name for each in transactions for name in _names_in(each)],
+        transactions=[name for each in transactions for name in names_in(each)],
     )
-
-
-def _names_in(transaction: Any) -> list[str]:
-    """Return the names under which a transaction becomes visible: its own, or those of its files."""
-    return [transaction] if isinstance(transaction, str) else [part[0] for part in parts_of(transaction)]
 
 
 def log_task_failure(

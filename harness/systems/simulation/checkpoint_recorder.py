@@ -211,7 +211,12 @@ def _progress_of(time: InputTime | None) -> Progress:
 
 def copy_of(transaction: Transaction) -> Transaction:
     """Return a transaction that changes by itself from here on."""
-    return msgspec.structs.replace(transaction, rows=list(transaction.rows))
+    return msgspec.structs.replace(
+        transaction,
+        rows=list(transaction.rows),
+        counts=list(transaction.counts),
+        lengths=list(transaction.lengths),
+    )
 
 
 def contents_of(

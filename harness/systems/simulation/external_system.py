@@ -49,6 +49,13 @@ class Transaction(Struct, eq=False):
     """Whether the sink has recorded the batch as sent (``remember_batch``)."""
     entries: list[str] = []
     """The transactions whose ledger entries were written within this one."""
+    key: str = ""
+    """Of an upload to the object store."""
+    token: str = ""
+    counts: list[int] = []
+    """By part of an upload, the rows up to its end."""
+    lengths: list[int] = []
+    """By part of an upload, the bytes up to its end."""
 
 
 class TransactionalSystem:
@@ -56,6 +63,10 @@ class TransactionalSystem:
 
     def __init__(self, history: History, clock: Clock, prefix: str = "") -> None:
         self.transactions: dict[str, Transaction] = {}
+        self.object_calls: Any = None
+        """The object store of a job that writes part files; made when the job asks for it."""
+        self.begun_late: set[str] = set()
+        """Uploads that a request has begun whose client had given it up."""
         self.neighbours: dict[str, str] = {}
         """The state of each transaction of another job, by name: it must stay as it is (`neighbour.py`)."""
         self.ledger: set[str] = set()
@@ -71,9 +82,11 @@ class TransactionalSystem:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def begin(self, subtask: int, epoch: int, attempt: str, owner: str = "", part: int = 0) -> str:
+    def begin(
+        self, subtask: int, epoch: int, attempt: str, owner: str = "", part: int = 0, name: str = ""
+    ) -> str:
         """Begin a transaction. Return its name. Raises TransactionError if the name exists already."""
-        name = f"{self._prefix}{subtask}/{epoch}/{attempt}"
+        name = name or f"{self._prefix}{subtask}/{epoch}/{attempt}"
         if part:
             name = f"{name}/{part}"
         if name in self.transactions:
@@ -194,6 +207,10 @@ class TransactionalSystem:
         refuse(fault, "the table refused a write", lambda: None)
         self._history.rows_written(self._clock.step, task, attempt, keys, rows)
         answer(fault, "a write to the table timed out", lambda: None)
+
+    def request_lost(self, subtask: int) -> None:
+        """Enter into the history that a request of a sink has had no answer."""
+        self._history.fault_fired(self._clock.step, "fail_commit", "committing", f"sink-{subtask}")
 
     def forget_listeners(self) -> None:
         """Drop both callbacks when the run is over."""

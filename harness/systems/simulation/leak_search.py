@@ -21,7 +21,7 @@ def report_leaks(
 ) -> None:
     """Enter what was left behind into the history, and files of savepoints that are gone."""
     for transaction in external.unsettled():
-        if transaction.name not in external.neighbours:
+        if transaction.name not in external.neighbours and transaction.name not in external.begun_late:
             recorder.leak(f"{transaction.state} transaction", transaction.name)
     for name, state in external.neighbours.items():
         if external.transactions[name].state != state:

@@ -26,7 +26,15 @@ from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.harness.model.history import History
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
-from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink, SimulatedWriteAheadSink
+from onceproof.harness.systems.simulation.simulated_object_store import (
+    SimulatedObjectCalls,
+    StoreTrouble,
+)
+from onceproof.harness.systems.simulation.simulated_sinks import (
+    SimulatedFileSink,
+    SimulatedSink,
+    SimulatedWriteAheadSink,
+)
 
 NEIGHBOUR: Final = "neighbour"
 SUBTASKS: Final = 2
@@ -45,6 +53,25 @@ def move_in(external: TransactionalSystem) -> None:
     for transaction in system.transactions.values():
         transaction.rows = []
         external.neighbours[transaction.name] = transaction.state
+
+
+def move_files_in(external: TransactionalSystem) -> None:
+    """Let the neighbour's file sinks write into the object store of the job on trial.
+
+    Nothing is in trouble for them. What a restored copy of the system has of them is left as it is.
+    """
+    system = TransactionalSystem(History(), Clock())
+    known = set(external.transactions)
+    system.transactions = external.transactions
+    if any(each.key for each in external.transactions.values()):
+        return
+    calls = SimulatedObjectCalls(system, StoreTrouble({}, system.request_lost))
+    for subtask in range(SUBTASKS):
+        _run(SimulatedFileSink(calls), subtask, "0.3", commits=False)
+    for transaction in system.transactions.values():
+        if transaction.name not in known:
+            transaction.rows = []
+            external.neighbours[transaction.name] = transaction.state
 
 
 def _run(sink: Any, subtask: int, attempt: str, *, commits: bool) -> None:

@@ -29,6 +29,7 @@ from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
+from onceproof.harness.systems.sinks import names_with_rows
 
 Note: TypeAlias = tuple[str, Mapping[str, int], Sequence[str]]
 """Of a snapshot: the attempt that took it, its positions by split, the transactions that it lists."""
@@ -99,7 +100,9 @@ class RunRecorder:
         if isinstance(tail, SinkOperator):
             function: Any = tail.function
             if _lists_transactions(function.__class__):
-                transactions = function.pending_transactions()
+                transactions = [
+                    name for each in function.pending_transactions() for name in names_with_rows(each)
+                ]
         self._notes[path] = (task.attempt, cut, transactions)
         if self.observer is not None:
             self.observer.snapshot_taken(task, effect)

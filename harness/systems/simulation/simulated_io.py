@@ -9,7 +9,12 @@ from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
-from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink, make_sink
+from onceproof.harness.systems.simulation.neighbour import move_files_in
+from onceproof.harness.systems.simulation.simulated_object_store import (
+    SimulatedObjectCalls,
+    StoreTrouble,
+)
+from onceproof.harness.systems.simulation.simulated_sinks import SimulatedFileSink, SimulatedSink, make_sink
 from onceproof.harness.systems.sinks import SinkKind, SinksByKind
 
 
@@ -108,4 +113,17 @@ class SimulatedIO(SinksByKind):
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the external system."""
         self.table_keys = self.table_keys or keys
+        if kind == "files":
+            return SimulatedFileSink(self._object_calls())
         return make_sink(kind, self._system, self.parameters, keys)
+
+    def _object_calls(self) -> SimulatedObjectCalls:
+        """Return the requests to the object store, which all attempts share, and its neighbour."""
+        system = self._system
+        calls: SimulatedObjectCalls | None = system.object_calls
+        if calls is None:
+            calls = system.object_calls = SimulatedObjectCalls(
+                system, StoreTrouble(self.parameters, system.request_lost)
+            )
+            move_files_in(system)
+        return calls

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, Final
 
+from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
+from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
+from onceproof.engine.connectors.part_files import OutputFileConfig
+from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import PendingBatch
 from onceproof.engine.functions import RuntimeContext
@@ -13,7 +17,21 @@ from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, batch_name
 from onceproof.harness.systems.simulation.prepared_transactions import SimulatedPostgresSink
-from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind, sink_of
+from onceproof.harness.systems.simulation.simulated_object_store import SimulatedObjectCalls
+from onceproof.harness.systems.sinks import (
+    BUFFERED_KEYS,
+    BatchSink,
+    BucketsOfRows,
+    ReactingSink,
+    SinkKind,
+    sink_of,
+)
+
+ADDRESS: Final = "s3://simulation/rows"
+PART_BYTES: Final = 40
+"""A part of a few rows: files have several."""
+ROLLS: Final = RollingPolicy.default_rolling_policy(80, rollover_interval=40, inactivity_interval=15)
+CHECK_INTERVAL_MS: Final = 10
 
 
 class SimulatedSink(TwoPhaseCommitSinkFunction):
@@ -47,6 +65,30 @@ class SimulatedSink(TwoPhaseCommitSinkFunction):
         for each in self._system.unsettled():
             if recovery.may_abort(each.subtask, each.epoch, each.attempt, each.owner):
                 self._system.abort(each.name)
+
+
+class SimulatedFileSink(ObjectSinkFunction):
+    """The engine's file sink at an address, over the simulated object store."""
+
+    part_bytes = PART_BYTES
+
+    def __init__(self, calls: SimulatedObjectCalls) -> None:
+        super().__init__(
+            ADDRESS,
+            Encoder.json_lines_encoder(),
+            OutputFileConfig.builder().build(),
+            ROLLS,
+            BucketsOfRows(),
+            CHECK_INTERVAL_MS,
+        )
+        self._calls = calls
+        self.calls_of = self._simulated
+
+    def __deepcopy__(self, memo: object) -> SimulatedFileSink:
+        return SimulatedFileSink(self._calls)
+
+    def _simulated(self, bucket: str) -> SimulatedObjectCalls:
+        return self._calls
 
 
 class SimulatedWriteAheadSink(BatchSink):

@@ -1,0 +1,108 @@
+"""Mutants of the file sink in an object store: uploads that are completed, listed or dropped wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onceproof.engine.connectors.file_sink_function import Transaction, parts_of
+from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
+from onceproof.engine.connectors.part_objects import PartObject, object_folder
+from onceproof.engine.connectors.two_phase import Recovery
+from onceproof.engine.object_calls import ObjectCalls
+from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.model.mutants.registry import Reached, mutant
+
+FAMILIES = ("files_rolling",)
+
+
+@mutant(
+    id="multipart-completed-at-pre-commit",
+    breaks="consistent_cut",
+    summary="an upload is completed by the pre-commit, and visible before the checkpoint is complete",
+    families=FAMILIES,
+)
+def completed_at_pre_commit(reached: Reached) -> Iterator[None]:
+    """If the checkpoint never completes, the rows become visible a second time."""
+    make_durable = ObjectSinkFunction.make_durable
+
+    def completing(self: ObjectSinkFunction, transaction: Transaction) -> None:
+        make_durable(self, transaction)
+        reached()
+        self.commit(transaction)
+
+    with replaced(ObjectSinkFunction, "make_durable", completing):
+        yield
+
+
+@mutant(
+    id="uploads-of-another-job-aborted",
+    breaks="no_leaks",
+    summary="a restart drops all uploads below its base path, also those of other jobs",
+    families=FAMILIES,
+)
+def uploads_of_another_job_aborted(reached: Reached) -> Iterator[None]:
+    """The other job's checkpoint lists what is gone now."""
+
+    def sweep(self: ObjectSinkFunction, recovery: Recovery) -> None:
+        folder = object_folder(self._base_path)
+        calls = self.calls_of(folder.bucket)
+        for upload in list(calls.uploads(folder.prefix)):
+            reached()
+            calls.abort_upload(upload.key, upload.upload_id)
+
+    with replaced(ObjectSinkFunction, "abort_unknown", sweep):
+        yield
+
+
+@mutant(
+    id="upload-id-not-in-the-committable",
+    breaks="exactly_once",
+    summary="a checkpoint lists an upload without its id, which only the process that began it knows",
+    families=FAMILIES,
+)
+def upload_id_not_in_the_committable(reached: Reached) -> Iterator[None]:
+    """After a restart the upload cannot be completed; it is taken for one without rows."""
+    make_durable, commit_part = ObjectSinkFunction.make_durable, ObjectSinkFunction.commit_part
+
+    def forgetting(self: ObjectSinkFunction, transaction: Transaction) -> None:
+        make_durable(self, transaction)
+        known = self.__dict__.setdefault("_known_ids", {})
+        for part in parts_of(transaction):
+            if part[1]:
+                known[part[0]] = part[3][0]
+                part[3][0] = ""
+
+    def guessing(self: ObjectSinkFunction, part: Transaction) -> None:
+        if part[1] and not part[3][0]:
+            upload_id = self.__dict__.get("_known_ids", {}).get(part[0])
+            if upload_id is None:
+                reached()
+                return
+            part = [*part[:3], [upload_id, *part[3][1:]], *part[4:]]
+        commit_part(self, part)
+
+    with (
+        replaced(ObjectSinkFunction, "make_durable", forgetting),
+        replaced(ObjectSinkFunction, "commit_part", guessing),
+    ):
+        yield
+
+
+@mutant(
+    id="lost-answer-of-a-completion-is-a-lost-upload",
+    breaks="no_error",
+    summary="an upload that is gone is reported as lost without a look whether its object is there",
+    families=FAMILIES,
+)
+def lost_answer_is_a_lost_upload(reached: Reached) -> Iterator[None]:
+    """The commit that a restart repeats finds no upload, because it was completed before."""
+    commit = PartObject.commit
+
+    def not_looking(self: PartObject, calls: ObjectCalls, key: str) -> None:
+        if not calls.has_upload(key, self.upload_id):
+            reached()
+            self._check(None, key)
+        commit(self, calls, key)
+
+    with replaced(PartObject, "commit", not_looking):
+        yield
