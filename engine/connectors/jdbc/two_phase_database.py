@@ -37,11 +37,15 @@ class TwoPhaseSession(ABC):
 
     @abstractmethod
     def begin(self, name: str) -> None:
-        """Begin a transaction that is to be prepared under a name."""
+        """Begin a transaction that is to be prepared under a name; none may be open in this session."""
 
     @abstractmethod
     def write(self, rows: Sequence[Any]) -> None:
-        """Write rows into the open transaction; the database may answer them with a later call."""
+        """Write rows into the open transaction; the database may answer them with a later call.
+
+        Raises:
+            RefusedByDatabase: no transaction is open, or a row does not fit.
+        """
 
     @abstractmethod
     def record(self, entry: LedgerEntry) -> None:
@@ -49,7 +53,11 @@ class TwoPhaseSession(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Prepare the open transaction. From now on it can be committed after any crash."""
+        """Prepare the open transaction. From now on it can be committed after any crash.
+
+        Raises:
+            RefusedByDatabase: no transaction is open, or one of its name is prepared; then it is rolled back.
+        """
 
     @abstractmethod
     def commit_prepared(self, name: str) -> bool:
@@ -77,7 +85,8 @@ class TwoPhaseSession(ABC):
     def end_sessions(self, may_end: Callable[[SessionName], bool]) -> None:
         """End the sessions of writers that ``may_end`` names, and return when they are gone.
 
-        The server may still carry out what a dead writer had asked for. By default nothing is done.
+        The server may still carry out what a dead writer had asked for. No transaction may be open in this
+        session. By default nothing is done.
         """
 
     @abstractmethod

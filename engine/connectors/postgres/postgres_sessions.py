@@ -2,8 +2,9 @@
 
 The rules this module lives by:
 
-- Rows go in by COPY, one for each transaction, so that the server takes rows while the task makes others.
-  Names of transactions are this engine's own (`transaction_names.py`), in no need of escaping.
+- Rows go in by COPY, one for each transaction, so that the server takes rows while the task makes others. Any
+  other statement ends the COPY first.
+- Names of transactions are this engine's own (`transaction_names.py`), in no need of escaping.
 - pg_prepared_xacts lists all databases of a server; a transaction can only be committed from its own one.
 - The name of a session is its application_name, by which a later attempt finds those of dead ones. A user may
   end sessions of its own role.
@@ -64,6 +65,11 @@ class PostgresSession(TwoPhaseSession):
 
     def write(self, rows: Sequence[Any]) -> None:
         """Send rows, in one COPY for the transaction. Raises RefusedByDatabase, DatabaseUnavailable."""
+        self._require_open()
+        self.copy(rows)
+
+    def copy(self, rows: Sequence[Any]) -> None:
+        """Send rows by COPY, whether or not a transaction of this module is open."""
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
         with translated(self._table.place):
@@ -93,9 +99,16 @@ class PostgresSession(TwoPhaseSession):
             self._ledger.record(self.connection, entry)
 
     def prepare(self) -> None:
+        """Prepare. PostgreSQL answers a PREPARE in a failed transaction with a ROLLBACK, and no error."""
+        from onceproof.engine.connectors.postgres.timed_connection import translated
+
+        self._require_open()
         self.finish_rows()
         name, self._name = self._name, ""
-        self._run(f"PREPARE TRANSACTION '{name}'")
+        with translated(self._table.place):
+            answer = self.connection.execute(f"PREPARE TRANSACTION '{name}'").statusmessage
+        if answer != "PREPARE TRANSACTION":
+            raise DatabaseUnavailable(f"{self._table.place}: {name} was not prepared, but {answer}")
 
     def commit_prepared(self, name: str) -> bool:
         return self._finish("COMMIT PREPARED", name)
@@ -110,12 +123,14 @@ class PostgresSession(TwoPhaseSession):
     def is_recorded(self, name: str) -> bool:
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
+        self.finish_rows()
         with translated(self._table.place):
             return self._ledger.has(self.connection, name)
 
     def forget(self, owner: str, subtask: int, older_than_ms: int) -> None:
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
+        self.finish_rows()
         with translated(self._table.place):
             self._ledger.forget(self.connection, owner, subtask, older_than_ms)
 
@@ -136,12 +151,17 @@ class PostgresSession(TwoPhaseSession):
     def close(self) -> None:
         self.connection.close()
 
+    def _require_open(self) -> None:
+        if not self._name:
+            raise RefusedByDatabase(f"{self._table.place}: no transaction is open in this session")
+
     def _finish(self, statement: str, name: str) -> bool:
         """Commit a prepared transaction or roll it back; return False if there is none."""
         from psycopg import errors
 
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
+        self.finish_rows()
         with translated(self._table.place):
             try:
                 self.connection.execute(f"{statement} '{_checked(name)}'")
@@ -152,6 +172,7 @@ class PostgresSession(TwoPhaseSession):
     def _run(self, statement: str) -> list[tuple[Any, ...]]:
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
+        self.finish_rows()
         with translated(self._table.place):
             answer = self.connection.execute(statement)
             return answer.fetchall() if answer.description is not None else []

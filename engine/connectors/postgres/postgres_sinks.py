@@ -255,7 +255,7 @@ class PostgresWriteAheadFunction(GenericWriteAheadSink):
         try:
             with translated(self._table.place), session.connection.transaction():
                 if self._ledger.record(session.connection, entry):
-                    session.write(batch.values)
+                    session.copy(batch.values)
                     session.finish_rows()
         except DatabaseUnavailable:
             self._ledger_committer.close()

@@ -28,8 +28,10 @@ from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
 LOCK_TIMEOUT_MS: Final = 5000
 _LONGEST_MESSAGE: Final = 600
 
-_REFUSED_CLASSES: Final = ("0A", "22", "23", "26", "28", "2B", "34", "3D", "3F", "42", "44")
-"""Unsupported features, data, constraints, authorization, catalogs, schemas, syntax and rights, views."""
+_REFUSED_CLASSES: Final = ("0A", "22", "23", "25", "26", "28", "2B", "34", "3D", "3F", "42", "44")
+"""Features, data, constraints, states, authorization, catalogs, schemas, syntax and rights, views."""
+_READ_ONLY: Final = "25006"
+"""A standby that has not taken over yet."""
 _REFUSED_CONNECTIONS: Final = re.compile(
     r"password authentication failed|no password supplied|pg_hba\.conf|is not permitted to log in"
     r"|(database|role) \".*\" does not exist|permission denied for database|invalid (URI|connection option)"
@@ -120,7 +122,7 @@ def _translation(error: psycopg.Error, what: str) -> DatabaseUnavailable | Refus
     state = error.sqlstate or ""
     text = _words_of(error)
     mend = _MENDS.get(state) or _MENDS.get(state[:2]) or ""
-    is_refused = state.startswith(_REFUSED_CLASSES)
+    is_refused = state.startswith(_REFUSED_CLASSES) and state != _READ_ONLY
     if not state:
         refusal = _REFUSED_CONNECTIONS.search(text) if isinstance(error, psycopg.OperationalError) else None
         # Without a SQLSTATE and no OperationalError: psycopg itself refuses a value.

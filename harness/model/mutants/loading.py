@@ -45,6 +45,7 @@ THEMES: Final = (
     "sinks",
     "other_sinks",
     "object_sinks",
+    "prepared_transactions",
     "requests",
     "rich_functions",
     "user_functions",

@@ -109,6 +109,7 @@ class LocalSystem:
         mutant: str = "",
         mutant_file: str = "",
         process_seconds: float = LONGEST_PROCESS_SECONDS,
+        postgres: TrialPostgres | None = None,
     ) -> None:
         if mutant:
             # An unknown mutant is an error here, not in each child.
@@ -117,7 +118,7 @@ class LocalSystem:
         self._mutant = mutant
         self._mutant_file = mutant_file
         self._process_seconds = process_seconds
-        self._postgres = TrialPostgres()
+        self._postgres = postgres or TrialPostgres()
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in new folders, and return its history; there is no trace."""
@@ -130,7 +131,6 @@ class LocalSystem:
                 mutant=self._mutant,
                 mutant_file=self._mutant_file,
                 postgres=address,
-                postgres_folder=str(self._postgres.server.folder) if address else "",
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
             history = self.run_of(spec, lengths, scenario, folder).run()

@@ -94,8 +94,6 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """What the user asks of the running job."""
     postgres: str = ""
     """The address of the database of PostgreSQL that the job writes to; "": there is none."""
-    postgres_folder: str = ""
-    """The folder of its server, by which a fault finds it."""
     mutant: str = ""
     """The id of a bug to plant."""
     mutant_file: str = ""

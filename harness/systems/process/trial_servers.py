@@ -14,27 +14,27 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-import psutil
-
-from onceproof.harness.services.postgres_server import RECORD, PostgresServer
-from onceproof.harness.services.service import ServerProcesses, ServiceError
+from onceproof.harness.services.postgres_server import PostgresServer
+from onceproof.harness.services.service import ServiceError
 
 _SETTINGS: Final = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 _SECONDS_BETWEEN_LOOKS: Final = 0.02
-SECONDS_TO_ANSWER: Final = 20.0
 
 
 class TrialPostgres:
-    """A PostgreSQL server for scenarios, one after another."""
+    """A PostgreSQL server for scenarios, one after another.
 
-    def __init__(self) -> None:
-        self._server: PostgresServer | None = None
+    Args:
+        running: a server that runs already, and is not stopped at the end; None: one of its own.
+    """
+
+    def __init__(self, running: PostgresServer | None = None) -> None:
+        self._server: PostgresServer | None = running
         self._databases = 0
         self._stops = threading.Event()
         self._keeper: threading.Thread | None = None
@@ -86,12 +86,12 @@ class TrialPostgres:
                 connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def close(self) -> None:
-        """Stop the server, and delete its folder."""
-        server, self._server = self._server, None
-        if server is not None:
+        """Stop the server, and delete its folder, if it is one of its own."""
+        server, keeper = self._server, self._keeper
+        if server is not None and keeper is not None:
+            self._server = self._keeper = None
             self._stops.set()
-            assert self._keeper is not None, "it began with the server"
-            self._keeper.join()
+            keeper.join()
             self._stops.clear()
             server.kill()
             shutil.rmtree(server.folder, ignore_errors=True)
@@ -102,36 +102,3 @@ class TrialPostgres:
             if server.processes.has_died():
                 with suppress(ServiceError):
                     server.start()
-
-
-def kill_server(folder: Path, address: str) -> None:
-    """Kill a server with SIGKILL, and return when its keeper has started it again.
-
-    Args:
-        folder: the server's.
-        address: a database of the server.
-    """
-    import psycopg
-
-    processes = ServerProcesses(folder / RECORD).living()
-    for process in processes:
-        with suppress(psutil.Error):
-            process.kill()
-    deadline = time.monotonic() + SECONDS_TO_ANSWER
-    while any(map(_is_alive, processes)) and time.monotonic() < deadline:
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
-    while True:
-        try:
-            psycopg.connect(address, connect_timeout=2).close()
-            return
-        except psycopg.OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False

@@ -195,12 +195,6 @@ class TransactionalSystem:
                 return each
         return None
 
-    def show_at_once(self, subtask: int, attempt: str, rows: Sequence[Any]) -> None:
-        """Make rows visible that were written outside of any transaction."""
-        name = f"{self._prefix}{subtask}/rows {len(self.transactions)}/{attempt}"
-        self.transactions[name] = Transaction(name, subtask, 0, attempt, rows=list(rows))
-        self._show(self.transactions[name])
-
     def write_by_key(self, task: str, attempt: str, keys: int, rows: Sequence[Any]) -> None:
         """Upsert rows by their first ``keys`` columns, atomically."""
         fault = self.commit_fault()

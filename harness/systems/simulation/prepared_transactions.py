@@ -6,7 +6,7 @@ The rules this module lives by:
   behind it is a model. A test lets the same random calls loose on the model and on PostgreSQL, and compares
   the answers.
 - A second commit is answered like the commit of what never existed: there is nothing prepared of that name.
-- What is written or recorded outside of a transaction is committed at once.
+- An entry of the ledger that is recorded outside of a transaction is committed at once.
 - The state of all transactions is that of the simulated external system, which copies it with checkpoints.
   Sessions keep nothing: whose transaction is open follows from its name.
 """
@@ -38,6 +38,7 @@ from onceproof.harness.systems.simulation.external_system import (
 
 BATCH_ROWS: Final = 3
 PLACE: Final = "the simulated database"
+_AGAIN: Final = " again "
 
 
 class ModelSession(TwoPhaseSession):
@@ -49,17 +50,20 @@ class ModelSession(TwoPhaseSession):
         self._open: Transaction | None = None
 
     def begin(self, name: str) -> None:
-        """Begin a transaction; a second one within it changes nothing but the name, as with a warning."""
-        if self._open is None:
-            writer = _writer_of(name)
-            key = self._system.begin(writer.subtask, writer.epoch, writer.attempt, writer.owner)
-            self._open = self._system.transactions[key]
+        """Begin a transaction. A name is that of a prepared transaction: until then, several may have it."""
+        writer = _writer_of(name)
+        earlier = sum(key_of(name) == each.rpartition(_AGAIN)[0] for each in self._system.transactions)
+        part = f"{_AGAIN}{earlier + 1}" if key_of(name) in self._system.transactions else ""
+        self._open = Transaction(
+            f"{key_of(name)}{part}", writer.subtask, writer.epoch, writer.attempt, writer.owner
+        )
+        self._open.rows, self._open.entries = [], []
+        self._system.transactions[self._open.name] = self._open
 
     def write(self, rows: Sequence[Any]) -> None:
         transaction = self._living()
         if transaction is None:
-            self._system.show_at_once(self._session.subtask, self._session.attempt, rows)
-            return
+            raise RefusedByDatabase(f"{PLACE}: no transaction is open in this session")
         for row in rows:
             self._system.write(transaction.name, row)
 
@@ -72,11 +76,20 @@ class ModelSession(TwoPhaseSession):
             transaction.entries = [*transaction.entries, key]
 
     def prepare(self) -> None:
-        """Prepare the open transaction. Raises DatabaseUnavailable where none is open."""
+        """Prepare the open transaction. Raises RefusedByDatabase where none is open, or the name is taken."""
         transaction, self._open = self._living(), None
         if transaction is None:
-            raise DatabaseUnavailable(f"{PLACE}: nothing was prepared, because no transaction is open")
-        self._system.prepare(transaction.name)
+            raise RefusedByDatabase(f"{PLACE}: no transaction is open in this session")
+        name = transaction.name.partition(_AGAIN)[0]
+        earlier = self._system.transactions.get(name)
+        if earlier is not None and earlier is not transaction:
+            if earlier.state == PREPARED:
+                self._system.abort(transaction.name)
+                raise RefusedByDatabase(f"{PLACE}: transaction identifier {name} is already in use")
+            # The database has forgotten the name; the earlier transaction gives it up.
+            earlier.name, transaction.name = transaction.name, name
+            self._system.transactions.update({earlier.name: earlier, name: transaction})
+        self._system.prepare(name)
 
     def commit_prepared(self, name: str) -> bool:
         """Commit a prepared transaction; False for one that is committed, too. Raises InjectedError."""
@@ -105,11 +118,12 @@ class ModelSession(TwoPhaseSession):
         ]
 
     def is_recorded(self, name: str) -> bool:
+        """Return whether the entry is committed, or was written in the open transaction of this session."""
         key = key_of(name)
-        is_outside = key in self._system.ledger
-        return is_outside or any(
-            key in each.entries for each in self._system.transactions.values() if each.state == COMMITTED
-        )
+        seen = [each for each in self._system.transactions.values() if each.state == COMMITTED]
+        if self._open is not None:
+            seen.append(self._open)
+        return key in self._system.ledger or any(key in each.entries for each in seen)
 
     def forget(self, owner: str, subtask: int, older_than_ms: int) -> None:
         """Keep the ledger: no run lasts a week."""
@@ -178,7 +192,7 @@ class SimulatedPostgresSink(ExactlyOnceFunction):
 def key_of(name: str) -> str:
     """Return the name of a transaction in the external system."""
     writer = _writer_of(name)
-    return f"{writer.subtask}/{writer.epoch}/{writer.attempt}"
+    return f"{writer.subtask}/{writer.epoch}/{writer.attempt}/{writer.owner[:8]}"
 
 
 def full_name(transaction: Transaction) -> str:

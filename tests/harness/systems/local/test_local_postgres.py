@@ -1,0 +1,102 @@
+"""Families with a table of PostgreSQL at their end, in real processes over a real server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import Verdict, judge
+from onceproof.harness.model.family import FamilyError, load_family
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, History
+from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.services.postgres_server import PostgresServer
+from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.postgres_io import PostgresOutput, make_table
+from onceproof.harness.systems.process.process_io import ProcessIO
+from onceproof.harness.systems.process.test_io import CountedSource
+from onceproof.harness.systems.process.trial_servers import TrialPostgres
+from onceproof.harness.systems.recording.event_log import EventLog
+from tests.harness.systems.words import scenario_with
+
+pytestmark = pytest.mark.local_kill
+
+FAMILIES = ("postgres_rows", "postgres_upsert")
+COMMIT_FAULTS = sorted(kind for kind, row in FAULTS.items() if row.strikes == "commit")
+
+
+@pytest.fixture
+def system(postgres_server: PostgresServer) -> Iterator[LocalSystem]:
+    system = LocalSystem(postgres=TrialPostgres(postgres_server))
+    yield system
+    system.close()
+
+
+def tried(system: LocalSystem, scenario: Scenario) -> tuple[History, Verdict]:
+    family = load_family(scenario.family)
+    history = system.run(family, scenario)
+    return history, judge(scenario, history, PythonOracle(family, scenario))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_processes_killed_and_commits_that_fail_lose_and_repeat_no_rows(
+    system: LocalSystem, family: str
+) -> None:
+    points = ("committing", "pre_committed")
+    faults = [Fault("kill_process", point, occurrence=2) for point in points]
+    errors = [Fault(kind, "committing", occurrence=number) for number, kind in enumerate(COMMIT_FAULTS, 3)]
+    scenario = scenario_with(*faults, *errors, Fault("kill_task", "restored", rescale_to=3), family=family)
+    history, verdict = tried(system, scenario)
+    assert verdict.violations == ()
+    assert {kind for kind, _ in history.statistics.coverage} == {"kill_process", "kill_task", *COMMIT_FAULTS}
+    kind = TRANSACTION_VISIBLE if family == "postgres_rows" else ROWS_WRITTEN
+    assert [event for event in history.events if event[1] == kind]
+
+
+def test_rows_and_entries_of_no_common_transaction_are_found(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        make_table(connection, "counts", {"word": "STRING", "count": "BIGINT"}, 0)
+        connection.execute("INSERT INTO counts VALUES ('a', 1), ('b', 1)")
+        connection.execute("INSERT INTO onceproof_ledger VALUES ('onceproof_t', 'job', 'owner', 0, 1, 1)")
+    output = PostgresOutput(database)
+    names = output.names()
+    assert names[0] == "onceproof_t"
+    assert output.rows(names[0]) == []
+    assert output.rows(names[1]) == [("a", 1), ("b", 1)]
+    assert output.writer(names[1]) == (0, 0, "unknown")
+    output.close()
+
+
+def test_prepared_transactions_that_are_left_are_found(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE t (n int)")
+        connection.execute("PREPARE TRANSACTION 'left'")
+    output = PostgresOutput(database)
+    assert output.unfinished() == ["left"]
+    output.close()
+
+
+def test_system_without_the_server_says_which_one_has_it() -> None:
+    spec = Spec(family="postgres_rows", job_name="job", checkpoints="", output="", events="")
+    io = ProcessIO(
+        spec, CountedSource(CollectionSource({})), 1, EventLog(""), lambda task: None, {"word": "STRING"}
+    )
+    with pytest.raises(FamilyError, match="run it with --system local"):
+        io.postgres_sink("counts")
+
+
+def test_planted_bug_of_the_sink_is_seen_on_the_server(
+    system: LocalSystem, postgres_server: PostgresServer
+) -> None:
+    mutated = LocalSystem(
+        mutant="second-commit-prepared-is-a-failure", postgres=TrialPostgres(postgres_server)
+    )
+    scenario = scenario_with(Fault("kill_process", "committed"), family="postgres_rows")
+    _, verdict = tried(mutated, scenario)
+    assert [violation.property for violation in verdict.violations][:1] == ["no_error"]
