@@ -85,7 +85,12 @@ def test_prepared_transactions_that_are_left_are_found(database: str) -> None:
 def test_system_without_the_server_says_which_one_has_it() -> None:
     spec = Spec(family="postgres_rows", job_name="job", checkpoints="", output="", events="")
     io = ProcessIO(
-        spec, CountedSource(CollectionSource({})), 1, EventLog(""), lambda task: None, {"word": "STRING"}
+        spec,
+        CountedSource(CollectionSource({})),
+        1,
+        EventLog(os.devnull),
+        lambda task: None,
+        {"word": "STRING"},
     )
     with pytest.raises(FamilyError, match="run it with --system local"):
         io.postgres_sink("counts")
