@@ -29,7 +29,7 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.commit_faults import answer, refuse
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
-from onceproof.harness.systems.sinks import ROLLS_BY_SIZE, BucketsOfRows
+from onceproof.harness.systems.sinks import ROLLS_BY_SIZE, BucketsOfRows, names_in
 
 PREFIX: Final = "part"
 
@@ -157,6 +157,15 @@ class LoggingFileSink(FileSinkFunction):
     def __deepcopy__(self, memo: object) -> LoggingFileSink:
         config = OutputFileConfig(self._prefix, self._suffix)
         return LoggingFileSink(self._base_path, self._form, config, self._commits, self._in_buckets)
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commit all files; where one fails, those behind it come late as well, and the log says so."""
+        try:
+            super().commit(transaction)
+        except Exception:
+            for name in names_in(transaction):
+                self._commits.log.write(event_log.COMMIT_FAILED, transaction=name)
+            raise
 
     def commit_part(self, listed: Transaction) -> None:
         name, length, *_ = listed

@@ -12,7 +12,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from msgspec import Struct
@@ -201,6 +201,11 @@ class TransactionalSystem:
         refuse(fault, "the table refused a write", lambda: None)
         self._history.rows_written(self._clock.step, task, attempt, keys, rows)
         answer(fault, "a write to the table timed out", lambda: None)
+
+    def commits_failed(self, names: Iterable[str]) -> None:
+        """Enter into the history that transactions are not committed in their turn."""
+        for name in names:
+            self._commit_failed(name)
 
     def request_lost(self, subtask: int) -> None:
         """Enter into the history that a request of a sink has had no answer."""

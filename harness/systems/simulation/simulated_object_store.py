@@ -20,7 +20,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -90,7 +90,8 @@ class StoreTrouble:
                 self._on_the_way.append((due, request))
                 return request()
         mark = mark_of_object(os.path.basename(key))
-        self._lost(0 if mark is None else mark.subtask)
+        assert mark is not None, "only part files are written"
+        self._lost(mark.subtask)
         raise RequestLost(110, f"{what} {key}: no answer")
 
     def _land(self) -> None:
@@ -177,6 +178,10 @@ class SimulatedObjectCalls:
             for each in list(self._system.transactions.values())
             if each.key.startswith(prefix) and each.key and each.state in states
         ]
+
+    def commits_failed(self, names: Iterable[str]) -> None:
+        """Enter into the history that files do not become visible in their turn."""
+        self._system.commits_failed(names)
 
     # ---- what the store does
 

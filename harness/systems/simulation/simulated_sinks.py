@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink_function import Transaction
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
 from onceproof.engine.connectors.part_files import OutputFileConfig
@@ -24,6 +25,7 @@ from onceproof.harness.systems.sinks import (
     BucketsOfRows,
     ReactingSink,
     SinkKind,
+    names_with_rows,
     sink_of,
 )
 
@@ -86,6 +88,14 @@ class SimulatedFileSink(ObjectSinkFunction):
 
     def __deepcopy__(self, memo: object) -> SimulatedFileSink:
         return SimulatedFileSink(self._calls)
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commit all files; where one fails, those behind it come late as well, and the history says so."""
+        try:
+            super().commit(transaction)
+        except OSError:
+            self._calls.commits_failed(names_with_rows(transaction))
+            raise
 
     def _simulated(self, bucket: str) -> SimulatedObjectCalls:
         return self._calls

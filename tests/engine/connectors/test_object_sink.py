@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
+from onceproof.engine.api.data_types import DataTypes
 from onceproof.engine.connectors.buckets import BucketAssigner
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
@@ -13,6 +16,7 @@ from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFaile
 from onceproof.engine.connectors.part_objects import PART_BYTES, WrongAddress, mark_of_object
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.s3_calls import s3_calls
+from onceproof.engine.formats.parquet_files import ParquetBulkWriters
 from tests.engine.connectors.object_reader import ObjectReader
 
 
@@ -185,6 +189,20 @@ def test_transaction_without_bytes_leaves_neither_object_nor_upload(new_job, rea
     job.snapshot(2)
     job.notify(2)
     assert reader.objects() == reader.uploads() == []
+
+
+def test_parquet_file_is_whole_when_it_becomes_visible(sink_job, reader):
+    pyarrow_parquet = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
+    columns = [DataTypes.FIELD("shop", DataTypes.STRING()), DataTypes.FIELD("cents", DataTypes.BIGINT())]
+    writers = ParquetBulkWriters.for_row_type(DataTypes.ROW(columns))
+    job = sink_job(FileSink.for_bulk_format(reader.address, writers).build().create_function)
+    job.start().invoke_batch([("north", 1), ("south", 2)])
+    job.snapshot(1)
+    assert reader.objects() == []
+    job.start(restored=1)
+    [name] = reader.objects()
+    table = pyarrow_parquet.read_table(io.BytesIO(reader.content(name)))
+    assert table.to_pylist() == [{"shop": "north", "cents": 1}, {"shop": "south", "cents": 2}]
 
 
 def test_job_that_writes_elsewhere_commits_where_the_rows_were_prepared(new_job, reader):

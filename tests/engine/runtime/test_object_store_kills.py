@@ -29,6 +29,10 @@ PROGRAM = "tests.engine.runtime.killed_object_job"
 KILLS_BETWEEN = 12
 """Of the kills that the option asks for, the share that is made here: each is as dear as several of them."""
 SECONDS_PER_KILL = 60
+ONE_PROCESS = (
+    "import sys; from pathlib import Path; from tests.engine.runtime.killed_object_job import run;"
+    "run(sys.argv[1], Path(sys.argv[2]), 2)"
+)
 
 
 class Watch:
@@ -153,11 +157,7 @@ def test_paused_process_over_an_object_store_changes_nothing_when_it_wakes(
 ) -> None:
     reader = ObjectReader(object_store, "paused")
     killed_object_job.make_input(tmp_path / "in", random.Random(1), killed_object_job.ROWS)
-    program = (
-        "import sys; from pathlib import Path; from tests.engine.runtime.killed_object_job import run;"
-        "run(sys.argv[1], Path(sys.argv[2]), 2)"
-    )
-    command = [sys.executable, "-c", program, reader.address, str(tmp_path / "in")]
+    command = [sys.executable, "-c", ONE_PROCESS, reader.address, str(tmp_path / "in")]
     home = Path(__file__).parents[3]
     first = subprocess.Popen(command, cwd=home, stderr=subprocess.PIPE, text=True)
     try:
@@ -181,3 +181,39 @@ def test_paused_process_over_an_object_store_changes_nothing_when_it_wakes(
     }
     assert after.keys() >= files.keys()
     assert not differences(Counter(computed(tmp_path / "in")), rows_of(after, "rows/"))
+
+
+@pytest.mark.local_kill
+def test_job_goes_on_when_its_object_store_comes_back(
+    object_store: ObjectStoreServer, tmp_path: Path
+) -> None:
+    """A server that keeps its objects is killed and started again; one that would lose them is paused."""
+    reader = ObjectReader(object_store, "disturbed")
+    killed_object_job.make_input(tmp_path / "in", random.Random(2), killed_object_job.ROWS)
+    job = subprocess.Popen(
+        [sys.executable, "-c", ONE_PROCESS, reader.address, str(tmp_path / "in")],
+        cwd=Path(__file__).parents[3],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for files in (1, 4):
+            while len([name for name in reader.objects() if name.startswith("rows/")]) < files:
+                assert job.poll() is None
+                time.sleep(0.05)
+            if object_store.survives_kills:
+                object_store.kill()
+                time.sleep(0.5)
+                object_store.start()
+            else:
+                object_store.pause()
+                time.sleep(0.5)
+                object_store.resume()
+        _, said = job.communicate(timeout=120)
+    finally:
+        job.kill()
+        job.wait()
+    assert job.returncode == 0, said
+    found = {name: reader.content(name) for name in reader.objects()}
+    assert not differences(Counter(computed(tmp_path / "in")), rows_of(found, "rows/"))
+    assert reader.uploads() == []
