@@ -1,7 +1,7 @@
 """A job with checkpoints and part files at s3:// is killed at random moments, against a real server.
 
-5 kills by default. More of them, with another seed, and on a server that is on the PATH (versitygw):
-``pytest tests/engine/runtime/test_object_store_kills.py --kills 1200 --kill-seed 7`` makes 100.
+4 kills by default. More of them, with another seed, and on a server that is on the PATH (versitygw):
+``pytest tests/engine/runtime/test_object_store_kills.py --kills 1500 --kill-seed 7`` makes 100.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.engine.runtime import killed_object_job
 from tests.engine.runtime.exact_rows import Row, computed, differences
 
 PROGRAM = "tests.engine.runtime.killed_object_job"
-KILLS_BETWEEN = 12
+KILLS_BETWEEN = 15
 """Of the kills that the option asks for, the share that is made here: each is as dear as several of them."""
 SECONDS_PER_KILL = 60
 ONE_PROCESS = (
