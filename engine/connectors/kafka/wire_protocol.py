@@ -21,6 +21,8 @@ from typing import Final, NamedTuple, Self, TypeVar
 Item = TypeVar("Item")
 
 NONE: Final = 0
+UNKNOWN_TOPIC: Final = 3
+INVALID_TOPIC: Final = 17
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 COORDINATOR_NOT_AVAILABLE: Final = 15
 NOT_COORDINATOR: Final = 16
@@ -54,9 +56,14 @@ COMPLETE_COMMIT: Final = "CompleteCommit"
 COMPLETE_ABORT: Final = "CompleteAbort"
 """States of a transaction, as DescribeTransactions names them."""
 
-_API_VERSIONS, _METADATA, _FIND_COORDINATOR, _INIT_PRODUCER_ID, _END_TXN = 18, 3, 10, 22, 26
-_DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 65, 66
+_API_VERSIONS, _METADATA, _FIND_COORDINATOR, _INIT_PRODUCER_ID = 18, 3, 10, 22
+_DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _DESCRIBE_CONFIGS = 65, 66, 32
+END_TXN: Final = 26
+END_TXN_VERSION: Final = 5
+"""The first version in which a repeated request is answered as the first one."""
 _TRANSACTION_COORDINATOR: Final = 1
+_BROKER: Final = 4
+_TOPIC_ID_BYTES: Final = 16
 _LONGEST_ANSWER: Final = 64 << 20
 _CLIENT: Final = b"onceproof"
 
@@ -142,18 +149,33 @@ class BrokerConnection:
 
     def brokers(self) -> list[Address]:
         """Return the addresses of the brokers that serve; none while the only broker registers."""
-        # No topic is asked: an empty list; no topic is made, no rights are asked.
-        answer = self._call(_METADATA, 12, _array((), _text) + b"\0\0" + b"\0")
+        return [address for _, address in self._metadata(())[0]]
+
+    def partitions(self, topic: str) -> list[int] | None:
+        """Return the partitions of a topic, or None if there is no such topic.
+
+        As for any producer, the broker makes the topic if it is allowed to (auto.create.topics.enable); then
+        it may have no partitions yet.
+        """
+        [(error, partitions)] = self._metadata((topic,))[1]
+        return None if error in (UNKNOWN_TOPIC, INVALID_TOPIC) else sorted(partitions)
+
+    def broker_setting(self, name: str) -> str | None:
+        """Return a setting of the broker, or None if the broker does not tell it."""
+        [(node, _), *_rest] = self._metadata(())[0]
+        resource = struct.pack(">b", _BROKER) + _text(str(node)) + _array((name,), _text) + b"\0"
+        body = _array((resource,), bytes) + b"\0\0" + b"\0"
+        answer = self._call(_DESCRIBE_CONFIGS, 4, body)
         answer.int32()
-
-        def broker() -> Address:
-            answer.int32()
-            found = Address(answer.text() or "", answer.int32())
-            answer.text()
-            answer.skip_tags()
-            return found
-
-        return answer.array(broker)
+        if answer.varint() != 2 or answer.int16() != NONE:
+            return None
+        answer.text()
+        answer.take(1)
+        answer.text()
+        if answer.varint() != 2:
+            return None
+        answer.text()
+        return answer.text()
 
     def coordinator(self, transactional_id: str) -> tuple[int, Address]:
         """Return an error and the address of the coordinator of a transactional id."""
@@ -172,7 +194,7 @@ class BrokerConnection:
     ) -> int:
         """Commit or abort a transaction, and return an error."""
         body = _text(transactional_id) + struct.pack(">qh?", producer_id, producer_epoch, commit) + b"\0"
-        answer = self._call(_END_TXN, 5, body)
+        answer = self._call(END_TXN, END_TXN_VERSION, body)
         answer.int32()
         return answer.int16()
 
@@ -221,6 +243,44 @@ class BrokerConnection:
         return ProducerIdentity(answer.int16(), answer.int64(), answer.int16())
 
     # ---- internal
+
+    def _metadata(
+        self, topics: Sequence[str]
+    ) -> tuple[list[tuple[int, Address]], list[tuple[int, list[int]]]]:
+        """Return the brokers by id, and for each topic an error and its partitions."""
+        asked = _array(topics, lambda topic: bytes(_TOPIC_ID_BYTES) + _text(topic) + b"\0")
+        answer = self._call(_METADATA, 12, asked + b"\1\0" + b"\0")
+        answer.int32()
+
+        def broker() -> tuple[int, Address]:
+            node, host, port = answer.int32(), answer.text() or "", answer.int32()
+            answer.text()
+            answer.skip_tags()
+            return node, Address(host, port)
+
+        def partition() -> int:
+            answer.int16()
+            number = answer.int32()
+            answer.int32()
+            answer.int32()
+            for _ in range(3):
+                answer.array(answer.int32)
+            answer.skip_tags()
+            return number
+
+        def topic() -> tuple[int, list[int]]:
+            error = answer.int16()
+            answer.text()
+            answer.take(_TOPIC_ID_BYTES + 1)
+            partitions = answer.array(partition)
+            answer.int32()
+            answer.skip_tags()
+            return error, partitions
+
+        brokers = answer.array(broker)
+        answer.text()
+        answer.int32()
+        return brokers, answer.array(topic)
 
     def _call(self, key: int, version: int, body: bytes, *, has_tags: bool = True) -> _Answer:
         self._number += 1
