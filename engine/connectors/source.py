@@ -67,6 +67,13 @@ class SplitReader(ABC):
         It may be called from any thread, and too often. A reader that has no way to know leaves it alone.
         """
 
+    def checkpoint_complete(self, position: Any) -> None:
+        """Take note that the checkpoint with this position is complete; best effort, and never needed.
+
+        Called only if the source says ``hears_of_checkpoints``, never twice for one checkpoint, perhaps not
+        for each.
+        """
+
     def close(self) -> None:
         """Release files and connections; called once, when the task finishes or is cancelled."""
 
@@ -96,6 +103,10 @@ class ForwardingReader(SplitReader):
         """Let the inner reader keep ``wake_up``."""
         self._reader.when_available(wake_up)
 
+    def checkpoint_complete(self, position: Any) -> None:
+        """Pass it on."""
+        self._reader.checkpoint_complete(position)
+
     def close(self) -> None:
         """Close the inner reader."""
         self._reader.close()
@@ -108,6 +119,13 @@ class Source(ABC):
     """Whether every split ends (Flink: Boundedness)."""
     can_be_replayed: bool = True
     """Whether a reader can begin at a position again. If not, a failure loses or repeats records."""
+    hears_of_checkpoints: bool = False
+    """Whether its readers are told of complete checkpoints."""
+    can_discover: bool = False
+    """Whether splits may come later, in this run of a job or a following one. Its checkpoints then hold the
+    names of all known splits, and it defines ``owner_of``."""
+    discovery_interval_ms: int | None = None
+    """How often to look for splits that have come; None: never, or the source is bounded."""
 
     @abstractmethod
     def splits(self) -> Sequence[str]:
@@ -119,6 +137,17 @@ class Source(ABC):
         A source that can be cut at will overrides this. The splits stay when the parallelism changes later.
         """
         return self.splits()
+
+    def owner_of(self, split: str, parallelism: int) -> int | None:
+        """Return the subtask that reads a new split, as a function of the arguments alone.
+
+        None: the sorted splits are dealt out one after the other; so it is by default.
+        """
+        return None
+
+    def open_discovered_split(self, split: str) -> SplitReader:
+        """Return a reader of a split that came after the job had started; by default as of any other."""
+        return self.open_split(split, None)
 
     @abstractmethod
     def open_split(self, split: str, position: Any | None) -> SplitReader:

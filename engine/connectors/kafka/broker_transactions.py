@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from onceproof.engine.connectors.kafka import wire_protocol as wire
@@ -44,6 +45,8 @@ Answer = TypeVar("Answer")
 
 REQUEST_TIMEOUT_S: Final = 10.0
 FLUSH_TIMEOUT_S: Final = 60.0
+_MOST_WAITING: Final = 20_000
+"""Rows that wait for their transaction to begin, before the task does."""
 _PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.1
 _NOT_NOW: Final = frozenset(
@@ -93,9 +96,7 @@ class BrokerTransactions:
                 " plain connections only: call set_write_ahead(True) on the builder of the sink"
             )
         self._ask_any(self._check_versions)
-        for topic in topics:
-            if self._ask_any(partial(BrokerConnection.partitions, topic=topic)) is None:
-                raise missing_topic(topic, self._servers)
+        self.check_topics(topics)
         largest = self._ask_any(lambda broker: broker.broker_setting(_LARGEST_TIMEOUT))
         if largest is not None and timeout_ms > int(largest):
             raise UnusableSetting(
@@ -104,8 +105,15 @@ class BrokerTransactions:
                 " of the sink, or raise the broker's maximum"
             )
 
+    def check_topics(self, topics: Sequence[str]) -> None:
+        """Raise KafkaUnavailable or MissingTopic."""
+        self._ask_any(BrokerConnection.brokers)
+        for topic in topics:
+            if self._ask_any(partial(BrokerConnection.partitions, topic=topic)) is None:
+                raise missing_topic(topic, self._servers)
+
     def begin(self, transactional_id: str, timeout_ms: int) -> OpenTransaction:
-        """Take an id and begin its transaction."""
+        """Begin to take an id, and return at once."""
         return OpenTransaction(self, self._properties, transactional_id, timeout_ms, self._timeout_s)
 
     def commit(self, handle: TransactionHandle) -> CommitAnswer:
@@ -266,7 +274,11 @@ class BrokerTransactions:
 
 
 class OpenTransaction:
-    """The one transaction of a transactional id, written by a producer of its own."""
+    """The one transaction of a transactional id, written by a producer of its own.
+
+    To take an id costs several answers of the coordinator. A thread does it while the task goes on; rows that
+    come meanwhile wait here, up to a bound.
+    """
 
     def __init__(
         self,
@@ -278,23 +290,51 @@ class OpenTransaction:
     ) -> None:
         self._transactions = transactions
         self._id = transactional_id
+        self._timeout_s = request_timeout_s
         self._rows = RowProducer(
             {**properties, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         )
-        self._rows.begin_transaction(request_timeout_s)
+        self._waiting: list[ProducerRecord] = []
+        self._failure: Exception | None = None
+        self._has_begun = Event()
+        Thread(target=self._begin, name=f"begin {transactional_id}", daemon=True).start()
 
     def produce(self, records: Sequence[ProducerRecord]) -> None:
-        """Hand rows to the producer."""
-        self._rows.produce(records)
+        """Hand rows to the producer, or let them wait until it has begun."""
+        if self._has_begun.is_set() or len(self._waiting) >= _MOST_WAITING:
+            self._hand_over()
+            self._rows.produce(records)
+        else:
+            self._waiting += records
 
     def pre_commit(self) -> TransactionHandle:
         """Wait until all rows are stored, and return the handle of the transaction."""
+        self._hand_over()
         self._rows.flush(FLUSH_TIMEOUT_S)
         return self._transactions.handle_of_ongoing(self._id)
+
+    def abort(self) -> None:
+        """Abort the transaction with all its rows."""
+        if self._has_begun.is_set() and self._failure is None:
+            self._rows.abort(self._timeout_s)
 
     def close(self) -> None:
         """Drop the producer; rows on their way are dropped, too."""
         self._rows.close()
+
+    def _begin(self) -> None:
+        try:
+            self._rows.begin_transaction(self._timeout_s)
+        except Exception as error:
+            self._failure = error
+        self._has_begun.set()
+
+    def _hand_over(self) -> None:
+        self._has_begun.wait()
+        if self._failure is not None:
+            raise self._failure
+        waiting, self._waiting = self._waiting, []
+        self._rows.produce(waiting)
 
 
 def _bootstrap(servers: str) -> list[Address]:

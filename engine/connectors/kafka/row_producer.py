@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from onceproof.engine.connectors.kafka.kafka_errors import (
@@ -102,13 +102,11 @@ class RowProducer:
                 self._wait_for_room(deadline)
             except KafkaException as error:
                 self._refuse(error.args[0], records[place])
-        producer.poll(0)
-        self._check()
+        self._serve(producer.poll, 0)
 
     def flush(self, timeout_s: float) -> None:
         """Wait until every row is stored. Raises KafkaUnavailable, MissingTopic or RejectedRow."""
-        left = self._running().flush(timeout_s)
-        self._check()
+        left = self._serve(self._running().flush, timeout_s)
         if left:
             raise KafkaUnavailable(
                 f"{left} rows were not stored by Kafka at {self._servers} within {timeout_s:.0f} s"
@@ -132,6 +130,17 @@ class RowProducer:
         except KafkaException as error:
             raise self._explained(error, "the transaction cannot be committed") from error
 
+    def abort(self, timeout_s: float) -> None:
+        """Abort the transaction of this producer; one that has ended already is left as it is."""
+        from confluent_kafka import KafkaException
+
+        producer = self._running()
+        producer.purge(in_queue=True, in_flight=True, blocking=False)
+        try:
+            producer.abort_transaction(timeout_s)
+        except KafkaException as error:
+            _logger.info("a transaction is left to its timeout or the next start: %s", error.args[0].str())
+
     def close(self) -> None:
         """Drop all rows on their way, and end the threads of librdkafka; the transaction stays open."""
         producer, self._producer = self._producer, None
@@ -147,8 +156,7 @@ class RowProducer:
         return self._producer
 
     def _wait_for_room(self, deadline: float) -> None:
-        self._running().poll(_POLL_S)
-        self._check()
+        self._serve(self._running().poll, _POLL_S)
         if time.monotonic() > deadline:
             raise KafkaUnavailable(
                 f"Kafka at {self._servers} takes no rows for {_FULL_QUEUE_S:.0f} s, and the queue is full"
@@ -159,14 +167,28 @@ class RowProducer:
         if error is not None and self._failure is None:
             self._failure = error, message.topic() or "", message.value()
 
-    def _check(self) -> None:
+    def _serve(self, call: Callable[[float], int], timeout_s: float) -> int:
+        """Call ``poll`` or ``flush``, and raise what has gone wrong by then.
+
+        Where the producer has ended for good, the library raises out of the first call that notices, and the
+        delivery reports of that call meet its exception: that is the SystemError.
+        """
+        from confluent_kafka import KafkaException
+
+        try:
+            left = call(timeout_s)
+        except (KafkaException, SystemError) as error:
+            ended = error if isinstance(error, KafkaException) else error.__cause__
+            if not isinstance(ended, KafkaException):
+                raise
+            raise self._explained(ended, "the producer can write nothing more") from error
         if self._failure is not None:
             self._raise(*self._failure)
+        return left
 
     def _refuse(self, error: KafkaError, record: ProducerRecord) -> None:
         """Raise for a row that the client does not take, or for an earlier one that was not delivered."""
-        self._running().poll(0)
-        self._check()
+        self._serve(self._running().poll, 0)
         self._raise(error, record.topic, record.value)
 
     def _raise(self, failure: KafkaError, topic: str, value: bytes | None) -> NoReturn:

@@ -60,6 +60,9 @@ class TransactionalProducer(Protocol):
     def pre_commit(self) -> TransactionHandle:
         """Wait until all rows are stored, and return the handle of the transaction."""
 
+    def abort(self) -> None:
+        """Abort the transaction; where that cannot be done now, the next start or its timeout does it."""
+
     def close(self) -> None:
         """Release the connection; what becomes of the transaction is not decided here."""
 
