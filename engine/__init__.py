@@ -94,6 +94,7 @@ from onceproof.engine.connectors.buckets import (
 from onceproof.engine.connectors.bulk_files import BulkFile, BulkFormat, MalformedFile
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.csv_input import CsvReaderFormat
+from onceproof.engine.connectors.delivery_guarantee import DeliveryGuarantee
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow
@@ -101,6 +102,31 @@ from onceproof.engine.connectors.folder_source import FileSource, FileSourceBuil
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.input_formats import InputFormat
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
+from onceproof.engine.connectors.kafka.flink_kafka import (
+    FlinkKafkaConsumer,
+    FlinkKafkaConsumerBase,
+    FlinkKafkaProducer,
+    FlinkKafkaProducerBase,
+    Semantic,
+)
+from onceproof.engine.connectors.kafka.kafka_errors import TransactionLost
+from onceproof.engine.connectors.kafka.kafka_sink import KafkaSink, KafkaSinkBuilder
+from onceproof.engine.connectors.kafka.kafka_source import KafkaSource, KafkaSourceBuilder
+from onceproof.engine.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from onceproof.engine.connectors.kafka.record_deserializer import (
+    ConsumerRecord,
+    KafkaRecordDeserializationSchema,
+)
+from onceproof.engine.connectors.kafka.record_serializer import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from onceproof.engine.connectors.kafka.transactions import ProducerRecord
 from onceproof.engine.connectors.parquet_input import AvroParquetReaders, ParquetColumnarRowInputFormat
 from onceproof.engine.connectors.part_files import OutputFileConfig
 from onceproof.engine.connectors.postgres.postgres_sinks import (
@@ -303,6 +329,7 @@ __all__ = [
     "Configuration",
     "ConfigurationError",
     "ConnectedStreams",
+    "ConsumerRecord",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
     "CountEvictor",
@@ -325,6 +352,7 @@ __all__ = [
     "DataTypes",
     "DateTimeBucketAssigner",
     "DefaultRollingPolicy",
+    "DeliveryGuarantee",
     "DeltaEvictor",
     "DeserializationSchema",
     "Distribution",
@@ -347,6 +375,10 @@ __all__ = [
     "FixedDelayRetryStrategy",
     "FlatJoinFunction",
     "FlatMapFunction",
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "FlinkKafkaProducer",
+    "FlinkKafkaProducerBase",
     "FsStateBackend",
     "Function",
     "FunctionInitializationContext",
@@ -369,6 +401,17 @@ __all__ = [
     "JsonLinesSource",
     "JsonRowDeserializationSchema",
     "JsonRowSerializationSchema",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -410,6 +453,7 @@ __all__ = [
     "ProcessWindowFunction",
     "ProcessingTimeSessionWindows",
     "ProcessingTimeTrigger",
+    "ProducerRecord",
     "PurgingTrigger",
     "RateLimiterStrategy",
     "ReadOnlyBroadcastState",
@@ -427,6 +471,7 @@ __all__ = [
     "RuntimeExecutionMode",
     "SavepointFailed",
     "Schema",
+    "Semantic",
     "SerializationSchema",
     "SessionWindowTimeGapExtractor",
     "SimpleStringSchema",
@@ -461,6 +506,7 @@ __all__ = [
     "TimerService",
     "TimestampAssigner",
     "TimestampedValue",
+    "TransactionLost",
     "Trigger",
     "TriggerResult",
     "TumblingEventTimeWindows",

@@ -1,7 +1,6 @@
 """Rules for the source tree, checked on syntax trees: sizes, imports, homes of dependencies, forbidden calls.
 
-Each rule is a function from a module to its problems. It is tested twice: on the tree, and on small snippets
-that violate it, because a rule that cannot fail proves nothing.
+Each rule maps a module to its problems. It is tested on the tree, and on snippets that violate it.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ PACKAGES = ("engine", "harness", "scenarios", "reports", "tests")
 LONGEST_MODULE = 500
 # Modules that are longer, each with the reason.
 LONGER_MODULES = {
+    "engine": "the list of the public names",
     "engine.task.task": "one machine; its state, its settings and the opening of its chain belong to it",
     "engine.api.datastream": "environment and streams return each other; PyFlink has one module, too",
 }

@@ -88,6 +88,7 @@ from onceproof.engine.connectors.collect import CollectedRows, CollectSink
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.folder_source import FileSource
 from onceproof.engine.connectors.input_formats import InputFormat
+from onceproof.engine.connectors.kafka.flink_kafka import FlinkKafkaProducerBase
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.socket_source import SocketTextSource
@@ -270,6 +271,15 @@ class StreamExecutionEnvironment(JobDescription):
             )
         create = partial(SourceOperator, input_format.create_source())
         return self._add_source(create, "Custom Source", type_info or input_format.get_produced_type())
+
+    def add_source(
+        self,
+        source_func: Source,
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """Return a stream of the records of a source; for FlinkKafkaConsumer, use ``from_source``."""
+        return self.from_source(source_func, None, source_name, type_info)
 
     def _add_source(
         self, create: Callable[[], Operator], name: str, type_info: TypeInformation | None
@@ -554,8 +564,10 @@ class DataStream(OperatorSettings):
 
     # ---- sinks
 
-    def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
+    def add_sink(self, sink_func: SinkFunction | FlinkKafkaProducerBase) -> DataStreamSink:
         """End the stream in a sink function."""
+        if isinstance(sink_func, FlinkKafkaProducerBase):
+            return self.sink_to(sink_func.as_sink())
         check_function("add_sink", sink_func, SinkFunction, Sink, "sink_to")
         return DataStreamSink(self._transform("Sink", OperatorFactory(SinkOperator, sink_func), None))
 
@@ -636,8 +648,10 @@ class KeyedStream(DataStream):
         kind = TimedProcessOperator if has_timers(func) else KeyedProcessOperator
         return self._keyed("KeyedProcess", kind, func, output_type)
 
-    def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
+    def add_sink(self, sink_func: SinkFunction | FlinkKafkaProducerBase) -> DataStreamSink:
         """End the stream in a sink function, which has the state of the value's key."""
+        if isinstance(sink_func, FlinkKafkaProducerBase):
+            return self.sink_to(sink_func.as_sink())
         check_function("add_sink", sink_func, SinkFunction, Sink, "sink_to")
         return DataStreamSink(self._keyed("Sink", KeyedSinkOperator, sink_func, None))
 

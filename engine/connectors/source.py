@@ -120,7 +120,7 @@ class Source(ABC):
     can_be_replayed: bool = True
     """Whether a reader can begin at a position again. If not, a failure loses or repeats records."""
     hears_of_checkpoints: bool = False
-    """Whether its readers are told of complete checkpoints."""
+    """Whether its readers hear of complete checkpoints."""
     can_discover: bool = False
     """Whether splits may come later, in this run of a job or a following one. Its checkpoints then hold the
     names of all known splits, and it defines ``owner_of``."""

@@ -55,7 +55,7 @@ class SourceOperator(Operator):
         """The names of the splits that any subtask reads."""
         self._discovery: SplitDiscovery | None = None
         self._positions: dict[int, dict[str, Any]] = {}
-        """By checkpoint that is not complete yet, for readers that are told."""
+        """By checkpoint that is not complete yet, for readers that hear of it."""
 
     def open(self, context: OperatorContext) -> None:
         """Open every split at its position."""
@@ -88,7 +88,7 @@ class SourceOperator(Operator):
         return [split for split in splits if owners[split] == context.subtask]
 
     def _discover(self, context: OperatorContext, interval_ms: int) -> None:
-        # What this subtask reads is its own whoever was to read it; the names are only for the others.
+        # What this subtask reads is known, too.
         assert self._known is not None, "a source that discovers splits says can_discover"
         if context.operator is not None and not self._known.get():
             # The restored job could not discover and has kept no names; the next restore finds those of now.

@@ -6,9 +6,10 @@ The rules this module lives by:
   coordinator of the transaction (`wire_protocol.py`). The same way is taken in the process that wrote the
   rows: there is one way to commit.
 - An answer that says "not now" (the coordinator moves or loads, markers are being written) is asked again
-  until ``request_timeout_s``. A connection that breaks may have carried the request out or not: it is sent
+  until ``request.timeout.ms``. A connection that breaks may have carried the request out or not: it is sent
   again, because EndTxn of version 5 gives a repeated request the answer of the first.
-- The answers are told apart: see `_ANSWERS`. Nothing is taken for committed that the broker does not call so.
+- Different answers have different outcomes: see `_ANSWERS`. Nothing is taken for committed that the broker
+  does not call so.
 - The producer id and epoch come from DescribeTransactions after the flush. It also shows that the transaction
   is still open, so one whose timeout has passed fails its checkpoint and not its commit.
 - Requests of our own go over plain connections. Where the brokers ask for TLS or SASL they are not possible:
@@ -74,14 +75,14 @@ class BrokerTransactions:
     """The transactions of the cluster that ``bootstrap.servers`` names (see `transactions.Transactions`).
 
     Args:
-        properties: of librdkafka's producer; they must have ``bootstrap.servers``.
-        request_timeout_s: how long one question may take, with all its repetitions, in seconds.
+        properties: of librdkafka's producer; they must have ``bootstrap.servers``. ``request.timeout.ms`` is
+            also how long one question may take here, with all its repetitions; 10 seconds by default.
     """
 
-    def __init__(self, properties: Mapping[str, Any], request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(self, properties: Mapping[str, Any]) -> None:
         self._properties = dict(properties)
         self._servers = str(properties["bootstrap.servers"])
-        self._timeout_s = request_timeout_s
+        self._timeout_s = float(properties.get("request.timeout.ms", 1000 * REQUEST_TIMEOUT_S)) / 1000
         self._connections: dict[Address, BrokerConnection] = {}
         self._coordinators: dict[str, Address] = {}
 
@@ -264,6 +265,8 @@ class BrokerTransactions:
                 failure = error
                 repair()
             if time.monotonic() + pause_s > deadline:
+                if isinstance(failure, KafkaUnavailable):
+                    raise failure
                 if failure is not None:
                     raise no_broker(self._servers, failure.strerror or failure) from failure
                 raise KafkaUnavailable(

@@ -1,7 +1,7 @@
 """The sink for Kafka (PyFlink: KafkaSink).
 
-Its builder chooses the function that writes: `exactly_once.py` with transactions, `batch_transactions.py`
-where the brokers take no requests of our own, `plain_sink.py` without transactions.
+Its builder chooses the function that writes: `transaction_function.py` with transactions,
+`batch_transactions.py` where the brokers take no requests of our own, `plain_sink.py` without transactions.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Final, Self
 from onceproof.engine.connectors.delivery_guarantee import DeliveryGuarantee
 from onceproof.engine.connectors.kafka.batch_transactions import WriteAheadKafkaFunction
 from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
-from onceproof.engine.connectors.kafka.exactly_once import KafkaTransactionFunction
 from onceproof.engine.connectors.kafka.kafka_errors import UnusableSetting
 from onceproof.engine.connectors.kafka.plain_sink import PlainKafkaFunction
 from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.kafka.row_producer import RowProducer
+from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
 from onceproof.engine.connectors.kafka.transactional_ids import LONGEST_PREFIX_BYTES
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.extras import KAFKA, require
@@ -25,7 +25,7 @@ from onceproof.engine.functions import SinkFunction
 
 DEFAULT_PREFIX: Final = "kafka-sink"
 DEFAULT_TRANSACTION_TIMEOUT_MS: Final = 3_600_000
-"""One hour, as in Flink. Brokers allow 15 minutes unless they are told otherwise: the sink then says so."""
+"""One hour, as in Flink. Brokers allow 15 minutes by default: the sink then says so."""
 TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
 SERVERS: Final = "bootstrap.servers"
 # Names of the Java client for what librdkafka calls otherwise.

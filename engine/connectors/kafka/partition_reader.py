@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 NO_STOP: Final = -1
 REQUEST_TIMEOUT_S: Final = 10.0
 _FIRST_ANSWER_S: Final = 0.5
+_LARGEST_READ: Final = 100_000
+"""Rows; librdkafka takes no more than a million."""
 _SHORTEST_RETRY_MS: Final = 2
 _LONGEST_RETRY_MS: Final = 50
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -161,6 +163,7 @@ class PartitionReader(SplitReader):
         """Return rows that have been fetched. Raises OffsetGone, KafkaUnavailable or MalformedMessage."""
         if self._has_ended or limit < 1:
             return []
+        limit = min(limit, _LARGEST_READ)
         messages = self._first_messages(limit) if self._is_new else self._consumer.consume(limit, 0)
         records: list[Record] = []
         values_of_message = self._values

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from onceproof.engine.formats.message_schemas import DeserializationSchema
 from onceproof.engine.types import TypeInformation
 
 
@@ -28,6 +29,11 @@ class ConsumerRecord(NamedTuple):
 class KafkaRecordDeserializationSchema(ABC):
     """Makes values of whole rows (Flink: KafkaRecordDeserializationSchema)."""
 
+    @staticmethod
+    def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
+        """Return a deserializer that sees the values of rows only."""
+        return _ValueOnly(deserialization_schema)
+
     @abstractmethod
     def deserialize(self, record: ConsumerRecord) -> Iterable[Any]:
         """Return the values of a row, in order. Raises MalformedMessage."""
@@ -35,3 +41,14 @@ class KafkaRecordDeserializationSchema(ABC):
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the values."""
+
+
+class _ValueOnly(KafkaRecordDeserializationSchema):
+    def __init__(self, schema: DeserializationSchema) -> None:
+        self._schema = schema
+
+    def deserialize(self, record: ConsumerRecord) -> Iterable[Any]:
+        return () if record.value is None else self._schema.deserialize_all(record.value)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._schema.get_produced_type()

@@ -58,25 +58,29 @@ class SchemaSerializer(KafkaRecordSerializationSchema):
         self,
         topic: str | Callable[[Any], str],
         value: Callable[[Any], bytes],
-        key: Callable[[Any], bytes] | None,
-        headers: Callable[[Any], Headers] | None,
+        key: Callable[[Any], bytes] | None = None,
+        headers: Callable[[Any], Headers] | None = None,
+        *,
+        writes_timestamps: bool = True,
     ) -> None:
         self._topic = topic
         self._value = value
         self._key = key
         self._headers = headers
+        self._writes_timestamps = writes_timestamps
         if isinstance(topic, str):
             self.topics = (topic,)
 
     def serialize(self, element: Any, timestamp_ms: int | None, subtask: int) -> ProducerRecord:
         topic = self._topic
+        # Kafka takes no time before the epoch; 0 asks for the time of writing.
+        has_time = timestamp_ms is not None and timestamp_ms > 0 and self._writes_timestamps
         return ProducerRecord(
             topic if isinstance(topic, str) else topic(element),
             self._value(element),
             None if self._key is None else self._key(element),
             -1,
-            # Kafka takes no time before the epoch; 0 asks for the time of writing.
-            timestamp_ms if timestamp_ms is not None and timestamp_ms > 0 else 0,
+            timestamp_ms if has_time else 0,  # type: ignore[arg-type]
             () if self._headers is None else self._headers(element),
         )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 _DEFAULTS: Final[dict[str, Any]] = {
-    # As the Java client: the same key is in the same partition whoever writes it.
+    # As the Java client: a key is in one partition, whichever client writes it.
     "partitioner": "murmur2_random",
     "linger.ms": 5,
     "enable.idempotence": True,
@@ -170,18 +170,20 @@ class RowProducer:
     def _serve(self, call: Callable[[float], int], timeout_s: float) -> int:
         """Call ``poll`` or ``flush``, and raise what has gone wrong by then.
 
-        Where the producer has ended for good, the library raises out of the first call that notices, and the
-        delivery reports of that call meet its exception: that is the SystemError.
+        Where the producer has ended for good, the library raises out of the first call that notices; with
+        delivery reports or log lines in the same call, what comes is a SystemError.
         """
         from confluent_kafka import KafkaException
 
         try:
             left = call(timeout_s)
-        except (KafkaException, SystemError) as error:
-            ended = error if isinstance(error, KafkaException) else error.__cause__
-            if not isinstance(ended, KafkaException):
-                raise
-            raise self._explained(ended, "the producer can write nothing more") from error
+        except KafkaException as error:
+            raise self._explained(error, "the producer can write nothing more") from error
+        except SystemError as error:
+            raise KafkaUnavailable(
+                f"the producer at {self._servers} can write nothing more: another process has ended its"
+                f" transaction ({error.__cause__ or 'fenced'})"
+            ) from error
         if self._failure is not None:
             self._raise(*self._failure)
         return left

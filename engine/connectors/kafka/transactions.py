@@ -44,7 +44,7 @@ class CommitAnswer(Enum):
     COMMITTED = "committed"
     """Now, or before by the same request of this or another process."""
     ABORTED = "aborted"
-    """It had been aborted: its timeout had passed, or somebody has aborted it."""
+    """It had been aborted: its timeout had passed, or another process has aborted it."""
     FENCED = "fenced"
     """Another producer has taken its id, which aborted it."""
     FORGOTTEN = "forgotten"

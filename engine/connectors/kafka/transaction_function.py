@@ -12,6 +12,9 @@ The rules this module lives by, beside those of `two_phase.py`:
 - At a start, the transactions of dead attempts that no checkpoint lists are aborted. Otherwise readers of
   committed rows would wait for them until their timeout. The broker is asked which are open; ids are not
   guessed, so a change of parallelism hides none.
+- A process that was only slow may begin another one later. So it is done again behind the first complete
+  checkpoint, and then every half minute: all that the restored checkpoint lists is committed by then, and
+  whatever an earlier attempt has open is listed nowhere.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from onceproof.engine.functions import FunctionInitializationContext
 # Rows that are handed to the producer at once: a call of Python each would cost more than the row.
 _BATCH: Final = 256
 _WARN_AT: Final = 0.8
+_SWEEP_MS: Final = 30_000
 _REASONS: Final = {
     CommitAnswer.ABORTED: "the broker has aborted it: more than transaction.timeout.ms passed before the"
     " commit, or an operator of the cluster has ended it",
@@ -76,6 +80,7 @@ class KafkaTransactionFunction(TwoPhaseCommitSinkFunction):
         self._transactions: Transactions | None = None
         self._producer: TransactionalProducer | None = None
         self._waiting: list[ProducerRecord] = []
+        self._next_sweep_ms = 0
         self._is_busy = False
         """Whether the last transaction had rows."""
         self.set_transaction_timeout(timeout_ms)
@@ -96,6 +101,14 @@ class KafkaTransactionFunction(TwoPhaseCommitSinkFunction):
         self._waiting.append(record)
         if len(self._waiting) >= _BATCH:
             self._hand_over(self.current_transaction())
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Commit, and from time to time abort what earlier attempts have open."""
+        super().notify_checkpoint_complete(checkpoint_id)
+        now_ms = self.get_runtime_context().get_current_processing_time()
+        if now_ms >= self._next_sweep_ms:
+            self._next_sweep_ms = now_ms + _SWEEP_MS
+            self.abort_unlisted()
 
     def close(self) -> None:
         """Abort the open transaction, and close the connections."""
