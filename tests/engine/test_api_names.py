@@ -136,7 +136,6 @@ EXTRA = {
     ("KafkaSink", "restore_writer"): JAVA,
     ("KafkaSinkBuilder", "ignore_failures_after_transaction_timeout"): OURS,
     ("KafkaSinkBuilder", "set_write_ahead"): OURS,
-    ("KafkaSink", "for_type"): OURS,
     ("KafkaRecordSerializationSchema", "serialize"): JAVA,
     ("KafkaRecordSerializationSchemaBuilder", "set_header_provider"): JAVA,
     ("KafkaRecordDeserializationSchema", "deserialize"): JAVA,
