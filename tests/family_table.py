@@ -32,6 +32,7 @@ _LIST_STATES: Final = {BROADCAST: "broadcast", UNION: "union list"}
 _SINKS: Final = {
     "SimulatedSink": "two-phase commit",
     "SimulatedPostgresSink": "prepared transactions",
+    "SimulatedKafkaSink": "Kafka transactions",
     "SimulatedUpsertSink": "upsert",
     "SimulatedWriteAheadSink": "write-ahead",
     "WriterSinkFunction": "writer and committer",

@@ -122,6 +122,9 @@ class JobIO(Protocol):
     def postgres_sink(self, name: str) -> Any:
         """Return the exactly-once sink for tuples into a table of PostgreSQL, for ``add_sink``."""
 
+    def kafka_sink(self, name: str) -> Any:
+        """Return the exactly-once sink for tuples into a topic of Kafka, for ``add_sink``."""
+
     def postgres_upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink for tuples into a table of PostgreSQL by their first ``keys`` columns."""
 

@@ -48,7 +48,9 @@ REACTIONS: Final = (RAISES, RETRIES_LATER, UPDATES, FAILS)
 """How a committer answers an error of the target: it raises; asks for a retry; asks for one with an
 updated committable; or reports a failure, which fails the job."""
 
-SinkKind: TypeAlias = Literal["write-ahead", "committing", "upsert", "files", "postgres", "postgres-upsert"]
+SinkKind: TypeAlias = Literal[
+    "write-ahead", "committing", "upsert", "files", "postgres", "postgres-upsert", "kafka"
+]
 """The sinks of ``JobIO`` besides two-phase commit."""
 
 ROWS_OF_A_PART: Final = 3
@@ -89,6 +91,10 @@ class SinksByKind(ABC):
     def postgres_sink(self, name: str) -> Any:
         """Return the exactly-once sink into a table of PostgreSQL."""
         return self.make_sink("postgres", name)
+
+    def kafka_sink(self, name: str) -> Any:
+        """Return the exactly-once sink into a topic of Kafka."""
+        return self.make_sink("kafka", name)
 
     def postgres_upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink that writes by the first ``keys`` columns into a table of PostgreSQL."""

@@ -20,6 +20,7 @@ GOLDEN = {
     "flight_delays": "2:3e38466ee6ea2294",
     "full_join": "1:3690ca347e022333",
     "interval_join": "3:7365c84bbb870ca2",
+    "kafka_rows": "1:1b72a312df621b34",
     "late_readings": "2:3fd538c64cc3f0a7",
     "moving_means": "1:d740febc56bcc584",
     "nexmark_q0": "2:48097b59bd3921d9",

@@ -36,8 +36,6 @@ from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFu
 from onceproof.engine.formats.message_schemas import shown
 from onceproof.engine.functions import FunctionInitializationContext
 
-# Rows that are handed to the producer at once: a call of Python each would cost more than the row.
-_BATCH: Final = 256
 _WARN_AT: Final = 0.8
 _SWEEP_MS: Final = 30_000
 _REASONS: Final = {
@@ -64,6 +62,9 @@ class KafkaTransactionFunction(TwoPhaseCommitSinkFunction):
         prefix: the beginning of all transactional ids.
         timeout_ms: when the broker drops an open transaction, in milliseconds.
     """
+
+    batch_rows = 256
+    """Rows that are handed to the producer at once: calls for each would cost more than the row."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class KafkaTransactionFunction(TwoPhaseCommitSinkFunction):
         if record is None:
             return
         self._waiting.append(record)
-        if len(self._waiting) >= _BATCH:
+        if len(self._waiting) >= self.batch_rows:
             self._hand_over(self.current_transaction())
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:

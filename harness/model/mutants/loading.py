@@ -46,6 +46,7 @@ THEMES: Final = (
     "other_sinks",
     "object_sinks",
     "prepared_transactions",
+    "kafka_transactions",
     "requests",
     "rich_functions",
     "user_functions",

@@ -68,6 +68,11 @@ class ProcessIO(SinksByKind):
         """
         if kind in ("postgres", "postgres-upsert"):
             return self._postgres_sink(name, keys)
+        if kind == "kafka":
+            raise FamilyError(
+                f"{self._spec.family}: a sink into Kafka is on trial in the simulation only:"
+                " run it with --system simulated"
+            )
         if kind == "files":
             return self._file_sink(in_buckets=True)
         database = Database(database_of(Path(self._spec.output)))

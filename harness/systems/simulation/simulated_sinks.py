@@ -17,6 +17,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, batch_name
+from onceproof.harness.systems.simulation.kafka_transactions import SimulatedKafkaSink
 from onceproof.harness.systems.simulation.prepared_transactions import SimulatedPostgresSink
 from onceproof.harness.systems.simulation.simulated_object_store import SimulatedObjectCalls
 from onceproof.harness.systems.sinks import (
@@ -172,3 +173,5 @@ def make_sink(
             return SimulatedUpsertSink(system, keys)
         case "postgres":
             return SimulatedPostgresSink(system)
+        case "kafka":
+            return SimulatedKafkaSink(system)
