@@ -29,7 +29,7 @@ def warn_of_lossy_sources(graph: JobGraph) -> None:
     if sinks:
         _logger.warning(
             "job %r: source %s cannot be replayed: a failure loses what it has read since the last complete"
-            " checkpoint, so sink %s will write that never, and the rest exactly once",
+            " checkpoint; sink %s writes all other records exactly once",
             graph.name,
             _listed(sources),
             _listed(sinks),

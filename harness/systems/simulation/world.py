@@ -161,10 +161,10 @@ class World:
         tracing = self.recorder.is_tracing
         processes = self.processes
         step = clock.step
-        now = clock.now
         while True:
             step += 1
-            now += 1
+            # Not counted here: a late read moves the clock on in the middle of a step.
+            now = clock.now + 1
             clock.step = step
             clock.now = now
             if now >= agenda.attention:
@@ -190,7 +190,6 @@ class World:
                     if not self._skip():
                         return
                     step = clock.step
-                    now = clock.now
                     continue
             try:
                 if choice < count:

@@ -81,7 +81,7 @@ def warned(job, caplog, sinks, source=Once, **options):
 def test_source_and_sink_are_named(job, caplog, add, name):
     [message] = warned(job, caplog, [add, printing])
     assert "source 'clicks' cannot be replayed" in message
-    assert f"sink '{name}' will write that never" in message
+    assert f"sink '{name}' writes all other records exactly once" in message
 
 
 @pytest.mark.parametrize("add", [writing, printing])

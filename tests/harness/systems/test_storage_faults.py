@@ -12,7 +12,7 @@ from onceproof.engine.runtime.storage import MissingFile, StorageError
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family import load_family
-from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED
+from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, WAIT_BEGUN
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import NOTHING_HIT, ProcessFaultClock
 from onceproof.harness.systems.local.local_system import LocalSystem
@@ -22,6 +22,7 @@ from tests.harness.systems.words import scenario_with
 
 WORD_COUNT = load_family("word_count")
 KILL_TASK = Fault("kill_task", "notified", checkpoint=2)
+KILL_LATER = Fault("kill_task", "notified", checkpoint=4)
 KILL_PROCESS = Fault("kill_process", "completed", checkpoint=2)
 
 
@@ -65,6 +66,15 @@ def test_late_answer_costs_no_attempt(nth):
     history = simulated(KILL_TASK, late)
     assert history.statistics.coverage["late_read", "restoring"] == 1
     assert len(attempts(history)) == len(attempts(simulated(KILL_TASK)))
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
+def test_time_goes_on_from_a_late_answer(nth):
+    # Where it went back, the log left out a restart that was said to be missing.
+    late = Fault("late_read", "restoring", occurrence=nth, delay=150)
+    history = simulated(KILL_TASK, late, KILL_LATER)
+    times = [payload["now_ms"] for _, kind, _, payload in history.events if kind == WAIT_BEGUN]
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("nth", range(1, 12))
