@@ -134,6 +134,7 @@ from onceproof.engine.connectors.postgres.postgres_sinks import (
     PostgresUpsertSink,
     PostgresWriteAheadSink,
 )
+from onceproof.engine.connectors.postgres.postgres_sources import PostgresGrowingSource, PostgresSource
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.rolling import (
     DefaultRollingPolicy,
@@ -442,7 +443,9 @@ __all__ = [
     "ParquetBulkWriters",
     "ParquetColumnarRowInputFormat",
     "Partitioner",
+    "PostgresGrowingSource",
     "PostgresSink",
+    "PostgresSource",
     "PostgresUpsertSink",
     "PostgresWriteAheadSink",
     "PredefinedOptions",

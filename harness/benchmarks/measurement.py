@@ -46,6 +46,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "nexmark": "onceproof.harness.benchmarks.nexmark:measure",
     "spark": "onceproof.harness.benchmarks.spark:measure",
     "rescale": "onceproof.harness.benchmarks.spark_rescale:measure",
+    "postgres": "onceproof.harness.benchmarks.postgres:measure",
     "recover": "onceproof.harness.benchmarks.recover:measure",
 }
 """By name, "module:function"."""

@@ -87,8 +87,7 @@ class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
 
     def invoke_transaction_batch(self, transaction: list[Any], values: list[Any]) -> bool:
         """Keep rows for the next batch."""
-        for value in values:
-            self._database.check_row(value)
+        self._database.check_rows(values)
         self._rows += values
         if len(self._rows) >= self._batch_rows:
             self.flush(transaction)

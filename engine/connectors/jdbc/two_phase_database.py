@@ -117,3 +117,8 @@ class TwoPhaseDatabase(ABC):
     @abstractmethod
     def check_row(self, row: Any) -> None:
         """Raise RefusedByDatabase for a value that is no row of the table."""
+
+    def check_rows(self, rows: Sequence[Any]) -> None:
+        """Check several values."""
+        for row in rows:
+            self.check_row(row)

@@ -214,6 +214,9 @@ class PostgresDatabase(TwoPhaseDatabase):
     def check_row(self, row: Any) -> None:
         self._table.check_row(row)
 
+    def check_rows(self, rows: Sequence[Any]) -> None:
+        self._table.check_rows(rows)
+
 
 def _nothing(row: Sequence[Any]) -> None:
     """Stand for the COPY that has not begun."""

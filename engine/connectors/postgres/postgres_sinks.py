@@ -239,8 +239,7 @@ class PostgresWriteAheadFunction(GenericWriteAheadSink):
 
     def invoke_batch(self, values: list[Any]) -> bool:
         """Keep rows for the checkpoint."""
-        for value in values:
-            self._table.check_row(value)
+        self._table.check_rows(values)
         return super().invoke_batch(values)
 
     def send_batch(self, batch: PendingBatch) -> bool:

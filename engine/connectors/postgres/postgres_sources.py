@@ -1,0 +1,292 @@
+"""Sources of the rows of a table of PostgreSQL: by ranges of a key, or for ever by a growing one.
+
+The rules this module lives by:
+
+- Rows come as tuples of the columns, in the order of an integer column with a unique index. A position is the
+  last key that was returned, so a split goes on in its middle.
+- `PostgresSource` reads the keys of a range that is fixed when it is built, in splits of equal width. The
+  rows of the range must not change while the job runs: a restart reads them again.
+- `PostgresGrowingSource` reads what is behind the last key, again and again. It stops before the first row
+  that was written by a transaction not older than every one that still runs: a smaller key may still be
+  committed then. So a long transaction delays it, and our own prepared transactions do until their checkpoint
+  is complete.
+- It never sees: changes and deletions of rows, rows whose key is not the greatest when they are committed
+  although their transaction wrote it before its first change of the database, and rows without a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from onceproof.engine.connectors.jdbc.database_errors import RefusedByDatabase
+from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
+from onceproof.engine.connectors.postgres.page_fetcher import Page, PageFetcher, Query
+from onceproof.engine.connectors.postgres.postgres_table import PostgresTable, quoted_name
+from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
+from onceproof.engine.durations import Duration, Time, milliseconds_of
+from onceproof.engine.elements import Record
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.extras import POSTGRES, require
+
+PAGE_ROWS: Final = 1000
+INTERVAL: Final = Duration.of_seconds(1)
+RETRY_MS: Final = 1000
+"""The thread wakes the task, so it need not ask often."""
+USE: Final = "source of"
+_INTEGERS: Final = ("smallint", "integer", "bigint")
+_LEAST: Final = -(1 << 63)
+_RANGE: Final = re.compile(r"(-?[0-9]+) to (-?[0-9]+)")
+_GROWING: Final = "growing"
+
+
+class WrongRange(UnrecoverableError, ValueError):
+    """A checkpoint lists a split that the source does not have. The message is one line."""
+
+
+class PostgresSource(Source):
+    """The rows of a table whose key is in a range (ours; Flink: JdbcSource).
+
+    Args:
+        options: where the database is.
+        table: the name of the table.
+        columns: the names of the columns, in the order of the values.
+        key: an integer column with a unique index or primary key; it need not be among ``columns``.
+        lower: the least key to read; None: that of the table as the source is built.
+        upper: the greatest key to read; None: that of the table as the source is built.
+        schema: the schema of the table; "": as the user's search path says.
+        page_rows: how many rows a query returns at most.
+
+    Raises:
+        ExtraMissing: psycopg is not installed.
+        RefusedByDatabase: there is no such table, column or index.
+        DatabaseUnavailable: the database is not there.
+        ValueError: a name is not possible, or ``page_rows`` is less than 1.
+    """
+
+    def __init__(
+        self,
+        options: JdbcConnectionOptions,
+        table: str,
+        columns: Sequence[str],
+        key: str,
+        *,
+        lower: int | None = None,
+        upper: int | None = None,
+        schema: str = "",
+        page_rows: int = PAGE_ROWS,
+    ) -> None:
+        require("PostgresSource", POSTGRES)
+        self._table, self._select = _table_and_select(options, table, columns, key, schema, page_rows)
+        self._key = key
+        self._page_rows = page_rows
+        least, greatest = _checked_bounds(self._table, key, wants_bounds=lower is None or upper is None)
+        self.lower = least if lower is None else lower
+        self.upper = greatest if upper is None else upper
+
+    def splits(self) -> Sequence[str]:
+        """Return the one range of a job with one subtask."""
+        return self.splits_for(1)
+
+    def splits_for(self, parallelism: int) -> Sequence[str]:
+        """Return a range for each subtask, none of them empty."""
+        size = self.upper - self.lower + 1
+        bounds = [self.lower + size * number // parallelism for number in range(parallelism + 1)]
+        return [f"{low} to {following - 1}" for low, following in pairwise(bounds) if following > low]
+
+    def open_split(self, split: str, position: Any | None) -> RowReader:
+        """Return a reader of a range; it connects with its first read. Raises WrongRange."""
+        match = _RANGE.fullmatch(split)
+        if match is None or not (position is None or type(position) is int):
+            raise WrongRange(
+                f"split {split!r} at {position!r} is no range of keys of {self._table.place}: restore with"
+                " the source that the checkpoint was taken with"
+            )
+        low, high = int(match[1]), int(match[2])
+        key = quoted_name(self._key)
+        question = f"{self._select} WHERE {key} > %s AND {key} <= %s ORDER BY {key} LIMIT %s"
+
+        def query(connection: Any, after: int) -> Page:
+            rows = connection.execute(question, (after, high, self._page_rows)).fetchall()
+            return Page(rows, len(rows) < self._page_rows)
+
+        return RowReader(self._table, query, low - 1 if position is None else position, None)
+
+    def identity(self) -> SourceIdentity:
+        """Return the table and the key, and the range."""
+        what = f"rows of {self._table.name} of {self._table.options.place} by {self._key}"
+        return SourceIdentity(what, f"{self.lower} to {self.upper}")
+
+
+class PostgresGrowingSource(Source):
+    """The rows of a table by a growing key, for ever (ours).
+
+    Args:
+        options: where the database is.
+        table: the name of the table.
+        columns: the names of the columns, in the order of the values.
+        key: an integer column with a unique index or primary key whose default is a sequence, such as an
+            identity column.
+        after: the key behind which to begin; None: with the first row.
+        interval: how long to wait before the table is asked again.
+        schema: the schema of the table; "": as the user's search path says.
+        page_rows: how many rows a query returns at most.
+
+    Raises:
+        ExtraMissing: psycopg is not installed.
+        RefusedByDatabase: there is no such table, column or index.
+        DatabaseUnavailable: the database is not there.
+        ValueError: a name or the interval is not possible, or ``page_rows`` is less than 1.
+    """
+
+    is_bounded = False
+
+    def __init__(
+        self,
+        options: JdbcConnectionOptions,
+        table: str,
+        columns: Sequence[str],
+        key: str,
+        *,
+        after: int | None = None,
+        interval: Duration | Time = INTERVAL,
+        schema: str = "",
+        page_rows: int = PAGE_ROWS,
+    ) -> None:
+        require("PostgresGrowingSource", POSTGRES)
+        self._interval_ms = milliseconds_of(interval, "interval")
+        if self._interval_ms < 1:
+            raise ValueError(f"interval {self._interval_ms} ms must be positive")
+        self._table, self._select = _table_and_select(
+            options, table, columns, key, schema, page_rows, ", age(xmin) > age(horizon)"
+        )
+        self._key = key
+        self._page_rows = page_rows
+        self._after = _LEAST if after is None else after
+        _checked_bounds(self._table, key, wants_bounds=False)
+
+    def splits(self) -> Sequence[str]:
+        """Return the only split."""
+        return [_GROWING]
+
+    def open_split(self, split: str, position: Any | None) -> RowReader:
+        """Return a reader; it connects with its first read. Raises WrongRange."""
+        if split != _GROWING or not (position is None or type(position) is int):
+            raise WrongRange(
+                f"split {split!r} at {position!r} is not of a growing key of {self._table.place}: restore"
+                " with the source that the checkpoint was taken with"
+            )
+        key = quoted_name(self._key)
+        # xmin is the transaction that wrote a row, the horizon the oldest transaction that still runs.
+        question = (
+            f"{self._select}, (SELECT pg_snapshot_xmin(pg_current_snapshot())::xid AS horizon) AS now"
+            f" WHERE {key} > %s ORDER BY {key} LIMIT %s"
+        )
+
+        def query(connection: Any, after: int) -> Page:
+            rows = connection.execute(question, (after, self._page_rows)).fetchall()
+            settled = next((place for place, row in enumerate(rows) if not row[-2]), len(rows))
+            is_last = settled < self._page_rows
+            return Page([(*row[:-2], row[-1]) for row in rows[:settled]], is_last)
+
+        after = self._after if position is None else position
+        return RowReader(self._table, query, after, self._interval_ms / 1000)
+
+    def identity(self) -> SourceIdentity:
+        """Return the table and the key; how often it asks may change."""
+        return SourceIdentity(f"rows of {self._table.name} of {self._table.options.place} by {self._key}")
+
+
+class RowReader(SplitReader):
+    """Hands the task what its thread has fetched."""
+
+    def __init__(self, table: PostgresTable, query: Query, after: int, interval_s: float | None) -> None:
+        self._table = table
+        self._query = query
+        self._after = after
+        self._interval_s = interval_s
+        self._has_ended = False
+        self._fetcher: PageFetcher | None = None
+        self._wake_up: Callable[[], None] = _no_wake_up
+
+    def read(self, limit: int) -> list[Record]:
+        """Return what has arrived. Raises DatabaseUnavailable, RefusedByDatabase behind the last row."""
+        if self._has_ended:
+            return []
+        if self._fetcher is None:
+            self._fetcher = PageFetcher(
+                self._table, self._query, self._after, self._interval_s, self._wake_up
+            )
+        rows = self._fetcher.take(limit)
+        if rows is None:
+            self._has_ended = True
+            return []
+        if rows:
+            self._after = rows[-1][-1]
+        return [(row[:-1], None) for row in rows]
+
+    @property
+    def position(self) -> int:
+        """The last key that was returned."""
+        return self._after
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the range is read out; never for a growing key."""
+        return self._has_ended
+
+    @property
+    def retry_ms(self) -> int:
+        """A time that matters only if the wake-up is lost."""
+        return RETRY_MS
+
+    def when_available(self, wake_up: Callable[[], None]) -> None:
+        """Keep what wakes the task."""
+        self._wake_up = wake_up
+
+    def close(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.stop()
+
+
+def _table_and_select(
+    options: JdbcConnectionOptions,
+    table: str,
+    columns: Sequence[str],
+    key: str,
+    schema: str,
+    page_rows: int,
+    extra: str = "",
+) -> tuple[PostgresTable, str]:
+    """Return the table, and the query of its columns with the key behind them."""
+    if page_rows < 1:
+        raise ValueError(f"pages of {page_rows} rows: at least 1 is needed")
+    described = PostgresTable(options, table, columns, schema, USE)
+    return described, f"SELECT {described.list}{extra}, {quoted_name(key)} FROM {described.name}"
+
+
+def _checked_bounds(table: PostgresTable, key: str, *, wants_bounds: bool) -> tuple[int, int]:
+    """Check the table and its key; return the least and the greatest key, or (0, -1) without rows."""
+    from onceproof.engine.connectors.postgres.timed_connection import connect, translated
+
+    with connect(table.options, table.place) as connection, translated(table.place):
+        types = table.check(connection, "SELECT")
+        if types.get(key) not in _INTEGERS:
+            raise RefusedByDatabase(
+                f"{table.place}: the key {key!r} is {types.get(key, 'no column')}: give an integer column"
+                " with a unique index"
+            )
+        table.check_unique(connection, [key])
+        if not wants_bounds:
+            return 0, -1
+        column = quoted_name(key)
+        [(least, greatest)] = connection.execute(
+            f"SELECT min({column}), max({column}) FROM {table.name}"
+        ).fetchall()
+        return (0, -1) if least is None else (least, greatest)
+
+
+def _no_wake_up() -> None:
+    """Do nothing: the task asks by itself."""
