@@ -99,7 +99,7 @@ def _measured(address: str, rows: int, rounds: int) -> Measurement:
         ):
             figures[name] = round(rows / ours)
             ratios[name] = round(other / ours, 3)
-    floor_figures = {
+    floor_figures: dict[str, float] = {
         "rows_per_second": round(rows / floor.wall),
         "rows_per_cpu_second": round(rows / floor.cpu),
     }
