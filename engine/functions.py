@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from onceproof.engine.elements import Record
 from onceproof.engine.runtime_context import KeyedStateStore as KeyedStateStore
 from onceproof.engine.runtime_context import RuntimeContext as RuntimeContext
 from onceproof.engine.state.raw import KeyedStateOutput, OperatorStateOutput
@@ -241,6 +242,14 @@ class SinkFunction(Function):
             False if the function did nothing and the operator must call ``invoke`` for each value.
         """
         return False
+
+    def invoke_records(self, records: list[Record]) -> bool:
+        """Write several values at once with their timestamps; by default without, by ``invoke_batch``.
+
+        Returns:
+            False if the function did nothing and the operator must call ``invoke`` for each value.
+        """
+        return self.invoke_batch([record[0] for record in records])
 
     def finish(self) -> None:
         """Flush; the operator calls this at the end of the input, before the final checkpoint."""

@@ -109,7 +109,7 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         backend = self.begin_buffer(records)
         backend.current_key = NO_KEY
-        if len(records) > 1 and self.function.invoke_batch([record[0] for record in records]):
+        if len(records) > 1 and self.function.invoke_records(records):
             return []
         context = self._context
         invoke = self._invoke

@@ -1,7 +1,7 @@
 """The operator of sink functions.
 
-A sink function may take a whole buffer at once with ``invoke_batch``; otherwise the operator calls ``invoke``
-for each value.
+A sink function may take a whole buffer at once with ``invoke_records`` or ``invoke_batch``; otherwise the
+operator calls ``invoke`` for each value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SinkOperator(FunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Pass the values to the function; a sink emits nothing."""
-        if len(records) > 1 and self.function.invoke_batch([record[0] for record in records]):
+        if len(records) > 1 and self.function.invoke_records(records):
             return []
         context = self._context
         invoke = self._invoke

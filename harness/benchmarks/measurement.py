@@ -48,6 +48,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "rescale": "onceproof.harness.benchmarks.spark_rescale:measure",
     "postgres": "onceproof.harness.benchmarks.postgres:measure",
     "recover": "onceproof.harness.benchmarks.recover:measure",
+    "kafka": "onceproof.harness.benchmarks.kafka:measure",
 }
 """By name, "module:function"."""
 

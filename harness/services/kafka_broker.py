@@ -43,6 +43,8 @@ class KafkaBroker:
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
         self.port = kept_port(folder, "broker", port)
+        self.advertised_port = 0
+        """The port to which the broker sends its clients, as that of a proxy; 0: its own."""
         self._processes = ServerProcesses(folder / "processes.json")
 
     @property
@@ -100,7 +102,8 @@ class KafkaBroker:
                     f" {self.folder} for a broker with another port"
                 )
         settings = self.folder / "broker.properties"
-        settings.write_text(broker_properties(data, self.port, controller_port), encoding="utf-8")
+        content = broker_properties(data, self.port, controller_port, self.advertised_port)
+        settings.write_text(content, encoding="utf-8")
         self._processes.start(program.command("kafka.Kafka", str(settings), options=options), self.log)
         self._wait_until_it_serves()
 
@@ -116,7 +119,7 @@ class KafkaBroker:
     def _serves(self) -> bool:
         try:
             with BrokerConnection(Address(LOOPBACK, self.port), _PROBE_S) as connection:
-                return Address(LOOPBACK, self.port) in connection.brokers()
+                return bool(connection.brokers())
         except OSError:
             return False
 

@@ -144,10 +144,15 @@ class BrokerProgram:
             (folder / "data").replace(self.formatted)
 
 
-def broker_properties(data: Path, port: int, controller_port: int) -> str:
-    """Return the settings of a broker with its data in a folder."""
+def broker_properties(data: Path, port: int, controller_port: int, advertised_port: int = 0) -> str:
+    """Return the settings of a broker with its data in a folder, which sends clients to a port."""
     text = POM.with_name("kafka_broker.properties").read_text(encoding="utf-8")
-    for name, value in (("DATA", data), ("PORT", port), ("CONTROLLER", controller_port)):
+    for name, value in (
+        ("DATA", data),
+        ("PORT", port),
+        ("CONTROLLER", controller_port),
+        ("ADVERTISED", advertised_port or port),
+    ):
         text = text.replace(f"@{name}@", str(value))
     return text
 

@@ -147,6 +147,7 @@ EXTRA = {
     ("SinkFunction", "invoke"): JAVA,
     ("SinkFunction", "finish"): JAVA,
     ("SinkFunction", "invoke_batch"): OURS,
+    ("SinkFunction", "invoke_records"): OURS,
     ("SinkFunction", "open"): JAVA,
     ("SinkFunction", "close"): JAVA,
     ("DataStream", "transform"): JAVA,

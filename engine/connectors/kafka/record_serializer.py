@@ -15,6 +15,7 @@ from onceproof.engine.connectors.kafka.kafka_errors import UnusableSetting
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
 from onceproof.engine.formats.message_schemas import SerializationSchema
 
+_new_tuple = tuple.__new__
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -72,16 +73,21 @@ class SchemaSerializer(KafkaRecordSerializationSchema):
             self.topics = (topic,)
 
     def serialize(self, element: Any, timestamp_ms: int | None, subtask: int) -> ProducerRecord:
-        topic = self._topic
+        topic, key, headers = self._topic, self._key, self._headers
         # Kafka takes no time before the epoch; 0 asks for the time of writing.
-        has_time = timestamp_ms is not None and timestamp_ms > 0 and self._writes_timestamps
-        return ProducerRecord(
-            topic if isinstance(topic, str) else topic(element),
-            self._value(element),
-            None if self._key is None else self._key(element),
-            -1,
-            timestamp_ms if has_time else 0,  # type: ignore[arg-type]
-            () if self._headers is None else self._headers(element),
+        if timestamp_ms is None or timestamp_ms < 0 or not self._writes_timestamps:
+            timestamp_ms = 0
+        # Made as a tuple: the constructor with its names costs twice as much as the schema (0.3 of 1 us).
+        return _new_tuple(
+            ProducerRecord,
+            (
+                topic if isinstance(topic, str) else topic(element),
+                self._value(element),
+                None if key is None else key(element),
+                -1,
+                timestamp_ms,
+                () if headers is None else headers(element),
+            ),
         )
 
 

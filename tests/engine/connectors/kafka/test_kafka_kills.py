@@ -1,0 +1,197 @@
+"""Kafka in, Kafka out: nothing is lost or repeated while writer and broker are killed, cut off and paused.
+
+Three faults by default. More of them, with another seed:
+``pytest tests/engine/connectors/kafka/test_kafka_kills.py --kills 300 --kill-seed 7``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
+from onceproof.harness.services.kafka_broker import KafkaBroker
+from onceproof.harness.services.service import ServiceMissing
+from tests.engine.connectors.kafka.killed_kafka_job import (
+    KEYS,
+    NUMBERS,
+    NUMBERS_PER_SECOND,
+    PARTITIONS,
+    SUMS,
+)
+from tests.engine.connectors.kafka.topics import committed_rows, fill
+from tests.engine.connectors.postgres.cutting_proxy import CuttingProxy
+
+PROGRAM = Path(__file__).with_name("killed_kafka_job.py")
+FAULTS = ("writer", "broker", "request", "answer", "pause", "both")
+FIRST = ("writer", "broker", "answer")
+DEFAULT_KILLS = 60
+SECONDS_TO_END = 180
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[tuple[KafkaBroker, CuttingProxy]]:
+    """A broker of its own, to which clients come through a proxy only."""
+    started = KafkaBroker(tmp_path / "broker")
+    proxy = CuttingProxy(started.port)
+    started.advertised_port = proxy.port
+    try:
+        started.start()
+    except ServiceMissing as error:
+        pytest.skip(str(error))
+    yield started, proxy
+    proxy.close()
+    started.kill()
+
+
+class Watcher(threading.Thread):
+    """A reader of committed rows in another place, which reads on all the time."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__(daemon=True)
+        self._ends = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "watcher",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(SUMS, number, 0) for number in range(PARTITIONS)])
+        self.seen: Counter[str] = Counter()
+
+    def run(self) -> None:
+        while not self._ends.is_set():
+            for message in self._consumer.consume(500, 0.1):
+                if message.error() is None:
+                    self.seen[message.value().decode()] += 1
+
+    def stop(self) -> None:
+        self._ends.set()
+        self.join()
+        self._consumer.close()
+
+
+class Nemesis:
+    """Kills, cuts and pauses the two ends of a connection."""
+
+    def __init__(self, broker: KafkaBroker, proxy: CuttingProxy, command: list[str], log: Path) -> None:
+        self._broker = broker
+        self._proxy = proxy
+        self._command = command
+        self._log = log
+        self.writer = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as output:
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PYTHONWARNINGS": "ignore"},
+            )
+
+    def strike(self, fault: str, random: Random) -> None:
+        match fault:
+            case "writer" | "both":
+                self.writer.kill()
+                self.writer.wait()
+                if fault == "both":
+                    self._broker.kill()
+                    self._broker.start()
+                self.writer = self._start()
+            case "broker":
+                self._broker.kill()
+                self._broker.start()
+            case "pause":
+                self._broker.pause()
+                time.sleep(0.1 + 2 * random.random())
+                self._broker.resume()
+            case "request" | "answer":
+                self._proxy.cut_next(fault)
+
+
+def expected(rows: int) -> list[int]:
+    """Return how often each key is counted in the end."""
+    return [len(range(key, rows, KEYS)) for key in range(KEYS)]
+
+
+@pytest.mark.local_kill
+def test_each_number_is_counted_once_while_both_ends_are_killed(
+    broker: tuple[KafkaBroker, CuttingProxy], tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    started, proxy = broker
+    kills = pytestconfig.getoption("--kills")
+    kills = 3 if kills == DEFAULT_KILLS else kills
+    random = Random(pytestconfig.getoption("--kill-seed"))
+    # The writer lives about a second and a half between two faults.
+    rows = PARTITIONS * int(NUMBERS_PER_SECOND * 0.4 * kills)
+    admin = AdminClient({"bootstrap.servers": started.address, "log_level": 0})
+    for topic in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (NUMBERS, SUMS)]).values():
+        topic.result(30)
+    fill(started.address, NUMBERS, map(str, range(rows)), PARTITIONS)
+    watcher = Watcher(started.address)
+    watcher.start()
+    log = tmp_path / "writer.log"
+    command = [
+        sys.executable,
+        str(PROGRAM),
+        f"127.0.0.1:{proxy.port}",
+        str(tmp_path / "checkpoints"),
+        str(rows),
+    ]
+    nemesis = Nemesis(started, proxy, command, log)
+    struck: Counter[str] = Counter()
+    for number in range(kills):
+        # The first process is let go so far that there is something to lose.
+        time.sleep(3.0 * random.random() + (4.0 if number == 0 else 0.3))
+        if nemesis.writer.poll() is not None:
+            break
+        # Each end dies once, and a connection is cut; then any of the faults.
+        fault = FIRST[number] if number < len(FIRST) else FAULTS[int(random.random() * len(FAULTS))]
+        struck[fault] += 1
+        nemesis.strike(fault, random)
+    assert nemesis.writer.wait(SECONDS_TO_END) == 0, log.read_text()[-2000:]
+    visible = committed_rows(started.address, SUMS, rows)
+    deadline = time.monotonic() + 30
+    while watcher.seen.total() < rows and time.monotonic() < deadline:
+        time.sleep(0.1)
+    watcher.stop()
+    print(f"{rows} rows, faults {dict(struck)}, {proxy.cuts} connections cut")
+    # Nothing that the reader has seen is gone, and nothing came that is not there now.
+    assert watcher.seen == Counter(visible)
+    assert sorted(int(row.split()[0]) for row in visible) == list(range(rows))
+    counts: dict[int, list[int]] = {key: [] for key in range(KEYS)}
+    for row in visible:
+        number, count = map(int, row.split())
+        counts[number % KEYS].append(count)
+    assert [sorted(counts[key]) for key in range(KEYS)] == [
+        list(range(1, count + 1)) for count in expected(rows)
+    ]
+    cluster = BrokerTransactions({"bootstrap.servers": started.address})
+    left = [each.transactional_id for each in cluster.open_transactions("sums-")]
+    assert [name for name in left if has_rows(cluster, name)] == []
+    cluster.close()
+
+
+def has_rows(cluster: BrokerTransactions, transactional_id: str) -> bool:
+    """Return whether a transaction is one that readers of committed rows wait for."""
+    try:
+        return cluster.handle_of_ongoing(transactional_id) is not None
+    except OSError:
+        return False
