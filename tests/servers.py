@@ -47,7 +47,7 @@ def running(server: Service, *extras: str) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A broker; a test that kills it starts it again."""
-    yield from running(KafkaBroker(tmp_path_factory.mktemp("kafka")), KAFKA)
+    yield from running(KafkaBroker(tmp_path_factory.mktemp("kafka"), dies_with_parent=True), KAFKA)
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,7 @@ def measure() -> Measurement:
     """Measure both ends of a job. Raises ServiceError or ExtraMissing without a broker or the client."""
     require("onceproof bench kafka", KAFKA)
     folder = Path(tempfile.mkdtemp(prefix="onceproof-bench-kafka-"))
-    broker = KafkaBroker(folder / "broker")
+    broker = KafkaBroker(folder / "broker", dies_with_parent=True)
     try:
         broker.start()
         rates: dict[str, list[float]] = {name: [] for name in ("sink", "producer", "source", "consumer")}

@@ -36,12 +36,14 @@ class KafkaBroker:
     Args:
         folder: for data, log and the record of the process.
         port: of the loopback interface; 0: the one that the folder keeps, else a free one.
+        dies_with_parent: whether the broker ends when the process that has started it dies (on Linux only).
     """
 
     name = "kafka"
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
+    def __init__(self, folder: Path, port: int = 0, *, dies_with_parent: bool = False) -> None:
         self.folder = folder
+        self._dies_with_parent = dies_with_parent
         self.port = kept_port(folder, "broker", port)
         self.advertised_port = 0
         """The port to which the broker sends its clients, as that of a proxy; 0: its own."""
@@ -104,7 +106,8 @@ class KafkaBroker:
         settings = self.folder / "broker.properties"
         content = broker_properties(data, self.port, controller_port, self.advertised_port)
         settings.write_text(content, encoding="utf-8")
-        self._processes.start(program.command("kafka.Kafka", str(settings), options=options), self.log)
+        command = program.command("kafka.Kafka", str(settings), options=options)
+        self._processes.start(command, self.log, dies_with_parent=self._dies_with_parent)
         self._wait_until_it_serves()
 
     def _wait_until_it_serves(self) -> None:

@@ -43,7 +43,7 @@ SECONDS_TO_END = 180
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[tuple[KafkaBroker, CuttingProxy]]:
     """A broker of its own, to which clients come through a proxy only."""
-    started = KafkaBroker(tmp_path / "broker")
+    started = KafkaBroker(tmp_path / "broker", dies_with_parent=True)
     proxy = CuttingProxy(started.port)
     started.advertised_port = proxy.port
     try:
