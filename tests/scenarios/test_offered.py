@@ -73,6 +73,7 @@ BASE: Final = "a base class: jobs use what is derived from it"
 ENGINE: Final = "the engine calls it, not a job"
 READS: Final = "it reads a setting or a name, and no state"
 COUNTS: Final = "it counts for a reader of the job, and nothing depends on it"
+PACE: Final = "it changes when buffers travel, not what is in them; the tests of the local runtime try it"
 CHAINS: Final = "it changes where operators run, not what they do; the tests of the graph try it"
 SAME: Final = "another spelling of what a family uses"
 NO_FAMILY: Final = "no family uses it yet"
@@ -142,6 +143,26 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "JdbcConnectionOptions",
         "JdbcExecutionOptions",
         "JsonLinesSource",
+        "ConsumerRecord",
+        "DeliveryGuarantee",
+        "FlinkKafkaConsumer",
+        "FlinkKafkaConsumerBase",
+        "FlinkKafkaProducer",
+        "FlinkKafkaProducerBase",
+        "KafkaOffsetResetStrategy",
+        "KafkaOffsetsInitializer",
+        "KafkaRecordDeserializationSchema",
+        "KafkaRecordSerializationSchema",
+        "KafkaRecordSerializationSchemaBuilder",
+        "KafkaSink",
+        "KafkaSinkBuilder",
+        "KafkaSource",
+        "KafkaSourceBuilder",
+        "KafkaTopicPartition",
+        "KafkaTopicSelector",
+        "ProducerRecord",
+        "Semantic",
+        "TransactionLost",
         "JsonRowDeserializationSchema",
         "JsonRowSerializationSchema",
         "GenericRecordAvroTypeInfo",
@@ -236,6 +257,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "_Windowed.get_execution_environment",
         "_Windowed.get_input_type",
     ),
+    PACE: ("OperatorSettings.set_buffer_timeout",),
     CHAINS: (
         "DataStreamSink.slot_sharing_group",
         "OperatorSettings.slot_sharing_group",

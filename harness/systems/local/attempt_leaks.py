@@ -50,6 +50,8 @@ class AttemptLeaks:
         """Note what is open. Files whose path begins with ``outside`` belong to the external system."""
         self._outside = outside
         self._of_process = open_files()
+        self._tasks = WeakSet(_tasks())
+        """The tasks of other jobs, if this process has run some."""
         self._threads = set(threading.enumerate())
         self._opened: set[tuple[int, str]] = set()
         self._objects: WeakSet[FileIO] = WeakSet()
@@ -78,8 +80,8 @@ class AttemptLeaks:
         gc.collect()
         tasks = {
             f"{each.name} of attempt {each.attempt}"
-            for each in gc.get_objects()
-            if isinstance(each, Task) and each.attempt != current
+            for each in _tasks()
+            if each.attempt != current and each not in self._tasks
         }
         reopened = {each.fileno() for each in _file_objects() if each not in self._objects}
         locks = {os.path.realpath(each) for each in WorkingFolders.marks()}
@@ -95,6 +97,10 @@ class AttemptLeaks:
             ],
             *[Left(THREAD, name) for name in sorted(living)],
         ]
+
+
+def _tasks() -> list[Task]:
+    return [each for each in gc.get_objects() if isinstance(each, Task)]
 
 
 def _file_objects() -> list[FileIO]:

@@ -66,7 +66,8 @@ BARRIERS = {
 class CountAndTotal(KeyedProcessFunction):
     """Emits each number with its key's count and total so far."""
 
-    pause_seconds = PAUSE_SECONDS
+    def __init__(self, pause_seconds: float = PAUSE_SECONDS) -> None:
+        self._pause_seconds = pause_seconds
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.DYNAMIC()))
@@ -77,11 +78,18 @@ class CountAndTotal(KeyedProcessFunction):
         count, total = count + 1, total + number
         self.seen.update((count, total))
         if number % ROWS_PER_PAUSE == 0:
-            time.sleep(self.pause_seconds)
+            time.sleep(self._pause_seconds)
         yield key, number, count, total
 
 
-def run(folder: Path, backend: str, barriers: str, parallelism: int, **more: Any) -> None:
+def run(
+    folder: Path,
+    backend: str,
+    barriers: str,
+    parallelism: int,
+    pause_seconds: float = PAUSE_SECONDS,
+    **more: Any,
+) -> None:
     """Run the job from its latest checkpoint to its end; ``more`` are options, with ``__`` for a dot."""
     options = {
         "execution.checkpointing.interval": "10 ms",
@@ -99,7 +107,11 @@ def run(folder: Path, backend: str, barriers: str, parallelism: int, **more: Any
     schema = [("key", Types.STRING()), ("number", Types.LONG())]
     files = [str(folder / f"{number}.csv") for number in range(FILES)]
     numbers = env.from_source(CsvSource(files, schema), None, "numbers").uid("numbers")
-    counted = numbers.key_by(lambda row: row[0], Types.STRING()).process(CountAndTotal()).uid("counted")
+    counted = (
+        numbers.key_by(lambda row: row[0], Types.STRING())
+        .process(CountAndTotal(pause_seconds))
+        .uid("counted")
+    )
     counted.sink_to(FileSink.for_row_format(str(folder / "rows"), Encoder.csv_encoder()).build()).uid("files")
     table = SqliteUpsertSink(str(folder / "totals.db"), "totals", ["key", "number", "count", "total"])
     counted.sink_to(table).uid("table")

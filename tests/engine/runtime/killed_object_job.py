@@ -43,7 +43,8 @@ PART_BYTES = 500
 class Slowly(CountAndTotal):
     """Takes about a second for all rows, so that kills strike a job under way."""
 
-    pause_seconds = 0.01
+    def __init__(self) -> None:
+        super().__init__(pause_seconds=0.01)
 
 
 def run(address: str, folder: Path, parallelism: int) -> None:

@@ -11,11 +11,11 @@ from tests.engine.runtime import killed_job
 
 TIMEOUT_SECONDS = 2.5
 PAUSE_SECONDS = 0.004
-"""After each fourth row: the job takes some seconds."""
+"""After each fourth row, in each worker: the job takes some seconds."""
 
 
 def main() -> None:
-    killed_job.PAUSE_SECONDS = PAUSE_SECONDS
+    workers = int(sys.argv[2])
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         killed_job.run(
@@ -23,7 +23,8 @@ def main() -> None:
             "hashmap",
             "aligned",
             2,
-            execution__local__workers=int(sys.argv[2]),
+            PAUSE_SECONDS * workers,
+            execution__local__workers=workers,
             high_availability__lease_timeout=f"{int(TIMEOUT_SECONDS * 1000)} ms",
         )
     except JobExecutionFailed as error:

@@ -32,19 +32,40 @@ class Trial:
     def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
         self._workers = workers
-        self._processes: list[subprocess.Popen[str]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
         make_input(folder, random.Random(1))
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[bytes]:
         """Start one more process of the job."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.engine.runtime.standby_job", str(self.folder), str(self._workers)],
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
+        command = [
+            sys.executable,
+            "-m",
+            "tests.engine.runtime.standby_job",
+            str(self.folder),
+            str(self._workers),
+        ]
+        with self._log(len(self._processes)).open("wb") as log:
+            process = subprocess.Popen(command, stderr=log, cwd=Path(__file__).parents[3])
         self._processes.append(process)
         return process
+
+    def stand_by(self) -> subprocess.Popen[bytes]:
+        """Start one more process, and wait until it stands by."""
+        process = self.start()
+        self.await_true(lambda: "stands by" in self.said_by(process))
+        return process
+
+    def said_by(self, process: subprocess.Popen[bytes]) -> str:
+        """Return what a process has logged so far."""
+        return self._log(self._processes.index(process)).read_text()
+
+    def end_of(self, process: subprocess.Popen[bytes]) -> str:
+        """Wait until a process has ended, and return what it has logged."""
+        process.wait(timeout=PATIENCE_SECONDS)
+        return self.said_by(process)
+
+    def _log(self, number: int) -> Path:
+        return self.folder.parent / f"process-{number}.log"
 
     def await_checkpoints(self, count: int) -> None:
         """Wait until so many more checkpoints are complete."""
@@ -73,7 +94,7 @@ class Trial:
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
-            process.communicate()
+            process.wait()
 
 
 @pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
@@ -87,14 +108,14 @@ def trial(tmp_path, request):
 def test_next_process_goes_on_at_once_when_the_holder_is_killed(trial):
     first = trial.start()
     trial.await_checkpoints(2)
-    second, third = trial.start(), trial.start()
+    second, third = trial.stand_by(), trial.stand_by()
     trial.await_checkpoints(20)
     assert trial.incarnations() == [1]
     first.kill()
     killed = time.monotonic()
     trial.await_true(lambda: trial.incarnations() == [2])
     assert time.monotonic() - killed < TIMEOUT_SECONDS
-    ends = [process.communicate(timeout=PATIENCE_SECONDS)[1] for process in (second, third)]
+    ends = [trial.end_of(process) for process in (second, third)]
     assert (second.returncode, third.returncode) == (0, 0)
     assert sum("has finished already" in said for said in ends) == 1
     assert sum("the process that had it has ended: this one goes on" in said for said in ends) == 2
@@ -105,7 +126,7 @@ def test_next_process_goes_on_at_once_when_the_holder_is_killed(trial):
 def test_stopped_holder_loses_the_job_and_ends_with_one_line_when_it_wakes(trial):
     first = trial.start()
     trial.await_checkpoints(2)
-    second = trial.start()
+    second = trial.stand_by()
     trial.await_checkpoints(20)
     os.kill(first.pid, signal.SIGSTOP)
     stopped = time.monotonic()
@@ -113,14 +134,14 @@ def test_stopped_holder_loses_the_job_and_ends_with_one_line_when_it_wakes(trial
     assert TIMEOUT_SECONDS * 0.6 < time.monotonic() - stopped < TIMEOUT_SECONDS * 4
     trial.await_checkpoints(2)
     os.kill(first.pid, signal.SIGCONT)
-    _, said = first.communicate(timeout=PATIENCE_SECONDS)
+    said = trial.end_of(first)
     assert first.returncode == 1
     assert "another one has taken the job over" in said.splitlines()[-1]
     assert "Traceback" not in said
     [job_folder] = trial.folder.glob("checkpoints/*/incarnation-2")
     trial.await_true(lambda: is_running(job_folder.parent))
     assert second.poll() is None
-    _, said = second.communicate(timeout=PATIENCE_SECONDS)
+    said = trial.end_of(second)
     assert second.returncode == 0, said
     assert "has not renewed its lease" in said
     trial.check_exact()

@@ -215,7 +215,8 @@ def test_whatever_a_function_raises_is_the_cause_and_may_be_retried(job, here, e
 def test_module_that_workers_lack_ends_the_job_at_once(job, here):
     error = ModuleNotFoundError("No module named 'nowhere'")
     probe = here.dying(ELEMENT, task="count", times=100, death=error)
-    with pytest.raises(JobExecutionFailed, match=r"Error: No module named 'nowhere': give workers the"):
+    said = r"Error: No module named 'nowhere' \(\w+\.py, line \d+\): give workers the"
+    with pytest.raises(JobExecutionFailed, match=said):
         here(job.graph(), probe)
     assert probe.struck == 2, "once in each of the two counts, which run side by side"
 
