@@ -11,6 +11,7 @@ of the shared Spark session are in the first stretch, so that most runs start it
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,6 +43,11 @@ KILLED_ELSEWHERE = "killed elsewhere"
 """The property of a test whose planted bug its recorded scenario no longer kills."""
 USER = "user"
 """The fixture of tests that start pytest and commands in processes, which takes seconds."""
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background commands so. The processes that tests interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -372,6 +372,14 @@ class DataStream(OperatorSettings):
         self._upstreams = upstreams
         self._type = output_type
 
+    if not TYPE_CHECKING:  # a type checker would take every name for one of a stream
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Name the mend where a method is that of a keyed stream only, such as ``reduce``."""
+            is_keyed_only = not name.startswith("_") and hasattr(KeyedStream, name)
+            mend = ": call key_by first" if is_keyed_only else ""
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}{mend}", name=name, obj=self)
+
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """Return the environment that the stream belongs to."""
         return self._environment

@@ -17,6 +17,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import ast
+import logging
 import runpy
 import sys
 import time
@@ -33,6 +34,7 @@ from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.outside_files import read_at_most
+from onceproof.engine.runtime import job_log
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.exit_codes import FAILED, INTERNAL, PASSED, UsageError, exit_code_of
@@ -94,6 +96,9 @@ def run_command(subject: str, jobs: Path, run: Run) -> int:
 
     configuration = Configuration.from_mapping(run.options, COMMAND_LINE)
     overrides = Configuration.from_mapping(dict(map(_key_and_value, run.overrides)), OVERRIDE)
+    if logging.lastResort is not None:
+        # The log of a program that configures none goes to the terminal, where the command says it as well.
+        logging.lastResort.addFilter(_is_no_end_of_the_job)
     explain = _explain if run.only_explains else None
     try:
         with submitted(configuration, announce, _program_of(subject), overrides, explain, _print_id):
@@ -113,6 +118,10 @@ def run_command(subject: str, jobs: Path, run: Run) -> int:
         return FAILED
     print(_result_text(result))
     return PASSED
+
+
+def _is_no_end_of_the_job(record: logging.LogRecord) -> bool:
+    return record.name != job_log.__name__ or record.levelno < logging.ERROR
 
 
 def _key_and_value(text: str) -> tuple[str, str]:

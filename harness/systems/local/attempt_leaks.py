@@ -100,11 +100,11 @@ class AttemptLeaks:
 
 
 def _tasks() -> list[Task]:
-    return [each for each in gc.get_objects() if isinstance(each, Task)]
+    return [each for each in gc.get_objects() if issubclass(type(each), Task)]
 
 
 def _file_objects() -> list[FileIO]:
-    return [each for each in gc.get_objects() if isinstance(each, FileIO) and not each.closed]
+    return [each for each in gc.get_objects() if issubclass(type(each), FileIO) and not each.closed]
 
 
 def open_files() -> set[tuple[int, str]]:

@@ -152,6 +152,14 @@ def test_key_by_takes_functions_and_key_selectors(stream, selector):
     assert keyed._key_selector(("k", 1)) == "k"
 
 
+def test_method_of_keyed_streams_only_names_key_by(stream):
+    with pytest.raises(AttributeError, match=r"^a DataStream has no 'reduce': call key_by first$"):
+        stream.reduce(max)
+    with pytest.raises(AttributeError, match=r"^a DataStream has no 'redouce'$"):
+        stream.redouce(max)
+    assert not hasattr(stream.key_by(len), "set_uid_twice")
+
+
 @pytest.mark.parametrize("selector", [None, 1.5, ("name",)])
 def test_a_missing_key_selector_is_an_error(stream, selector):
     with pytest.raises(InvalidJob, match="key_by needs a key selector, not"):

@@ -233,6 +233,15 @@ def failing(name: str, failing_at: int = 300) -> str:
     return source.replace("options = {\n", f"options = {{\n{options}")
 
 
+def test_cause_of_a_failed_job_stands_on_the_terminal_once(folder):
+    Path("first.py").write_text(failing('"orders"'))
+    words = [sys.executable, "-m", "onceproof", "job", "run", "first.py"]
+    ended = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("job 'orders' failed: ")
+
+
 def test_another_program_under_the_name_is_refused_with_exit_code_4(folder, capsys):
     Path("first.py").write_text(failing('"orders"'))
     Path("second.py").write_text(PROGRAM.replace('"program"', '"orders"').replace('("a", 1)', '("b", 2)'))
