@@ -18,6 +18,12 @@ RIGHT = vector("right", "keygroup.murmur", {"hash_codes": [0]}, {"murmur": [5936
 WRONG = vector("wrong", "keygroup.murmur", {"hash_codes": [0]}, {"murmur": [1]})
 BROKEN = vector("broken", "barrier.aligned", {"channels": 1, "events": [["X", 0]]}, {})
 UNKNOWN = vector("unknown", "some.area", {}, {})
+DEPARTS = vector(
+    "departs",
+    "kafka.transactional_ids",
+    {"strategy": "POOLING", "prefix": "p", "subtask": 0, "ongoing": []},
+    {"used": "p-0-0"},
+)
 
 
 def run(tmp_path, vectors, *arguments):
@@ -42,13 +48,26 @@ def test_passed_failed_and_not_covered_vectors_are_counted_separately(tmp_path, 
     code, output, areas = run(tmp_path, [RIGHT, WRONG, BROKEN, UNKNOWN], *arguments)
     assert code == 1
     assert areas == {
-        "barrier.aligned": {"passed": 0, "total": 1, "failed": ["broken"], "covered": True},
-        "keygroup.murmur": {"passed": 1, "total": 2, "failed": ["wrong"], "covered": True},
-        "some.area": {"passed": 0, "total": 1, "failed": ["unknown"], "covered": False},
+        "barrier.aligned": {"passed": 0, "total": 1, "failed": ["broken"], "departs": [], "covered": True},
+        "keygroup.murmur": {"passed": 1, "total": 2, "failed": ["wrong"], "departs": [], "covered": True},
+        "some.area": {"passed": 0, "total": 1, "failed": ["unknown"], "departs": [], "covered": False},
     }
     assert "keygroup.murmur 1/2  failed: wrong" in output
     assert "not covered: some.area 0/1" in output
     assert "unknown event ['X', 0]" in output
+
+
+def test_departure_with_a_recorded_reason_is_counted_apart_from_what_passes(tmp_path):
+    code, output, areas = run(tmp_path, [RIGHT, DEPARTS])
+    assert code == 0
+    assert areas["kafka.transactional_ids"] == {
+        "passed": 0,
+        "total": 1,
+        "failed": [],
+        "departs": ["departs"],
+        "covered": True,
+    }
+    assert "1 of 2, and 1 that departs for a recorded reason" in output
 
 
 def test_file_of_which_nothing_is_covered_ends_as_nothing_ran(tmp_path):
