@@ -247,13 +247,12 @@ class JobDriver(ABC):
 
     @property
     def is_superseded(self) -> bool:
-        """Whether another process has claimed the job; then this one must not change its files.
-
-        It looks again where the storage does not answer. Raises OSError.
-        """
+        """Whether another process has claimed the job, whose files are its own then. Raises OSError."""
         for _ in range(CLAIM_LOOKS - 1):
-            with suppress(OSError):
+            try:
                 return not is_claimed_by(self.storage, self._recovered.incarnation)
+            except OSError:
+                continue
         return not is_claimed_by(self.storage, self._recovered.incarnation)
 
     def check_claim(self) -> None:

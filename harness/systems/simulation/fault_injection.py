@@ -30,6 +30,8 @@ from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 from onceproof.harness.systems.victims import is_victim
 
+_POINT_OF_READS = FAULTS["fail_read"].points[0]
+_POINT_OF_DELETIONS = FAULTS["fail_delete"].points[0]
 _TIMER = CLASS_INDEX["timer"]
 
 
@@ -160,7 +162,9 @@ class FaultInjector:
 
     def storage_fault(self, what: Target, path: str) -> Fault | None:
         """Return the fault that strikes a call of the storage; a late read moves the clock on."""
-        point = FAULTS["fail_read" if what == "read" else "fail_delete"].points[0]
+        point = _POINT_OF_READS if what == "read" else _POINT_OF_DELETIONS
+        if self.observer is None and point not in self.points_with_io_faults:
+            return None
         number = path.partition("/")[0].removeprefix("chk-")
         checkpoint_id = int(number) if number.isdecimal() else 0
         fault = self.io_fault_at(point, COORDINATOR, checkpoint_id)

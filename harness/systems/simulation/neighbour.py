@@ -11,10 +11,14 @@ The rules this module lives by:
   has written anyway, so only what is earlier shows whether it asks for the owner.
 - It does all that before the run begins, and nothing of it enters the history. Its rows are empty afterwards:
   no comparison of outputs meets them.
+- What it has written is the same in each run of the same code. So a process lets it write once, and again
+  where its sinks have been changed, as planted bugs do.
 """
 
 from __future__ import annotations
 
+import sys
+from copy import copy
 from typing import Any, Final
 
 from onceproof.engine.functions import (
@@ -25,7 +29,7 @@ from onceproof.engine.functions import (
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.harness.model.history import History
 from onceproof.harness.systems.simulation.clock import Clock
-from onceproof.harness.systems.simulation.external_system import TransactionalSystem
+from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.simulated_object_store import (
     SimulatedObjectCalls,
     StoreTrouble,
@@ -42,17 +46,42 @@ CHECKPOINTS: Final = 8
 _ROW: Final = (NEIGHBOUR,)
 
 
+class _Moved:
+    """What the neighbour writes, kept for the next runs of this process."""
+
+    def __init__(self) -> None:
+        sinks = (SimulatedSink, SimulatedWriteAheadSink, TransactionalSystem)
+        classes = {each for sink in sinks for each in sink.__mro__ if each is not object}
+        self._owners: Final = (*classes, *{sys.modules[each.__module__] for each in classes})
+        self._code: list[object] = []
+        self._transactions: list[Transaction] = []
+
+    def transactions(self) -> list[Transaction]:
+        """Return new transactions, in the order of their beginning."""
+        code = [value for owner in self._owners for value in vars(owner).values()]
+        if code != self._code:
+            self._code = code
+            self._transactions = _written()
+        moved = [copy(each) for each in self._transactions]
+        for transaction in moved:
+            transaction.rows = []
+        return moved
+
+
 def move_in(external: TransactionalSystem) -> None:
     """Let the neighbour write into the external system, as far as it ever gets."""
+    for transaction in _MOVED.transactions():
+        external.transactions[transaction.name] = transaction
+        external.neighbours[transaction.name] = transaction.state
+
+
+def _written() -> list[Transaction]:
     system = TransactionalSystem(History(), Clock(), f"{NEIGHBOUR}/")
-    system.transactions = external.transactions
     for subtask in range(SUBTASKS):
         # The system names batches and transactions alike: each has an attempt of its own.
         _run(SimulatedSink(system), subtask, "0.1", commits=False)
         _run(SimulatedWriteAheadSink(system), subtask, "0.2", commits=True)
-    for transaction in system.transactions.values():
-        transaction.rows = []
-        external.neighbours[transaction.name] = transaction.state
+    return list(system.transactions.values())
 
 
 def move_files_in(external: TransactionalSystem) -> None:
@@ -101,6 +130,9 @@ def _run(sink: Any, subtask: int, attempt: str, *, commits: bool) -> None:
 
 def _midnight() -> int:
     return 0
+
+
+_MOVED: Final = _Moved()
 
 
 def _no_point(point: str, checkpoint_id: int) -> None:

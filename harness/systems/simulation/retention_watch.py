@@ -20,12 +20,13 @@ from typing import Final
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.messages import CHECKPOINT, SYNC_SAVEPOINT
-from onceproof.engine.runtime.checkpoint_history import recorded_starting_point
-from onceproof.engine.runtime.recovery import files_of, metadata_path
-from onceproof.engine.runtime.starting_point import StartingPoint
+from onceproof.engine.runtime.checkpoint_history import HISTORY, recorded_starting_point
+from onceproof.engine.runtime.recovery import METADATA, files_of, metadata_path
+from onceproof.engine.runtime.starting_point import STARTING_POINT, StartingPoint
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 
 _METADATA: Final = re.compile(r"chk-(\d+)/_metadata")
+_RECORDS: Final = (HISTORY, STARTING_POINT)
 
 
 class RetentionWatch:
@@ -90,13 +91,15 @@ class RetentionWatch:
 
     def _due(self) -> Sequence[CheckpointMetadata]:
         newest = self._complete[-1].checkpoint_id if self._complete else 0
-        found = map(_METADATA.fullmatch, self._storage.files)
-        unknown = sum(match is not None and int(match[1]) > newest for match in found)
+        named = [path for path in self._storage.files if path.endswith(METADATA)]
+        found = [match for match in map(_METADATA.fullmatch, named) if match is not None]
+        unknown = sum(int(match[1]) > newest for match in found)
         count = self._retained - unknown
         return self._complete[-count:] if count > 0 else ()
 
     def _forget_before_starting_point(self) -> None:
-        starting_point = recorded_starting_point(_Held(self._storage.files))
+        held = {path: data for path, data in self._storage.files.items() if path.startswith(_RECORDS)}
+        starting_point = recorded_starting_point(_Held(held)) if held else None
         if starting_point != self._starting_point:
             self._starting_point = starting_point
             self._complete.clear()
