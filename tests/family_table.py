@@ -19,8 +19,9 @@ from onceproof.engine.state.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.generation.generator import GENERATION, generate
-from onceproof.harness.model.family import family_names, load_family
-from onceproof.harness.model.faults import FAULT_KINDS
+from onceproof.harness.generation.server_faults import with_server_faults
+from onceproof.harness.model.family import family_names, load_family, options_of
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, FaultKind
 from onceproof.harness.systems.simulation.world import World
 
 PAGE: Final = Path(__file__).parents[1] / "harness" / "docs" / "coverage.md"
@@ -28,6 +29,7 @@ RUNS: Final = 4
 """Runs of each family to see its features in."""
 SCENARIOS: Final = 1000
 """Scenarios of each family whose faults are counted."""
+SERVER_FAULTS: Final[tuple[FaultKind, ...]] = tuple(kind for kind in FAULTS if kind not in JOB_FAULTS)
 _LIST_STATES: Final = {BROADCAST: "broadcast", UNION: "union list"}
 _SINKS: Final = {
     "SimulatedSink": "two-phase commit",
@@ -58,8 +60,11 @@ _FAULTS: Final = """
 In how many of the scenarios 0 to {last} of each family a fault of the kind is drawn (generation
 {generation}). The report of a run says how many struck, at which point.
 
-| family | {kinds} |
-| --- | {line} |
+"""
+_SERVER_FAULTS: Final = """
+Systems that can strike servers draw these on top, for families that have a server
+(`harness/generation/server_faults.py`); some of them come with a kill of the job:
+
 """
 
 
@@ -130,11 +135,14 @@ def features_of(name: str) -> tuple[str, ...]:
 
 
 def faults_of(name: str, scenarios: int) -> Mapping[str, int]:
-    """Return by kind of fault in how many scenarios of a family one is drawn."""
+    """Return by kind of fault in how many scenarios of a family one is drawn; of servers on top."""
     family = load_family(name)
-    return Counter(
-        kind for seed in range(scenarios) for kind in {fault.kind for fault in generate(family, seed).faults}
-    )
+    counted: Counter[str] = Counter()
+    for seed in range(scenarios):
+        drawn = generate(family, seed)
+        of_servers = [fault for fault in with_server_faults(family, drawn).faults if fault.server]
+        counted.update({fault.kind for fault in (*drawn.faults, *of_servers)})
+    return counted
 
 
 def row(*cells: object) -> str:
@@ -149,11 +157,24 @@ def feature_rows(names: Iterable[str]) -> str:
 def page() -> str:
     """Return the whole page."""
     names = family_names()
-    kinds, line = " | ".join(FAULT_KINDS), " | ".join("---" for _ in FAULT_KINDS)
-    faults = _FAULTS.format(last=SCENARIOS - 1, generation=GENERATION, kinds=kinds, line=line)
     counted = {name: faults_of(name, SCENARIOS) for name in names}
-    rows = [row(name, *[counted[name][kind] for kind in FAULT_KINDS]) for name in names]
-    return _HEAD.format(runs=RUNS) + feature_rows(names) + faults + "".join(rows)
+    faults = _FAULTS.format(last=SCENARIOS - 1, generation=GENERATION)
+    with_servers = [name for name in names if options_of(load_family(name)).servers]
+    return (
+        _HEAD.format(runs=RUNS)
+        + feature_rows(names)
+        + faults
+        + _fault_table(names, JOB_FAULTS, counted)
+        + _SERVER_FAULTS
+        + _fault_table(with_servers, SERVER_FAULTS, counted)
+    )
+
+
+def _fault_table(
+    names: Iterable[str], kinds: tuple[FaultKind, ...], counted: Mapping[str, Mapping[str, int]]
+) -> str:
+    head = row("family", *kinds) + row("---", *["---" for _ in kinds])
+    return head + "".join([row(name, *[counted[name][kind] for kind in kinds]) for name in names])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from onceproof.harness.checkers.checker import Violation
-from onceproof.harness.model.faults import FAULT_KINDS, FAULTS, POINTS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, POINTS, FaultKind, Point
 from onceproof.harness.model.scenario import Barriers
 
 PROPERTY = "coverage"
@@ -34,7 +34,7 @@ def check_coverage(
     scenarios: int,
     fired: Mapping[tuple[str, str], int] | Mapping[tuple[FaultKind, Point], int],
     passed: Mapping[str, int],
-    kinds: Sequence[FaultKind] = FAULT_KINDS,
+    kinds: Sequence[FaultKind] = JOB_FAULTS,
 ) -> Sequence[Violation]:
     """Return a violation for each fault, protocol point and barrier mode that a campaign missed.
 

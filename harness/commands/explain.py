@@ -44,7 +44,7 @@ def explain_command(
     """
     scenario, loaded = scenario_and_family(subject, family)
     on_trial = find_system(system)
-    scenario = as_run(on_trial, scenario)
+    scenario = as_run(on_trial, loaded, scenario)
     asked = family or scenario.family
     limit = 0.0
     if not repeats(on_trial):

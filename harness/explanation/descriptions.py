@@ -67,9 +67,9 @@ def reason_text(reason: str) -> str:
 def fault_text(fault: Fault) -> str:
     """`kill count-1 at committing, checkpoint 1, 2nd time, 3 steps later, then run with parallelism 2`."""
     verb = FAULTS[fault.kind].verb
-    what = verb.format(task="a task" if fault.task == ANY_TASK else fault.task)
+    what = verb.format(task="a task" if fault.task == ANY_TASK else fault.task, server=fault.server)
     parts = [f"{what} at {fault.point.replace('_', ' ')}"]
-    if fault.task != ANY_TASK and what == verb:
+    if fault.task != ANY_TASK and "{task}" not in verb:
         parts[0] += f" of {fault.task}"
     if fault.checkpoint:
         parts.append(f"checkpoint {fault.checkpoint}")
@@ -78,7 +78,9 @@ def fault_text(fault: Fault) -> str:
     if fault.after:
         parts.append(f"{steps(fault.after)} later")
     if fault.delay:
-        parts.append(f"by {steps(fault.delay) if FAULTS[fault.kind].holds_up else f'{fault.delay:,} ms'}")
+        row = FAULTS[fault.kind]
+        lasts = steps(fault.delay) if row.holds_up else f"{fault.delay:,} ms"
+        parts.append(f"{'for' if row.strikes == 'server' else 'by'} {lasts}")
     if fault.rescale_to:
         parts.append(f"then run with parallelism {fault.rescale_to}")
     return ", ".join(parts)

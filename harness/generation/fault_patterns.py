@@ -8,8 +8,8 @@ The rules this module lives by:
   kill during a recovery. A part stays uniformly random, for sequences that no pattern covers.
 - Swarm testing: a scenario first draws which fault kinds it may use, because some states are reached only
   without certain faults.
-- Only faults of the fault table are drawn, and the uniform part reaches every point of every row; the
-  property coverage relies on both.
+- Only faults of the fault table are drawn, and the uniform part reaches every point of every row but those of
+  servers (`server_faults.py`); the property coverage relies on both.
 - Kills aim at early checkpoints, because only later input shows an error of the recovery.
 """
 
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS, FaultKind, Point
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, JOB_FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6
@@ -59,7 +59,7 @@ Pattern: TypeAlias = Callable[[Chance, JobOutline], list[Fault]]
 def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
     """Draw which fault kinds a scenario may use."""
     allowed = set()
-    for kind in FAULT_KINDS:
+    for kind in JOB_FAULTS:
         share = 0.7 if FAULTS[kind].is_kill else 0.5
         if chance.chance(share):
             allowed.add(kind)
@@ -444,7 +444,7 @@ def _kill_between_checkpoints(chance: Chance, stage: JobOutline) -> list[Fault]:
 
 def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A uniformly drawn kind at any of its points."""
-    kind = chance.choice(FAULT_KINDS)
+    kind = chance.choice(JOB_FAULTS)
     row = FAULTS[kind]
     point = chance.choice(row.points)
     if row.strikes == "clock":

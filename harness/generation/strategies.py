@@ -41,7 +41,7 @@ from onceproof.harness.generation.profiles import (
 )
 from onceproof.harness.model.chance import SEED_LIMIT, derived_seed
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS, FaultKind
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, JOB_FAULTS, FaultKind
 from onceproof.harness.model.scenario import ACTION_CLASSES, ANY_TASK, Fault, InputRecord, Scenario, Schedule
 from onceproof.harness.model.step_limits import with_ample_limits
 
@@ -155,8 +155,8 @@ def _records(draw: st.DrawFn, family: Family) -> dict[str, tuple[InputRecord, ..
 
 @st.composite
 def faults(draw: st.DrawFn, unfit: frozenset[FaultKind] = frozenset()) -> Fault:
-    """Return faults of every kind but the unfit ones, at every point at which it makes sense."""
-    kind = draw(st.sampled_from([kind for kind in FAULT_KINDS if kind not in unfit]))
+    """Return faults of the kinds that any job can suffer, but the unfit ones, wherever they make sense."""
+    kind = draw(st.sampled_from([kind for kind in JOB_FAULTS if kind not in unfit]))
     row = FAULTS[kind]
     point = draw(st.sampled_from(row.points))
     rescale = st.sampled_from((0, 0, *range(1, HIGHEST_PARALLELISM + 1)))

@@ -22,6 +22,8 @@ class Capability(StrEnum):
     FAILED_COMMITS = "failed_commits"
     CLOCK_JUMPS = "clock_jumps"
     """The wall clock of the job can be set forward or back, and that of the machine stays."""
+    SERVER_FAULTS = "server_faults"
+    """The real servers at the ends of a job can be killed, paused and cut off from it."""
     POWER_CUTS = "power_cuts"
     """The machine can lose its power: the process dies, and what was not synced may be lost."""
     RESCALE = "rescale"

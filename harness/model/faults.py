@@ -9,6 +9,8 @@ The rules this module lives by:
   reason why it cannot (`system.py`).
 - The names of kinds, points and means stand in scenario files. They are never renamed or reordered: the order
   of the rows is the order in which the generator draws.
+- A server is another process than the job: its faults strike as the job passes a point, and the job lives on.
+  Only families that need a server draw them (`generation/server_faults.py`).
 - The points are written here a second time beside the engine's: checkers read them, and the judge does not
   import the accused. A test holds the two lists equal.
 """
@@ -41,9 +43,14 @@ FaultKind: TypeAlias = Literal[
     "fail_delete",
     "late_read",
     "stale_list",
+    "kill_server",
+    "pause_server",
+    "cut_connection",
 ]
-Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only"]
+Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
+ServerName: TypeAlias = Literal["", "postgres", "kafka", "s3"]
+"""A server that can be at an end of a job, as `onceproof services` calls it; the empty name is none."""
 Point: TypeAlias = Literal[
     "triggered",
     "barrier_received",
@@ -64,15 +71,16 @@ Point: TypeAlias = Literal[
     "end_of_data",
 ]
 Target: TypeAlias = Literal[
-    "tasks", "process", "master", "message", "write", "commit", "clock", "read", "deletion"
+    "tasks", "process", "master", "message", "write", "commit", "clock", "read", "deletion", "server"
 ]
-"""What a fault strikes. The first three are kills."""
+"""What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
 """Which tasks a kill of tasks hits: the one that passes the point, or all of them (`systems/victims.py`)."""
 Delay: TypeAlias = Literal["none", "optional", "required"]
 
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 POINTS: Final[tuple[Point, ...]] = get_args(Point)
+SERVERS: Final[tuple[ServerName, ...]] = tuple(name for name in get_args(ServerName) if name)
 
 COORDINATOR_POINTS: Final[frozenset[Point]] = frozenset({"triggered", "metadata_written", "completed"})
 """Points that the job master passes. Subtasks pass all the others."""
@@ -108,11 +116,13 @@ class FaultRow:
     needs: Capability
     """What a system must be able to take."""
     verb: str
-    """What the fault does, for a plan. ``{task}`` stands where the plan names the task, if it does."""
+    """What the fault does, for a plan. ``{task}`` stands where the plan names the task, if it does, and
+    ``{server}`` for the server."""
     sentence: str
     """What the fault did, for a report. ``{task}`` stands for the task that passed the point."""
     delay: Delay = "none"
-    """Whether ``Fault.delay`` says by how many steps the fault holds something back, or a clock jumps."""
+    """Whether ``Fault.delay`` says by how many steps the fault holds something back, by how much a clock
+    jumps, or for how many milliseconds a server is gone."""
     victims: Victims = "none"
     means: tuple[Means, ...] = ()
     """By what it can come about in real processes, besides the plain way."""
@@ -125,12 +135,12 @@ class FaultRow:
     @property
     def counts_passes(self) -> bool:
         """Whether it counts passes of its point. The others count messages, commits and calls of storages."""
-        return self.is_kill or self.strikes == "clock"
+        return self.is_kill or self.strikes in ("clock", "server")
 
     @property
     def holds_up(self) -> bool:
-        """Whether the job may have to wait until ``Fault.delay`` is over."""
-        return self.strikes != "clock"
+        """Whether ``Fault.delay`` is steps for which the job may have to wait; else it is milliseconds."""
+        return self.strikes not in ("clock", "server")
 
     @property
     def kills_tasks(self) -> bool:
@@ -312,6 +322,35 @@ _ROWS: Final = (
         "the storage still listed a file that was deleted",
         delay="required",
     ),
+    FaultRow(
+        "kill_server",
+        "server",
+        POINTS,
+        Capability.SERVER_FAULTS,
+        "kill {server}",
+        "the server was killed",
+        # After which it is started again.
+        delay="optional",
+    ),
+    FaultRow(
+        "pause_server",
+        "server",
+        POINTS,
+        Capability.SERVER_FAULTS,
+        "pause {server}",
+        "the server was paused",
+        delay="required",
+    ),
+    FaultRow(
+        "cut_connection",
+        "server",
+        POINTS,
+        Capability.SERVER_FAULTS,
+        "cut a connection to {server}",
+        "a connection to the server was cut",
+        # In the middle of the next answer, not of the next request: the server has done what it was asked.
+        means=("answer",),
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
@@ -319,6 +358,9 @@ FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
+
+JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(row.kind for row in _ROWS if row.strikes != "server")
+"""The kinds that any job can suffer; the others need a server at an end of the job."""
 
 AT_PASSES: Final = frozenset(row.kind for row in _ROWS if row.counts_passes)
 """The kinds that strike as a point is passed."""

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.engine.outside_files import read_at_most
-from onceproof.harness.model.faults import FAULTS, FaultKind, Means, Point
+from onceproof.harness.model.faults import FAULTS, FaultKind, Means, Point, ServerName
 
 FORMAT_VERSION: Final = 1
 
@@ -97,12 +97,15 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Steps by which a message, its second copy, or the report of a late write, is held back.
 
     Of a kill in real processes: milliseconds between the point and the kill. Of a full or read-only disk:
-    how many calls after the first one are refused as well. Of a clock: by how many milliseconds it jumps."""
+    how many calls after the first one are refused as well. Of a clock: by how many milliseconds it jumps. Of
+    a server: for how many milliseconds it is dead or paused."""
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps the current one."""
     means: Means = ""
     """One of the means in the row of the kind, or "" for the default; only systems with real processes
     read it."""
+    server: ServerName = ""
+    """Faults of servers only: which one it strikes."""
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -328,6 +331,9 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
             raise ScenarioError(f"{place}: {fault.kind} does not happen by {fault.means}")
         if fault.rescale_to and not row.is_kill:
             raise ScenarioError(f"{place}: rescale_to belongs to kills, not to {fault.kind}")
+        if (row.strikes == "server") != bool(fault.server):
+            says = "needs" if row.strikes == "server" else "strikes no server and has no"
+            raise ScenarioError(f"{place}: {fault.kind} {says} server")
         if fault.rescale_to > highest:
             raise ScenarioError(f"{place}: rescale_to {fault.rescale_to} > max_parallelism {highest}")
         if row.delay == "required" and not fault.delay:

@@ -59,6 +59,11 @@ class Preparing(Protocol):
         """Return the scenario as it is run."""
 
 
+def prepared(system: System, scenario: Scenario) -> Scenario:
+    """Return the scenario with what the system decides before a run, if it decides anything."""
+    return system.prepared(scenario) if isinstance(system, Preparing) else scenario
+
+
 @contextmanager
 def let_go(system: System) -> Iterator[None]:
     """Close the system when the context ends, if it is Closable."""
@@ -146,10 +151,12 @@ def applicable(
     faults: Iterable[Fault],
     capabilities: frozenset[Capability],
     missing: Container[tuple[FaultKind, Point]] = (),
+    servers: Container[str] = (),
 ) -> tuple[tuple[Fault, ...], dict[tuple[str, str], int]]:
     """Return the faults that a system supports, and the number of unsupported ones by (kind, point).
 
-    ``missing`` are the pairs that never occur there although the kind is supported.
+    ``missing`` are the pairs that never occur there although the kind is supported, ``servers`` the names of
+    those that the family needs.
     """
     taken: list[Fault] = []
     left: dict[tuple[str, str], int] = {}
@@ -158,7 +165,8 @@ def applicable(
         needed = {row.needs}
         if row.is_kill and fault.rescale_to:
             needed.add(Capability.RESCALE)
-        if needed <= capabilities and (fault.kind, fault.point) not in missing:
+        is_there = not fault.server or fault.server in servers
+        if needed <= capabilities and (fault.kind, fault.point) not in missing and is_there:
             taken.append(fault)
         else:
             key = (fault.kind, fault.point)

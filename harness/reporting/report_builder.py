@@ -32,7 +32,7 @@ from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family import columns_of, options_of
-from onceproof.harness.model.faults import FAULTS, KILLS, POINTS
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS, POINTS
 from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
@@ -216,12 +216,15 @@ def machine_text() -> str:
 
 
 def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
-    """Return how often each fault kind was planned and fired at each point, for faults of the system."""
+    """Return how often each fault kind was planned and fired at each point, for faults of the system.
+
+    Faults of servers are listed where they were planned: most families have no server.
+    """
     cells = tuple(
         CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
         for kind, row in FAULTS.items()
         for point in row.points
-        if can_strike(system, kind, point)
+        if can_strike(system, kind, point) and (kind in JOB_FAULTS or tally.planned[f"{kind}/{point}"])
     )
     return Coverage(cells=cells, points=POINTS, required=tally.scenarios >= CAMPAIGN)
 

@@ -20,7 +20,7 @@ from onceproof.harness.generation.fault_patterns import draw_faults
 from onceproof.harness.generation.generator import draw_priorities
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULT_KINDS, FAULTS
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
@@ -121,7 +121,7 @@ def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval:
         restart_delay=scenario.restart_delay_ms,
         short_timeout=scenario.checkpoint_timeout_ms,
         max_parallelism=min(scenario.max_parallelism, 2),
-        kinds=frozenset(FAULT_KINDS),
+        kinds=frozenset(JOB_FAULTS),
         rescales=any(fault.rescale_to for fault in scenario.faults),
     )
 

@@ -127,7 +127,7 @@ def shrink_scenario(
 
     The result holds what the system decided before the run, so it fails without that step.
     """
-    scenario = as_run(system, scenario)
+    scenario = as_run(system, family, scenario)
     run = _run_for_signature(family, signature, system)
     if limit_seconds and run(scenario) != signature:
         limit_seconds = 0.0
@@ -184,7 +184,7 @@ def _examine_by_few_runs(
         return try_scenario(family, candidate, system=system)
 
     runs = RealRuns(try_one, limit_seconds * (1 - DECISIONS_TIME_SHARE), progress=progress)
-    found = real_runs.shrink(scenario, runs, system, signature)
+    found = real_runs.shrink(as_run(system, family, scenario), runs, system, signature)
     takes = None
     if found.signature is not None and found.scenario.faults:
         runs.limit_seconds = limit_seconds

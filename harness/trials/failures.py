@@ -154,7 +154,8 @@ def _of_seed(result: RunResult, group: Group) -> Scenario:
     """Return the first failing scenario of a group, as the system ran it."""
     seed = group.first.seed
     assert seed is not None
-    return as_run(result.system, scenario_of(result.family(group.first.family), seed))
+    family = result.family(group.first.family)
+    return as_run(result.system, family, scenario_of(family, seed))
 
 
 def store_failure(

@@ -34,8 +34,8 @@ from onceproof.harness.model.scenario import (
     to_json,
 )
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
-from onceproof.harness.model.system import System, applicable, can_strike
-from onceproof.harness.trials.trial import Trial, as_run
+from onceproof.harness.model.system import System, applicable, can_strike, prepared
+from onceproof.harness.trials.trial import Trial
 
 TryScenario: TypeAlias = Callable[[Scenario], Trial]
 """Runs a scenario on the system and judges it."""
@@ -181,8 +181,9 @@ def _failed_again(
 
 def without_schedule(scenario: Scenario, system: System) -> Scenario:
     """Return a scenario as a system runs it: without a schedule, and without faults that it cannot inject."""
-    scenario = as_run(system, scenario)
-    faults, _ = applicable(scenario.faults, system.capabilities, system.missing)
+    scenario = prepared(system, scenario)
+    servers = [fault.server for fault in scenario.faults]
+    faults, _ = applicable(scenario.faults, system.capabilities, system.missing, servers)
     return replace(scenario, seed=None, faults=faults, schedule=Schedule())
 
 
@@ -191,22 +192,22 @@ def fewer_faults(scenario: Scenario, system: System) -> Iterator[Scenario]:
     faults = scenario.faults
     for changed in ((), tuple([_cheaper(fault, system) for fault in faults]), tuple(map(_simpler, faults))):
         if changed != faults:
-            yield _as_run(system, scenario, faults=changed)
+            yield _prepared(system, scenario, faults=changed)
     for place in range(len(faults)):
         if len(faults) > 1:
-            yield _as_run(system, scenario, faults=faults[:place] + faults[place + 1 :])
+            yield _prepared(system, scenario, faults=faults[:place] + faults[place + 1 :])
 
 
 def usual_watermarks(scenario: Scenario, system: System) -> Iterator[Scenario]:
     """Yield a scenario with the engine's default watermark interval."""
     if scenario.watermark_interval != USUAL_WATERMARK_INTERVAL_MS:
-        yield _as_run(system, scenario, watermark_interval_ms=UNSET)
+        yield _prepared(system, scenario, watermark_interval_ms=UNSET)
 
 
 def fewer_subtasks(scenario: Scenario, system: System) -> Iterator[Scenario]:
     """Yield a scenario with one subtask of each task."""
     if max(scenario.parallelisms()) > 1:
-        yield _as_run(system, scenario, parallelism=1, source_parallelism=0, sink_parallelism=0)
+        yield _prepared(system, scenario, parallelism=1, source_parallelism=0, sink_parallelism=0)
 
 
 def _cheaper(fault: Fault, system: System) -> Fault:
@@ -254,11 +255,11 @@ def _with_records(scenario: Scenario, system: System, records: Mapping[str, Sequ
 
     faults = [replace(fault, occurrence=share(fault.occurrence, 1)) for fault in scenario.faults]
     interval = share(scenario.checkpoint_interval_ms, STEPS_PER_RECORD)
-    return _as_run(system, scenario, records=records, checkpoint_interval_ms=interval, faults=tuple(faults))
+    return _prepared(system, scenario, records=records, checkpoint_interval_ms=interval, faults=tuple(faults))
 
 
-def _as_run(system: System, scenario: Scenario, **changes: object) -> Scenario:
-    return as_run(system, replace(scenario, **changes))
+def _prepared(system: System, scenario: Scenario, **changes: object) -> Scenario:
+    return prepared(system, replace(scenario, **changes))
 
 
 PHASES: Final = (fewer_faults, fewer_subtasks, fewer_records, usual_watermarks)

@@ -23,13 +23,14 @@ from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.generation.generator import generate
+from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import REPLAY_NOTE
 from onceproof.harness.model.family import NOTHING_DECLARED, Family, FamilyError, source_file
 from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
-from onceproof.harness.model.system import Preparing, System
+from onceproof.harness.model.system import System, prepared
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import FailedContinuation, failed_continuation
@@ -71,7 +72,7 @@ def try_scenario(
         seed
     :raises FamilyError: the family's own code raised
     """
-    scenario = as_run(system, scenario)
+    scenario = as_run(system, family, scenario)
     history: History | None = None
     try:
         history = system.run(family, scenario, trace)
@@ -105,9 +106,14 @@ def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED)
     return outcome_of(trial.scenario, trial.history, trial.verdict), trial.history
 
 
-def as_run(system: System, scenario: Scenario) -> Scenario:
-    """Return the scenario with what the system decides before a run, if it decides anything."""
-    return system.prepared(scenario) if isinstance(system, Preparing) else scenario
+def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
+    """Return the scenario with the faults of servers that a system strikes, and with what it decides itself.
+
+    What is drawn follows from the seed: doing it again changes nothing, nor does a scenario without a seed.
+    """
+    if Capability.SERVER_FAULTS in system.capabilities:
+        scenario = with_server_faults(family, scenario)
+    return prepared(system, scenario)
 
 
 def scenario_of(family: Family, seed: int) -> Scenario:

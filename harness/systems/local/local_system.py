@@ -87,6 +87,7 @@ ANSWERS: Final = answers(
     },
     {
         Capability.POWER_CUTS: "The machine stays on. Tests rebuild disks from recorded calls.",
+        Capability.SERVER_FAULTS: "The servers of families run undisturbed.",
         Capability.KILL_MASTER: "The job master runs in the process of its tasks and cannot die alone.",
         Capability.MESSAGE_FAULTS: "Messages of the job master and its tasks are calls within one process.",
         Capability.WRITE_FAULTS: "The process writes its checkpoints to a plain folder.",
@@ -123,7 +124,8 @@ class LocalSystem:
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in new folders, and return its history; there is no trace."""
         with trial_folder(self._folder) as folder, self._database_for(family) as address:
-            faults, left = applicable(scenario.faults, self.capabilities, self.missing)
+            servers = options_of(family).servers
+            faults, left = applicable(scenario.faults, self.capabilities, self.missing, servers)
             spec = msgspec.structs.replace(
                 spec_of(family, scenario, folder),
                 faults=faults,

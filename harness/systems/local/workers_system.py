@@ -81,6 +81,7 @@ ANSWERS: Final = answers(
     },
     {
         Capability.POWER_CUTS: "The machine stays on. Tests rebuild disks from recorded calls.",
+        Capability.SERVER_FAULTS: "The servers of families run undisturbed.",
         Capability.KILL_MASTER: "Workers end with their coordinator: the job master cannot die alone.",
         Capability.WRITE_FAULTS: "Coordinator and workers write their checkpoints to a plain folder.",
     },

@@ -15,7 +15,7 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.fault_injection import PointObserver
 from onceproof.harness.systems.simulation.schedule import Chooser
-from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.systems.simulation.simulated_system import CAPABILITIES, SimulatedSystem
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.world import World
 
@@ -63,7 +63,7 @@ class MeasuredSystem(SimulatedSystem):
     Each scenario runs once: it is not repeated, and its checkpoints are not restored.
     """
 
-    capabilities = frozenset(Capability) - {Capability.CONTINUATIONS, Capability.DETERMINISM}
+    capabilities = CAPABILITIES - {Capability.CONTINUATIONS, Capability.DETERMINISM}
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario once; the history has more statistics than without the meter."""

@@ -109,7 +109,7 @@ class FaultInjector:
         self._requests = requests
         self._job = job
         self._living = living
-        self._faults = FaultClock(faults)
+        self._faults = FaultClock(tuple([fault for fault in faults if not fault.server]))
         self.passed = dict.fromkeys(POINTS, 0)
         """By protocol point, how often it was passed."""
         self.observer: PointObserver | None = None

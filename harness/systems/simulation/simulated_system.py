@@ -12,6 +12,7 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.fault_answers import MissingPoints, answers
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule
+from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.io_faults import MESSAGE_METHODS, WRITE_METHODS
@@ -22,8 +23,10 @@ from onceproof.harness.systems.simulation.world import World
 NAME = "simulated"
 NAME_WITH_DATABASES = "simulated-rocksdb"
 
+CAPABILITIES: Final = frozenset(Capability) - {Capability.SERVER_FAULTS}
+
 ANSWERS: Final = answers(
-    frozenset(Capability),
+    CAPABILITIES,
     {
         "tasks": FaultInjector.strike,
         "process": FaultInjector.strike,
@@ -35,7 +38,7 @@ ANSWERS: Final = answers(
         **WRITE_METHODS,
         **COMMIT_METHODS,
     },
-    {},
+    {Capability.SERVER_FAULTS: "Servers are models in its memory: there, commits fail."},
     {},
 )
 
@@ -44,13 +47,15 @@ class SimulatedSystem:
     """Runs scenarios against the engine's machines in one thread."""
 
     name: str = NAME
-    capabilities = frozenset(Capability)
+    capabilities = CAPABILITIES
     missing: Final[MissingPoints] = {}
     answers = ANSWERS
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run; with ``trace`` the history carries the full trace."""
-        return World(family, scenario, tracer=Tracer() if trace else NO_TRACER).run()
+        history = World(family, scenario, tracer=Tracer() if trace else NO_TRACER).run()
+        history.statistics.not_applicable = applicable(scenario.faults, self.capabilities, self.missing)[1]
+        return history
 
 
 class DatabaseSystem(SimulatedSystem):

@@ -137,6 +137,7 @@ ANSWERS: Final = answers(
     {
         Capability.KILL_MASTER: "The driver is the job master: its death is that of the process.",
         Capability.POWER_CUTS: "The machine stays on.",
+        Capability.SERVER_FAULTS: "It starts no server for a family.",
         Capability.STORAGE_FAULTS: "Only writes of its storage are made to fail.",
         Capability.CLOCK_JUMPS: "Driver and workers read the clock of the machine, which is not only theirs.",
         Capability.MESSAGE_FAULTS: "Acknowledgements travel with the data of Spark's jobs, not alone.",

@@ -90,6 +90,7 @@ ANSWERS: Final = answers(
         Capability.KILL_MASTER: "The driver plans the batches: its death is that of the process.",
         Capability.MESSAGE_FAULTS: "The driver asks its workers and waits: no message can be late or lost.",
         Capability.POWER_CUTS: "The machine stays on.",
+        Capability.SERVER_FAULTS: "It starts no server for a family.",
         Capability.STORAGE_FAULTS: "Java reads and deletes the files of the state store.",
         Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the query's.",
         Capability.WRITE_FAULTS: "Java writes the files of the state store.",

@@ -38,6 +38,14 @@ from onceproof.harness.model.scenario import Fault, Scenario
             Fault("commit_error_after_success", "committing", occurrence=2),
             "answer a commit that took place with an error at committing, 2nd time",
         ),
+        (
+            Fault("kill_server", "committed", "sink-0", delay=7, server="postgres"),
+            "kill postgres at committed of sink-0, for 7 ms",
+        ),
+        (
+            Fault("cut_connection", "committing", server="kafka"),
+            "cut a connection to kafka at committing",
+        ),
     ],
 )
 def test_a_fault_in_words(fault: Fault, text: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from onceproof.harness.generation.generator import generate, generator_version
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
 from onceproof.harness.model.family import Family, family_names, load_family
-from onceproof.harness.model.faults import FAULTS, KILLS
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.scenario import Scenario, check, from_json, to_json
 from onceproof.harness.model.step_limits import checkpoint_steps
 from onceproof.harness.trials.trial import try_scenario
@@ -96,8 +96,8 @@ def test_every_fault_is_planned_at_every_point_it_can_happen_at(many: dict[str, 
         planned = Counter((fault.kind, fault.point) for scenario in scenarios for fault in scenario.faults)
         assert [
             pair
-            for kind, row in FAULTS.items()
-            for pair in [(kind, p) for p in row.points]
+            for kind in JOB_FAULTS
+            for pair in [(kind, p) for p in FAULTS[kind].points]
             if not planned[pair]
         ] == []
 

@@ -24,7 +24,7 @@ from onceproof.harness.generation.strategies import (
     structured,
 )
 from onceproof.harness.model.family import load_family
-from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import ACTION_CLASSES, Fault, Scenario, check, from_json, to_json
 
 FAMILY = load_family("word_count")
@@ -69,7 +69,7 @@ def test_faults_of_every_kind_are_drawn_and_each_at_points_of_its_own() -> None:
         assert fault.point in FAULTS[fault.kind].points
 
     collect()
-    assert set(drawn) == set(FAULTS)
+    assert set(drawn) == set(JOB_FAULTS)
 
 
 def test_hypothesis_finds_and_shrinks_among_structured_scenarios() -> None:

@@ -71,6 +71,8 @@ KILL = '"kill_all","point":"completed","after":3'
         ('"kill_all"', '"lose_message"', "lose_message does not happen at completed, but at triggered"),
         (KILL, '"late_write","point":"snapshotted"', "faults[0]: late_write needs a delay"),
         (KILL, '"fail_write","point":"snapshotted","rescale_to":2', "rescale_to belongs to kills"),
+        (KILL, '"cut_connection","point":"completed"', "faults[0]: cut_connection needs server"),
+        ('"after":3', '"server":"kafka"', "faults[0]: kill_all strikes no server and has no server"),
         ('"format_version":1', '"format_version":2', "format version 2 is newer than 1"),
         ('"format_version":1', '"format_version":"1"', "expected `int`, got `str` at format_version"),
         (',"format_version":1', "", "no format_version of 1 or more"),

@@ -74,6 +74,13 @@ def test_unsupported_faults_are_counted_and_not_planned():
     assert left == {("lose_message", "notified"): 2, ("tear_write", "metadata_written"): 1}
 
 
+def test_fault_of_a_server_that_the_family_lacks_is_not_planned():
+    fault, kinds = Fault("cut_connection", "committed", server="kafka"), frozenset({Capability.SERVER_FAULTS})
+    assert applicable((fault,), kinds, servers=["kafka"])[0] == (fault,)
+    for capabilities, servers in ((kinds, ["postgres"]), (frozenset(), ["kafka"])):
+        assert applicable((fault,), capabilities, servers=servers) == ((), {(fault.kind, fault.point): 1})
+
+
 def test_fault_at_a_point_that_the_system_never_passes_is_not_planned():
     system = find_system("spark")
     commits, aligned = Fault("kill_task", "committing"), Fault("kill_task", "aligned")

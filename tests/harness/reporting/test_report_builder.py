@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from onceproof.harness.checkers import PROPERTIES
 from onceproof.harness.checkers.coverage import CAMPAIGN
-from onceproof.harness.model.faults import FAULTS, POINTS
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, POINTS
 from onceproof.harness.model.system import find_system
 from onceproof.harness.reporting.report_builder import (
     build_report,
@@ -18,10 +20,11 @@ from onceproof.harness.reporting.report_builder import (
     facts_of,
     write_report,
 )
+from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.trials.runner import RunResult, run
 from onceproof.harness.trials.tally import Tally
 from onceproof.reports.headline import conclude
-from onceproof.reports.model import Report, decode, encode
+from onceproof.reports.model import CoverageCell, Report, decode, encode
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +77,20 @@ def test_page_can_be_rendered_from_report_json(report: Report, tmp_path: Path) -
 
 def test_coverage_has_a_cell_for_each_planned_pair(result: RunResult) -> None:
     coverage = coverage_of(result.tally)
-    assert len(coverage.cells) == sum(len(row.points) for row in FAULTS.values())
+    assert len(coverage.cells) == sum(len(FAULTS[kind].points) for kind in JOB_FAULTS)
     assert not coverage.required
     assert all(cell.planned >= cell.fired for cell in coverage.cells)
     assert coverage_problems(result.tally) == []
+
+
+def test_coverage_lists_faults_of_servers_where_they_were_planned() -> None:
+    system = LocalSystem()
+    system.capabilities |= {Capability.SERVER_FAULTS}
+    tally = Tally(
+        planned=Counter({"kill_server/committing": 2}), fired=Counter({"kill_server/committing": 1})
+    )
+    cells = [cell for cell in coverage_of(tally, system).cells if cell.kind not in JOB_FAULTS]
+    assert cells == [CoverageCell("kill_server", "committing", 2, 1)]
 
 
 def test_large_run_reports_a_protocol_point_that_never_occurred() -> None:
