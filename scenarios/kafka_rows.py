@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onceproof.harness.model.family import KAFKA, FamilyOptions
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 name = "kafka_rows"
 generator_version = 1
+options = FamilyOptions(servers=(KAFKA,))
 tasks = word_count.tasks
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema

@@ -29,7 +29,7 @@ from onceproof.scenarios._event_time import with_progress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceproof.engine.api.datastream import StreamExecutionEnvironment
+    from onceproof.engine.api.datastream import KeyedStream, StreamExecutionEnvironment
 
 name = "page_windows"
 generator_version = 1
@@ -131,10 +131,10 @@ class HandMadeWindows(KeyedProcessFunction):
         self._views.remove(window_end)
 
 
-def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build views -> windows -> table, both edges keyed by the url."""
+def counted_views(env: StreamExecutionEnvironment, io: JobIO, source: Any) -> KeyedStream:
+    """Build views -> windows, keyed so that all rows of a url reach one sink subtask."""
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
-    views = env.from_source(io.source("views"), WATERMARKS, "views").uid("views")
+    views = env.from_source(source, WATERMARKS, "views").uid("views")
     windows = (
         views.set_parallelism(io.source_parallelism)
         .key_by(lambda url: url, Types.STRING())
@@ -143,7 +143,12 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .uid("windows")
         .set_parallelism(io.parallelism)
     )
-    table = windows.key_by(lambda row: row[1], Types.STRING()).add_sink(io.sink("table"))
+    return windows.key_by(lambda row: row[1], Types.STRING())
+
+
+def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build views -> windows -> table, both edges keyed by the url."""
+    table = counted_views(env, io, io.source("views")).add_sink(io.sink("table"))
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)
 
 

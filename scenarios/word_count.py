@@ -76,9 +76,12 @@ class Count(KeyedProcessFunction):
         yield value, count
 
 
-def counted_words(env: StreamExecutionEnvironment, io: JobIO) -> KeyedStream:
-    """Build source -> count, keyed so that all rows of a word reach one sink subtask, in order."""
-    words = env.from_source(io.source("words"), None, "source").uid("source")
+def counted_words(env: StreamExecutionEnvironment, io: JobIO, source: Any = None) -> KeyedStream:
+    """Build source -> count, keyed so that all rows of a word reach one sink subtask, in order.
+
+    ``source`` is read instead of ``io.source``.
+    """
+    words = env.from_source(source or io.source("words"), None, "source").uid("source")
     counts = (
         words.set_parallelism(io.source_parallelism)
         .key_by(lambda word: word, key_type=Types.STRING())

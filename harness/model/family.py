@@ -47,7 +47,8 @@ Role: TypeAlias = Literal["source", "keyed", "sink"]
 AtLeastOnce: TypeAlias = Literal["rows", "effects"]
 
 POSTGRES: Final = "postgres"
-"""The name of a server that families may need."""
+KAFKA: Final = "kafka"
+"""The names of the servers that families may need."""
 ROLES: Final = ("source", "keyed", "sink")
 FAMILY_MODULE: Final = "onceproof_family_"
 """Prefix of the names of the modules that hold a user's families."""
@@ -103,6 +104,9 @@ class JobIO(Protocol):
 
     def source(self, name: str) -> Any:
         """Return a replayable source over the scenario's splits, for ``env.from_source``."""
+
+    def kafka_source(self, name: str) -> Any:
+        """Return the source of a topic of Kafka whose partitions are the scenario's splits."""
 
     def sink(self, name: str) -> Any:
         """Return an exactly-once sink for tuples, for ``add_sink`` or ``sink_to``."""
@@ -262,7 +266,10 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value),
         "a function streaming_query(records, io)",
     ),
-    "servers": (lambda value: _are_names(value) and set(value) <= {POSTGRES}, f"a subset of ({POSTGRES!r},)"),
+    "servers": (
+        lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA},
+        f"some of {(POSTGRES, KAFKA)}",
+    ),
     "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
 }
 

@@ -88,6 +88,10 @@ class KafkaBroker:
         """Return whether the process of the broker lives."""
         return bool(self._processes.living())
 
+    def has_died(self) -> bool:
+        """Return whether the broker that was started last has ended by itself, or was killed."""
+        return self._processes.has_died()
+
     # ---- internal
 
     def _start(self, program: BrokerProgram, options: tuple[str, ...]) -> None:

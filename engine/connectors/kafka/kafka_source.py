@@ -139,7 +139,7 @@ class KafkaSource(Source):
         try:
             if position is None:
                 known = ClusterOffsets(consumer, place, self._servers)
-                stop = NO_STOP if self._stopping is None else self._stopping.offset_of(place, known)
+                stop = NO_STOP if self._stopping is None else self._stopping.stop_of(place, known)
                 start = ReaderPosition(starting.offset_of(place, known), stop)
             else:
                 start = ReaderPosition(*position)

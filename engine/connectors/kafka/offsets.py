@@ -121,6 +121,11 @@ class KafkaOffsetsInitializer:
             case _Kind.OFFSETS:
                 return self._in_range(self._offsets.get(place), known)
 
+    def stop_of(self, place: KafkaTopicPartition, known: PartitionOffsets) -> int:
+        """Return the offset to stop before. One that is given is taken as it is: its rows may come later."""
+        given = self._offsets.get(place)
+        return self.offset_of(place, known) if given is None else given
+
     def _in_range(self, offset: int | None, known: PartitionOffsets) -> int:
         if offset is not None and known.earliest() <= offset <= known.latest():
             return offset

@@ -16,6 +16,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 NO_STOP: Final = -1
 REQUEST_TIMEOUT_S: Final = 10.0
 _FIRST_ANSWER_S: Final = 0.5
+_PAUSE_S: Final = 0.02
 _LARGEST_READ: Final = 100_000
 """Rows; librdkafka takes no more than a million."""
 _SHORTEST_RETRY_MS: Final = 2
@@ -112,15 +114,26 @@ class ClusterOffsets:
         return low, high
 
     def _ask(self, question: Callable[[], Any]) -> Any:
+        """Ask again while the leader of the partition is being chosen, as for a topic that was just made."""
         from confluent_kafka import KafkaError, KafkaException
 
-        try:
-            return question()
-        except KafkaException as error:
-            said: KafkaError = error.args[0]
-            if said.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
-                raise missing_topic(self._place.topic, self._servers) from error
-            raise no_broker(self._servers, said.str()) from error
+        no_leader = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+        deadline = time.monotonic() + REQUEST_TIMEOUT_S
+        while True:
+            try:
+                return question()
+            except KafkaException as error:
+                said: KafkaError = error.args[0]
+                if said.code() not in no_leader or time.monotonic() > deadline:
+                    raise self._explained(said) from error
+            time.sleep(_PAUSE_S)
+
+    def _explained(self, said: KafkaError) -> Exception:
+        from confluent_kafka import KafkaError
+
+        if said.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+            return missing_topic(self._place.topic, self._servers)
+        return no_broker(self._servers, said.str())
 
 
 class PartitionReader(SplitReader):

@@ -31,7 +31,7 @@ from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.restore_point import as_found
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import POSTGRES, Family, options_of
+from onceproof.harness.model.family import KAFKA, POSTGRES, Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
 from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.history import JOB_FINISHED, History
@@ -44,7 +44,8 @@ from onceproof.harness.systems.local.observed_local_job import ObservedLocalExec
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
-from onceproof.harness.systems.process.job_specification import Spec, spec_of
+from onceproof.harness.systems.process.job_specification import Spec, TrialTopics, spec_of
+from onceproof.harness.systems.process.trial_kafka import TrialKafka
 from onceproof.harness.systems.process.trial_servers import TrialPostgres
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
@@ -111,6 +112,7 @@ class LocalSystem:
         mutant_file: str = "",
         process_seconds: float = LONGEST_PROCESS_SECONDS,
         postgres: TrialPostgres | None = None,
+        kafka: TrialKafka | None = None,
     ) -> None:
         if mutant:
             # An unknown mutant is an error here, not in each child.
@@ -120,10 +122,15 @@ class LocalSystem:
         self._mutant_file = mutant_file
         self._process_seconds = process_seconds
         self._postgres = postgres or TrialPostgres()
+        self._kafka = kafka or TrialKafka()
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in new folders, and return its history; there is no trace."""
-        with trial_folder(self._folder) as folder, self._database_for(family) as address:
+        with (
+            trial_folder(self._folder) as folder,
+            self._database_for(family) as address,
+            self._topics_for(family, scenario) as topics,
+        ):
             servers = options_of(family).servers
             faults, left = applicable(scenario.faults, self.capabilities, self.missing, servers)
             spec = msgspec.structs.replace(
@@ -133,6 +140,7 @@ class LocalSystem:
                 mutant=self._mutant,
                 mutant_file=self._mutant_file,
                 postgres=address,
+                kafka=topics,
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
             history = self.run_of(spec, lengths, scenario, folder).run()
@@ -140,12 +148,19 @@ class LocalSystem:
         return history
 
     def close(self) -> None:
-        """Stop the server, if any family needed one."""
+        """Stop the servers that a family has needed."""
         self._postgres.close()
+        self._kafka.close()
 
     def _database_for(self, family: Family) -> AbstractContextManager[str]:
         """Return the address of an empty database while the context lasts; "" if the family needs none."""
         return self._postgres.database() if POSTGRES in options_of(family).servers else nullcontext("")
+
+    def _topics_for(self, family: Family, scenario: Scenario) -> AbstractContextManager[TrialTopics | None]:
+        """Return topics of Kafka while the context lasts, the input filled; None if the family needs none."""
+        if KAFKA in options_of(family).servers:
+            return self._kafka.topics(scenario.records)
+        return nullcontext()
 
     def run_of(self, spec: Spec, lengths: Mapping[str, int], scenario: Scenario, folder: Path) -> LocalRun:
         """Return the run of a scenario's specification in ``folder``."""

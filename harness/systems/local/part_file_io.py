@@ -13,7 +13,7 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.sinks import SinkKind, SinksByKind
 
-NO_SUCH_SINK: Final = "`onceproof job run` offers no {}: run this family with `onceproof run`"
+NO_SUCH_END: Final = "`onceproof job run` offers no {}: run this family with `onceproof run`"
 
 
 class PartFileIO(SinksByKind):
@@ -31,6 +31,10 @@ class PartFileIO(SinksByKind):
         """Return the source of the generated records."""
         return self._source
 
+    def kafka_source(self, name: str) -> Source:
+        """Raise FamilyError: there is no broker to read from."""
+        raise FamilyError(NO_SUCH_END.format("source of Kafka"))
+
     def sink(self, name: str) -> FileSinkFunction:
         """Return a file sink that writes rows as JSON lines and commits them with checkpoints."""
         config = OutputFileConfig(part_prefix=name, part_suffix=".jsonl")
@@ -38,4 +42,4 @@ class PartFileIO(SinksByKind):
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Raise FamilyError: there is no external system to write to."""
-        raise FamilyError(NO_SUCH_SINK.format(f"{kind} sink"))
+        raise FamilyError(NO_SUCH_END.format(f"{kind} sink"))

@@ -66,7 +66,14 @@ class JobRun(ABC):
         spec = self.spec
         output = Path(spec.output)
         return HistoryBuilder(
-            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism, spec.postgres
+            spec.faults,
+            self.lengths,
+            output,
+            spec.suffix,
+            self.read_rows,
+            spec.parallelism,
+            spec.postgres,
+            spec.kafka,
         )
 
     def run(self) -> History:

@@ -34,6 +34,30 @@ HIDDEN: Final = "."
 """The prefix of part files that are not visible yet."""
 
 
+class TrialTopics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The topics of Kafka that one scenario has to itself."""
+
+    servers: str
+    """The broker, as host:port."""
+    prefix: str
+    """What the names of all its topics and transactions begin with."""
+    lengths: dict[str, int]
+    """The numbers of records by split; the splits are the partitions of the input topic, in this order."""
+
+    @property
+    def input_topic(self) -> str:
+        """The topic with the records of the scenario."""
+        return f"{self.prefix}-in"
+
+    def output_topic(self, name: str) -> str:
+        """Return the topic of a sink."""
+        return f"{self.prefix}-out-{name}"
+
+    def is_output(self, topic: str) -> bool:
+        """Return whether a topic is that of a sink of this scenario."""
+        return topic.startswith(f"{self.prefix}-out-")
+
+
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One process of one job."""
 
@@ -94,6 +118,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """What the user asks of the running job."""
     postgres: str = ""
     """The address of the database of PostgreSQL that the job writes to; "": there is none."""
+    kafka: TrialTopics | None = None
+    """The topics that the job reads and writes; None: there are none."""
     mutant: str = ""
     """The id of a bug to plant."""
     mutant_file: str = ""

@@ -136,6 +136,9 @@ class PostgresOutput:
         self._address = address
         self._connection: psycopg.Connection[Any] | None = None
 
+    def owns(self, name: str) -> bool:
+        return name.startswith(f"{PREFIX}_")
+
     def names(self) -> list[str]:
         """Return the names of the committed transactions, and names for rows that are in none."""
         if not self._exists(LEDGER):

@@ -8,9 +8,9 @@ from typing import Any
 
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.part_files import OutputFileConfig
-from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.family import KAFKA, POSTGRES, FamilyError
 from onceproof.harness.model.scenario import Parameter
-from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.job_specification import Spec, TrialTopics
 from onceproof.harness.systems.process.table_sinks import make_sink
 from onceproof.harness.systems.process.test_io import (
     PREFIX,
@@ -49,6 +49,14 @@ class ProcessIO(SinksByKind):
         """Return the source of the scenario's splits."""
         return self._source
 
+    def kafka_source(self, name: str) -> CountedSource:
+        """Return the source of the topic with the scenario's records. Raises FamilyError, as `make_sink`."""
+        topics = self._topics("a source of Kafka")
+        # It imports what only these families need.
+        from onceproof.harness.systems.process.kafka_io import make_kafka_source
+
+        return make_kafka_source(topics, is_bounded=not self._spec.is_endless)
+
     def sink(self, name: str) -> LoggingFileSink:
         """Return an exactly-once sink into part files."""
         return self._file_sink(self._spec.in_buckets)
@@ -69,10 +77,7 @@ class ProcessIO(SinksByKind):
         if kind in ("postgres", "postgres-upsert"):
             return self._postgres_sink(name, keys)
         if kind == "kafka":
-            raise FamilyError(
-                f"{self._spec.family}: a sink into Kafka is on trial in the simulation only:"
-                " run it with --system simulated"
-            )
+            return self._kafka_sink(name)
         if kind == "files":
             return self._file_sink(in_buckets=True)
         database = Database(database_of(Path(self._spec.output)))
@@ -81,11 +86,25 @@ class ProcessIO(SinksByKind):
     def _postgres_sink(self, name: str, keys: int) -> Any:
         address = self._spec.postgres
         if not address:
-            raise FamilyError(
-                f"{self._spec.family}: a sink into PostgreSQL needs options = FamilyOptions(servers="
-                "('postgres',)) and a system that starts the server: run it with --system local"
-            )
+            raise self._no_server("a sink into PostgreSQL", POSTGRES)
         # It imports psycopg, which only these families need.
         from onceproof.harness.systems.process.postgres_io import make_postgres_sink
 
         return make_postgres_sink(address, name, self._column_types, keys, self._commits)
+
+    def _kafka_sink(self, name: str) -> Any:
+        topics = self._topics("a sink into Kafka")
+        from onceproof.harness.systems.process.kafka_io import make_kafka_sink
+
+        return make_kafka_sink(topics, name, self._commits)
+
+    def _topics(self, what: str) -> TrialTopics:
+        if self._spec.kafka is None:
+            raise self._no_server(what, KAFKA)
+        return self._spec.kafka
+
+    def _no_server(self, what: str, server: str) -> FamilyError:
+        return FamilyError(
+            f"{self._spec.family}: {what} needs options = FamilyOptions(servers=({server!r},)) and a system"
+            " that starts the server: run it with --system local"
+        )

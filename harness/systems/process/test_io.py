@@ -105,6 +105,10 @@ class CountedReader(ForwardingReader):
     def position(self) -> list[Any]:
         return [self._reader.position, self._count]
 
+    def checkpoint_complete(self, position: list[Any]) -> None:
+        """Pass the position of the inner reader on."""
+        self._reader.checkpoint_complete(position[0])
+
 
 class CountedSource(Source):
     """Counts the records of an inner source; ``names`` maps the family's split names to that source's."""
@@ -115,6 +119,7 @@ class CountedSource(Source):
         self.is_bounded = is_bounded
         self._source = source
         self._names = names or {split: split for split in source.splits()}
+        self.hears_of_checkpoints = source.hears_of_checkpoints
 
     def splits(self) -> Sequence[str]:
         """Return the family's split names."""
@@ -123,7 +128,10 @@ class CountedSource(Source):
     def open_split(self, split: str, position: Any | None) -> CountedReader:
         """Return a reader from a position, or from the start of the split if it is None."""
         inner, count = (None, 0) if position is None else position
-        reader = self._source.open_split(self._names[split], inner)
+        return self.open_counted(self._source.open_split(self._names[split], inner), count)
+
+    def open_counted(self, reader: SplitReader, count: int) -> CountedReader:
+        """Return the counting reader around an inner one."""
         return CountedReader(reader, count, is_endless=not self.is_bounded)
 
     def identity(self) -> SourceIdentity:

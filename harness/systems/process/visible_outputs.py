@@ -4,7 +4,8 @@ The rules this module lives by:
 
 - Both kinds of output have one interface: the names of visible transactions, an identity that shows whether a
   transaction was replaced, its rows, and the transactions left unfinished.
-- Names of transactions in the database contain slashes; names of files cannot. So a name shows its output.
+- A name shows its output: names of transactions in the database contain slashes, names of files cannot, and
+  those of servers have a prefix. The part files are asked last, and own what no other output does.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ def read_json_rows(path: Path) -> list[Row]:
 
 class Output(Protocol):
     """A place where transactions become visible."""
+
+    def owns(self, name: str) -> bool:
+        """Return whether a name is that of a transaction here; asked of one output after the other."""
 
     def names(self) -> list[str]:
         """Return the names of the visible transactions."""
@@ -76,6 +80,10 @@ class PartFiles:
         if folder != self._folders[0]:
             self._left_open.update(self._hidden())
         self._folders = [folder, *[each for each in self._folders if each != folder]]
+
+    def owns(self, name: str) -> bool:
+        """Return True: files may have any name."""
+        return True
 
     def names(self) -> list[str]:
         """Return the names of all files that are not hidden, sorted."""
@@ -130,6 +138,9 @@ class DatabaseOutput:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def owns(self, name: str) -> bool:
+        return "/" in name
 
     def names(self) -> list[str]:
         """Return the names of the visible transactions, in the order in which they became visible."""

@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onceproof.engine.connectors.jdbc.transaction_names import PREFIX
 from onceproof.engine.messages import SAVEPOINT, checkpoint_folder
 from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState
+from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
 from onceproof.harness.systems.recording import event_log
 
 if TYPE_CHECKING:
+    from onceproof.harness.systems.process.kafka_output import KafkaOutput
     from onceproof.harness.systems.process.postgres_io import PostgresOutput
 
 _SHARED: Final = "shared"
@@ -51,6 +52,7 @@ class HistoryBuilder:
         read_rows: ReadRows,
         parallelism: int,
         postgres: str = "",
+        kafka: TrialTopics | None = None,
     ) -> None:
         self.history = History()
         self.parallelism = parallelism
@@ -72,14 +74,21 @@ class HistoryBuilder:
         self._database = Database(database_of(output))
         self._part_files = PartFiles(output, suffix, read_rows)
         self._database_output = DatabaseOutput(self._database)
-        self._outputs: tuple[Output, ...] = (self._part_files, self._database_output)
+        self._outputs: tuple[Output, ...] = (self._database_output, self._part_files)
         self._postgres_output: PostgresOutput | None = None
+        self._kafka_output: KafkaOutput | None = None
         if postgres:
             # It imports psycopg, which only some families need.
             from onceproof.harness.systems.process.postgres_io import PostgresOutput
 
             self._postgres_output = PostgresOutput(postgres)
-            self._outputs = (*self._outputs, self._postgres_output)
+            self._outputs = (self._postgres_output, *self._outputs)
+        if kafka is not None:
+            # It imports confluent_kafka, which only some families need.
+            from onceproof.harness.systems.process.kafka_output import KafkaOutput
+
+            self._kafka_output = KafkaOutput(kafka)
+            self._outputs = (self._kafka_output, *self._outputs)
         self._step = 0
         self._attempt = ""
         self._cuts: dict[str, dict[str, int]] = {}
@@ -291,9 +300,7 @@ class HistoryBuilder:
     # The outside.
 
     def _output_of(self, name: str) -> Output:
-        if self._postgres_output is not None and name.startswith(PREFIX):
-            return self._postgres_output
-        return self._database_output if "/" in name else self._part_files
+        return next(output for output in self._outputs if output.owns(name))
 
     def _becomes_visible(self, name: str, is_empty: bool, at: int | None) -> None:
         """Add a visible transaction, once: committing it again changes nothing for a reader."""
@@ -384,4 +391,6 @@ class HistoryBuilder:
                 self.history.leak(self._step, "orphan file", str(path.relative_to(checkpoints)))
         if self._postgres_output is not None:
             self._postgres_output.close()
+        if self._kafka_output is not None:
+            self._kafka_output.close()
         self.history.statistics.steps = self._step

@@ -106,6 +106,10 @@ class SimulatedIO(SinksByKind):
         """Return the source of the scenario's splits."""
         return self._log
 
+    def kafka_source(self, name: str) -> SimulatedLog:
+        """Return the source of the scenario's splits: positions are offsets, as those of Kafka."""
+        return self.source(name)
+
     def sink(self, name: str) -> SimulatedSink:
         """Return a two-phase-commit sink into the external system."""
         return SimulatedSink(self._system)
