@@ -147,10 +147,10 @@ class WorkersExecution(LocalExecution):
         self.launch(graph)
         if self._count < graph.settings.workers:
             _logger.warning(
-                "job %r has %d workers instead of %d: no operator has more subtasks",
+                "job %r is to have %d workers and gets %d: no operator has more subtasks",
                 graph.name,
-                self._count,
                 graph.settings.workers,
+                self._count,
             )
 
     @property

@@ -63,7 +63,7 @@ def test_job_without_checkpoints_commits_its_output_at_the_end(job):
 
 def test_job_has_no_more_workers_than_subtasks(job, caplog):
     workers.execute(job.graph(parallelism=2, execution__local__workers=5))
-    assert "has 2 workers instead of 5" in caplog.text
+    assert "is to have 5 workers and gets 2" in caplog.text
     assert job.rows() == job.counts
 
 
