@@ -34,7 +34,7 @@ def archive_folder() -> Path:
 
 def archive_for(java: JavaInstallation) -> Path:
     """Return the path of the archive for a Java and the installed Spark; the file may not exist."""
-    jars = _package() / "jars"
+    jars = package_folder() / "jars"
     try:
         release = (java.home / "release").read_bytes()
     except OSError:
@@ -63,7 +63,7 @@ def link_home(folder: Path) -> None:
     """
     (folder / "home").mkdir(parents=True)
     for part in ("bin", "jars", "sbin"):
-        (folder / "home" / part).symlink_to(_package() / part)
+        (folder / "home" / part).symlink_to(package_folder() / part)
     shared = archive_folder() / "conf"
     conf = folder / "conf"
     if shared.is_dir() and conf != shared:
@@ -82,7 +82,7 @@ def home_variables(folder: Path, java: JavaInstallation) -> dict[str, str]:
     }
 
 
-def _package() -> Path:
+def package_folder() -> Path:
     """Return the folder of pyspark without importing it, which takes half a second."""
     found = importlib.util.find_spec("pyspark")
     assert found is not None

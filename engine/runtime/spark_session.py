@@ -39,7 +39,12 @@ from pyspark.sql import SparkSession
 
 from onceproof.engine.file_locks import release_lock
 from onceproof.engine.runtime.java import JavaInstallation, find_java
-from onceproof.engine.runtime.spark_class_archive import home_variables, link_home, quick_start_options
+from onceproof.engine.runtime.spark_class_archive import (
+    home_variables,
+    link_home,
+    package_folder,
+    quick_start_options,
+)
 from onceproof.engine.temporary_folders import mark_as_owned, remove_abandoned
 
 # A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
@@ -307,6 +312,8 @@ def _launch_variables(links: Path, java: JavaInstallation) -> dict[str, str]:
         # The launcher is a Java of its own that lives for a fraction of a second.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
         "PYSPARK_PYTHON": sys.executable,
+        # On YARN, pyspark would send itself as archives; the Python of executors has it installed.
+        "PYSPARK_ARCHIVES_PATH": f"local:{package_folder().parent}",
         # Read when the context starts, and handed to every worker.
         "PYTHONHASHSEED": "0",
     }

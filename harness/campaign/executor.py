@@ -4,8 +4,8 @@ The rules this module lives by:
 
 - A task receives scenario numbers and derives the rest from them, with the seeds, verdicts and trace hashes
   of any other run. A task that Spark repeats writes the same rows.
-- Each worker process loads a family once. A user's file travels as text and is written to a temporary folder
-  where its path does not exist.
+- Each worker process loads a family once. A user's file travels with the folder from which it is imported:
+  its own, or that of its package. It is unpacked where that folder does not exist or holds something else.
 - Trials are written from Python to a Parquet file, because a detour through Java would cost more than the
   simulation. The file is named for the task's first scenario and published by a rename, so two attempts of
   one task replace each other's file. Only the verdicts travel to the driver.
@@ -15,10 +15,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import atexit
 import gc
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,9 +29,11 @@ from pyarrow import parquet
 from pyspark import SparkFiles, TaskContext
 
 from onceproof.engine.runtime.garbage_collection import freeze_loaded_objects
+from onceproof.engine.runtime.module_archive import ModuleArchive, packed_modules, unpacked
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
 from onceproof.harness.model.family import Family, FamilyError, load_family, split_address
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.user_file import module_name_of
 from onceproof.harness.trials.runner import OutputUnwritable
 from onceproof.harness.trials.trial import run_scenario, scenario_of
 
@@ -44,45 +43,64 @@ BATCH: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class FamilySource:
-    """A family as the command line names it, with the text of its file, if it is one."""
+    """A family as the command line names it, with the modules of its folder, if it is a file."""
 
     asked: str
-    text: str | None
+    modules: ModuleArchive | None = None
+    place: str = ""
+    """The path of the file in that folder."""
 
     @classmethod
     def of(cls, asked: str) -> FamilySource:
-        """Return the source of a family; its file is read."""
+        """Return the source of a family; its folder is read."""
         path, _ = split_address(asked)
-        return cls(asked, None if path is None else path.read_text(encoding="utf-8"))
+        if path is None:
+            return cls(asked)
+        _, folder = module_name_of(path)
+        modules = packed_modules(folder)
+        return cls(asked, modules, str(path.absolute().relative_to(folder)))
 
 
 @cache
 def load(source: FamilySource) -> Family:
-    """Return the family, loaded once in each process."""
-    family = load_family(_local_address(source))
+    """Return the family, loaded once in each process. Raises FamilyError."""
+    try:
+        family = load_family(_local_address(source))
+    except FamilyError as error:
+        message = _as_asked(str(error), source)
+        if source.modules is None or not isinstance(error.__cause__, ImportError):
+            raise FamilyError(message) from None
+        raise FamilyError(
+            f"{message}: a Spark executor has what is installed there, and the modules in"
+            f" {source.modules.folder}: put the module there, or install it on the executors"
+        ) from None
     # Modules stay loaded, so the garbage collector need not traverse them again.
     gc.freeze()
     return family
 
 
+def _as_asked(message: str, source: FamilySource) -> str:
+    """Return a message with the user's path of the family in place of this machine's."""
+    (here, _), (asked, _) = split_address(_local_address(source)), split_address(source.asked)
+    return message if here is None else message.replace(str(here), str(asked))
+
+
 @cache
 def _local_address(source: FamilySource) -> str:
-    """Return the family's address on this machine: its own path, or a copy if that has another content."""
+    """Return the family's address on this machine: its own path, or a copy if its folder differs here."""
     path, attribute = split_address(source.asked)
-    if source.text is None or path is None:
+    if source.modules is None or path is None:
         return source.asked
-    try:
-        if path.read_text(encoding="utf-8") == source.text:
-            return source.asked
-    except OSError:
-        pass
-    # Below Spark's own folder, which ends with the executor; a worker runs no finalizers.
+    if path.is_file() and packed_modules(module_name_of(path)[1]).data == source.modules.data:
+        return source.asked
+    if source.modules.objection:
+        raise FamilyError(
+            f"{source.asked}: {source.modules.objection}, too much to send to Spark's executors:"
+            " move the family into a folder of its own"
+        )
+    # A worker runs no finalizers, so the copy stands below Spark's own folder, which ends with the executor.
     below = None if TaskContext.get() is None else SparkFiles.getRootDirectory()
-    folder = tempfile.mkdtemp(prefix="onceproof-family-", dir=below)
-    if below is None:
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    copy = Path(folder) / path.name
-    copy.write_text(source.text, encoding="utf-8")
+    copy = unpacked(source.modules, below) / source.place
     return f"{copy}:{attribute}" if attribute else str(copy)
 
 
@@ -137,7 +155,7 @@ class Simulation:
             outcome, history = run_scenario(family, scenario)
         except FamilyError as error:
             # The message names the user's path, not that of a temporary copy.
-            raise FamilyError(str(error).replace(_local_address(self.source), self.source.asked)) from None
+            raise FamilyError(_as_asked(str(error), self.source)) from None
         return TriedScenario.of(number, scenario, outcome, history)
 
     def _write(self, tables: list[pa.RecordBatch]) -> None:

@@ -4,8 +4,9 @@ The rules this module lives by:
 
 - The constant part of an attempt (graph, probe, folders) is broadcast, and unpacked once in each worker
   process. The part that changes with the epoch is small, and is sent with the tasks.
-- The graph is pickled by Spark's serializer for closures, or sent as a recipe that builds it in the worker:
-  functions of a module that workers cannot import need a recipe.
+- The graph is pickled by Spark's serializer for closures, which takes functions of modules by their names. So
+  the modules of the program travel with it. A recipe builds the graph in the worker, from modules that are
+  installed there or that it finds itself.
 - The epoch determines all that a subtask does: the driver decides beforehand which records it reads and what
   time it is, so a task that Spark runs again does the same again.
 """
@@ -17,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
-from pyspark import cloudpickle
+from pyspark import SparkFiles, TaskContext, cloudpickle
 from pyspark.serializers import CloudPickleSerializer
 
 from onceproof.engine.errors import text_of
@@ -27,6 +28,7 @@ from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
 from onceproof.engine.metrics import Metric, MetricRegistry
 from onceproof.engine.protocol_points import Probe, no_probe
+from onceproof.engine.runtime.module_archive import NO_MODULES, ModuleArchive, import_from, modules_of_program
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.spark.epoch_size import MOST_BYTES
@@ -76,13 +78,15 @@ class Packed:
     """A pickled shipment: unpickling it in a worker makes a Deployment, once for each process."""
 
     def __init__(self, shipment: Shipment) -> None:
+        given = isinstance(shipment.recipe, GivenGraph)
+        self._modules = modules_of_program() if given else NO_MODULES
         try:
             self._data: bytes = cloudpickle.dumps(shipment)
         except Exception as error:
             raise _unsendable(shipment, error) from error
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Deployment], tuple[bytes]]:
-        return unpack, (self._data,)
+    def __reduce__(self) -> tuple[Callable[[bytes, ModuleArchive], Deployment], tuple[bytes, ModuleArchive]]:
+        return unpack, (self._data, self._modules)
 
 
 def _unsendable(shipment: Shipment, error: Exception) -> Exception:
@@ -160,9 +164,14 @@ def shape_of(graph: JobGraph) -> tuple[tuple[str, int, int], ...]:
     )
 
 
-def unpack(packed: bytes) -> Deployment:
-    """Return the deployment of a pickled shipment. Raises WrongRecipe."""
-    shipment: Shipment = _CLOSURES.loads(packed)
+def unpack(packed: bytes, modules: ModuleArchive = NO_MODULES) -> Deployment:
+    """Return the deployment of a pickled shipment. Raises WrongRecipe; ImportError: a module is missing."""
+    if TaskContext.get() is not None:
+        import_from(modules, SparkFiles.getRootDirectory())
+    try:
+        shipment: Shipment = _CLOSURES.loads(packed)
+    except ImportError as error:
+        raise ImportError(f"{error}; {modules.why_missing()}") from error
     graph = _fitted(shipment.recipe(), shipment.shape)
     layout = layout_of(graph)
     return Deployment(

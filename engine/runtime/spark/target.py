@@ -3,7 +3,9 @@
 The rules this module lives by:
 
 - A Spark that is started for a job is stopped with it. An existing one is used as it is, and stays.
-- Workers can import modules beside the program, because their functions are pickled by name.
+- Functions are pickled by name, so workers need the modules beside the program. They travel with the job
+  (`engine/runtime/module_archive.py`). Workers of a Spark on this machine also find what stands first on the
+  path of this Python, which is all that a notebook and a test have.
 """
 
 from __future__ import annotations

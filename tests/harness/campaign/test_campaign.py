@@ -113,7 +113,7 @@ def test_at_least_once_is_judged_by_python_alone(spark: SparkSession) -> None:
 
 
 def test_executors_run_the_same_scenarios_as_a_run(tmp_path: Path) -> None:
-    simulation = simulation_of(FamilySource("word_count", None), tmp_path / "trials", families=3)
+    simulation = simulation_of(FamilySource("word_count"), tmp_path / "trials", families=3)
     batches = list(simulation([pa.record_batch({"id": [1, 4, 7]}), pa.record_batch({"id": [10]})]))
     outcomes = [from_line(line) for batch in batches for line in batch.column("line").to_pylist()]
     assert [outcome.seed for outcome in outcomes] == [
@@ -125,7 +125,7 @@ def test_executors_run_the_same_scenarios_as_a_run(tmp_path: Path) -> None:
 
 
 def test_a_second_attempt_of_a_task_replaces_the_file_of_the_first(tmp_path: Path) -> None:
-    simulation = simulation_of(FamilySource("word_count", None), tmp_path)
+    simulation = simulation_of(FamilySource("word_count"), tmp_path)
     for _ in range(2):
         assert len(list(simulation([pa.record_batch({"id": [5, 6]})]))) == 1
         assert [path.name for path in tmp_path.iterdir()] == ["part-00000005.parquet"]
@@ -134,24 +134,18 @@ def test_a_second_attempt_of_a_task_replaces_the_file_of_the_first(tmp_path: Pat
 def test_trials_that_cannot_be_written_are_an_error_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "trials").write_text("a file where a folder should be")
     with pytest.raises(OutputUnwritable, match="trials: cannot be written to: ") as error:
-        list(
-            simulation_of(FamilySource("word_count", None), tmp_path / "trials")(
-                [pa.record_batch({"id": [1]})]
-            )
-        )
+        list(simulation_of(FamilySource("word_count"), tmp_path / "trials")([pa.record_batch({"id": [1]})]))
     assert "\n" not in str(error.value)
 
 
 def test_no_scenario_is_started_after_the_deadline(tmp_path: Path) -> None:
-    simulation = simulation_of(
-        FamilySource("word_count", None), tmp_path / "trials", families=1, deadline=1.0
-    )
+    simulation = simulation_of(FamilySource("word_count"), tmp_path / "trials", families=1, deadline=1.0)
     assert list(simulation([pa.record_batch({"id": [1, 2]})])) == []
     assert not (tmp_path / "trials").exists()
 
 
 def test_the_first_scenario_of_each_family_runs_after_the_deadline_too(tmp_path: Path) -> None:
-    source = FamilySource("word_count", None)
+    source = FamilySource("word_count")
     simulation = simulation_of(source, tmp_path / "trials", families=3, deadline=1.0)
     [batch] = simulation([pa.record_batch({"id": [2, 5, 8]})])
     assert batch.num_rows == 1
@@ -169,6 +163,36 @@ def test_a_user_s_file_is_copied_to_machines_without_it(tmp_path: Path) -> None:
     # The error names the path that the user gave, not that of the loaded copy.
     seed = scenario_seed(7, "travelling", 0)
     assert str(error.value) == f"{path}:{line}: seed {seed}: KeyError: 'lost'"
+
+
+def with_neighbour(folder: Path, name: str, helper: str) -> Path:
+    """Write a family that imports the module ``helper``, which is not written."""
+    line = "from onceproof.engine.types import Types\n"
+    return own_family(folder, name, (line, f"{line}from {helper} import NOTHING\n"))
+
+
+def test_a_family_brings_the_modules_beside_it_to_machines_without_them(tmp_path: Path) -> None:
+    path = with_neighbour(tmp_path, "with_neighbour", "neighbour_that_travels")
+    helper = tmp_path / "neighbour_that_travels.py"
+    helper.write_text("NOTHING = 1\n")
+    source = FamilySource.of(str(path))
+    path.unlink()
+    helper.unlink()
+    assert load(source).name == "with_neighbour"
+
+
+def test_a_family_whose_neighbour_is_not_in_its_folder_names_the_folder(tmp_path: Path) -> None:
+    path = with_neighbour(tmp_path, "without_neighbour", "neighbour_elsewhere")
+    line = path.read_text().splitlines().index("from neighbour_elsewhere import NOTHING") + 1
+    source = FamilySource.of(str(path))
+    path.unlink()
+    with pytest.raises(FamilyError) as error:
+        load(source)
+    assert str(error.value) == (
+        f"{path}:{line}: ModuleNotFoundError: No module named 'neighbour_elsewhere': a Spark executor has"
+        f" what is installed there, and the modules in {tmp_path}: put the module there, or install it on the"
+        " executors"
+    )
 
 
 # On Spark
