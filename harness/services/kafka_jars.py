@@ -2,8 +2,7 @@
 
 The rules this module lives by:
 
-- `kafka_pom.xml` pins the version; Maven fetches the jars into the user's cache. Jars that are there are used
-  without the network.
+- `kafka_pom.xml` pins the version; `maven_jars.py` fetches the jars into the user's cache.
 - Two more files are made once: a formatted empty data folder, which each new broker copies instead of
   starting a Java to make it, and an archive of loaded classes (Java's AppCDS), with which a broker starts in
   about a second instead of three and a half. Both belong to one version of Kafka, the archive to one of Java.
@@ -12,23 +11,18 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
-import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from onceproof.engine.file_locks import hold_lock, release_lock
 from onceproof.engine.runtime.java import JavaInstallation, JavaMissing, find_java
-from onceproof.harness.services.service import ServiceError, ServiceMissing, last_lines, user_cache
+from onceproof.harness.services.maven_jars import JARS, alone_in, jars_folder, run_to_end
+from onceproof.harness.services.service import ServiceMissing
 
 POM: Final = Path(__file__).with_name("kafka_pom.xml")
-_FETCH_S: Final = 900.0
 _FORMAT_S: Final = 120.0
 _CLUSTER: Final = "MkU3OEVBNTcwNTJENDM2Qg"
 # A small heap, one collector thread and the quick compiler: the broker shares two cores with its clients.
@@ -57,15 +51,9 @@ class BrokerProgram:
             java = find_java(os.environ)
         except JavaMissing as error:
             raise ServiceMissing(f"Kafka's broker needs Java: {error}") from error
-        # Another pom is another folder, so a cache never mixes two versions.
-        version = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-        program = cls(java, user_cache() / f"kafka-{version}")
-        if not program.jars.is_dir():
-            with _alone(program.folder):
-                if not program.jars.is_dir():
-                    program._fetch()
+        program = cls(java, jars_folder(POM, "kafka", "Kafka's broker"))
         if not program.formatted.is_dir():
-            with _alone(program.folder):
+            with alone_in(program.folder):
                 if not program.formatted.is_dir():
                     program._format()
         return program
@@ -73,7 +61,7 @@ class BrokerProgram:
     @property
     def jars(self) -> Path:
         """The folder of the jars."""
-        return self.folder / "jars"
+        return self.folder / JARS
 
     @property
     def formatted(self) -> Path:
@@ -100,7 +88,7 @@ class BrokerProgram:
         """
         if self.class_archive.exists():
             return
-        with _alone(self.folder):
+        with alone_in(self.folder):
             if self.class_archive.exists():
                 return
             new = self.class_archive.with_suffix(".new")
@@ -118,29 +106,13 @@ class BrokerProgram:
 
     # ---- internal
 
-    def _fetch(self) -> None:
-        maven = shutil.which("mvn")
-        if maven is None:
-            raise ServiceMissing(
-                "Kafka's broker is fetched by Maven, and no mvn is on PATH: install it (on Debian: apt-get"
-                f" install maven), or put the jars of {POM} and all they need into {self.jars}"
-            )
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="fetching-") as name:
-            folder = Path(name)
-            # Maven takes a folder; the pom lies in the package, which may be read-only.
-            shutil.copy(POM, folder / "pom.xml")
-            log = folder / "log"
-            command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
-            _run([*command, "-DincludeScope=runtime"], folder, log, _FETCH_S, "mvn cannot fetch Kafka's jars")
-            (folder / "jars").replace(self.jars)
-
     def _format(self) -> None:
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="formatting-") as name:
             folder = Path(name)
             settings = folder / "broker.properties"
             settings.write_text(broker_properties(folder / "data", 1, 2), encoding="utf-8")
             command = self.command("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(settings))
-            _run(command, folder, folder / "log", _FORMAT_S, "Kafka's storage tool cannot format a folder")
+            run_to_end(command, folder, folder / "log", _FORMAT_S, "Kafka cannot format a folder")
             (folder / "data").replace(self.formatted)
 
 
@@ -155,39 +127,3 @@ def broker_properties(data: Path, port: int, controller_port: int, advertised_po
     ):
         text = text.replace(f"@{name}@", str(value))
     return text
-
-
-def _run(command: list[str], folder: Path, log: Path, seconds: float, failure: str) -> None:
-    with log.open("wb") as output:
-        try:
-            code = subprocess.run(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                timeout=seconds,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            raise ServiceError(f"{failure}: no end after {seconds:.0f} s; is the network there?") from None
-    if code:
-        raise ServiceError(f"{failure}: {last_lines(log, 3)[:500]}")
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process makes something in the folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise ServiceError(
-            f"{folder}: the cache cannot be written ({error.strerror}):"
-            " set XDG_CACHE_HOME to a folder of yours"
-        ) from error
-    hold_lock(descriptor, wait=True)
-    try:
-        yield
-    finally:
-        release_lock(descriptor)

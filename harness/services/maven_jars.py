@@ -1,0 +1,102 @@
+"""Fetches pinned jars by Maven, once for each user, for the servers that are Java programs.
+
+The rules this module lives by:
+
+- A pom in the package pins the versions; Maven fetches the jars into the user's cache. Jars that are there
+  are used without the network.
+- Another pom is another folder, so a cache never mixes two versions.
+- One process at a time makes something in a folder; others wait. It is made under another name and renamed
+  when it is whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from onceproof.engine.file_locks import hold_lock, release_lock
+from onceproof.harness.services.service import ServiceError, ServiceMissing, last_lines, user_cache
+
+JARS: Final = "jars"
+_FETCH_S: Final = 900.0
+
+
+def jars_folder(pom: Path, name: str, server: str) -> Path:
+    """Return the folder of the cache whose ``jars`` are those of a pom; they are fetched if need be.
+
+    Args:
+        pom: the file that pins the versions.
+        name: how the folder's name begins.
+        server: the server that needs the jars, for errors, such as "Kafka's broker".
+
+    Raises:
+        ServiceMissing: there is no Maven.
+        ServiceError: Maven fails, or the cache cannot be written.
+    """
+    folder = user_cache() / f"{name}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    if not (folder / JARS).is_dir():
+        with alone_in(folder):
+            if not (folder / JARS).is_dir():
+                _fetch(pom, folder, server)
+    return folder
+
+
+def run_to_end(command: list[str], folder: Path, log: Path, seconds: float, failure: str) -> None:
+    """Run a command in a folder. Raises ServiceError, which begins with ``failure``."""
+    with log.open("wb") as output:
+        try:
+            code = subprocess.run(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                timeout=seconds,
+                check=False,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            raise ServiceError(f"{failure}: no end after {seconds:.0f} s; is the network there?") from None
+    if code:
+        raise ServiceError(f"{failure}: {last_lines(log, 3)[:500]}")
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process makes something in the folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise ServiceError(
+            f"{folder}: the cache cannot be written ({error.strerror}):"
+            " set XDG_CACHE_HOME to a folder of yours"
+        ) from error
+    hold_lock(descriptor, wait=True)
+    try:
+        yield
+    finally:
+        release_lock(descriptor)
+
+
+def _fetch(pom: Path, cache: Path, server: str) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise ServiceMissing(
+            f"{server} is fetched by Maven, and no mvn is on PATH: install it (on Debian: apt-get"
+            f" install maven), or put the jars of {pom} and all they need into {cache / JARS}"
+        )
+    with tempfile.TemporaryDirectory(dir=cache, prefix="fetching-") as name:
+        folder = Path(name)
+        # Maven takes a folder; the pom lies in the package, which may be read-only.
+        shutil.copy(pom, folder / "pom.xml")
+        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={JARS}"]
+        failure = f"mvn cannot fetch the jars of {server}"
+        run_to_end([*command, "-DincludeScope=runtime"], folder, folder / "log", _FETCH_S, failure)
+        (folder / JARS).replace(cache / JARS)
