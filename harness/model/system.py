@@ -86,6 +86,7 @@ _HOMES: Final = {
     "spark": ("onceproof.harness.systems.spark.spark_system", "SparkSystem"),
     "spark-cluster": ("onceproof.harness.systems.spark.spark_system", "SparkClusterSystem"),
     "spark-standalone": ("onceproof.harness.systems.spark.spark_system", "SparkStandaloneSystem"),
+    "spark-yarn": ("onceproof.harness.systems.spark.spark_system", "SparkYarnSystem"),
     "relay": ("onceproof.harness.systems.relay", "RelaySystem"),
     "structured_streaming": (
         "onceproof.harness.systems.structured.structured_system",
@@ -97,6 +98,7 @@ _EXTRAS: Final = {
     "spark": ("spark",),
     "spark-cluster": ("spark",),
     "spark-standalone": ("spark",),
+    "spark-yarn": ("spark",),
     "relay": ("spark",),
     "structured_streaming": ("spark",),
 }

@@ -36,6 +36,8 @@ CLUSTER_MASTER: Final = "local-cluster[2,1,1024]"
 
 STANDALONE_MASTER: Final = "standalone"
 """A standalone master and two workers with their own addresses, started by the driver; with speculation."""
+YARN_MASTER: Final = "yarn"
+"""A resource manager and a node manager, started by the driver, with two executors in containers."""
 JAVA_DIED: Final = 70
 """Exit code of a driver whose Java was killed."""
 
@@ -44,7 +46,7 @@ ENDED: Final = "ended"
 
 _LONGEST_FOLDER: Final = 30
 """Spark makes sockets below the folder for temporary files, and paths of sockets must be short."""
-_SECONDS_TO_START: Final = 120.0
+_SECONDS_TO_START: Final = 240.0
 
 
 class DriverFailed(Exception):

@@ -34,7 +34,7 @@ from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.faulty_storage import FaultyStorage, RefusedByFault
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
-from onceproof.harness.systems.spark.driver_process import JAVA_DIED, STANDALONE_MASTER
+from onceproof.harness.systems.spark.driver_process import JAVA_DIED, STANDALONE_MASTER, YARN_MASTER
 from onceproof.harness.systems.spark.driver_protocol import (
     UNREADABLE,
     claim_standard_output,
@@ -46,6 +46,7 @@ from onceproof.harness.systems.spark.observed_subtask import assembly_of
 from onceproof.harness.systems.spark.spark_daemon import DAEMON, planted, variables
 from onceproof.harness.systems.spark.standalone_cluster import SETTINGS, start_standalone
 from onceproof.harness.systems.spark.worker_kills import WorkerKills
+from onceproof.harness.systems.spark.yarn_cluster import start_yarn
 
 SECONDS_BETWEEN_LOOKS: Final = 0.005
 """Polling interval for faults with a delay."""
@@ -119,6 +120,8 @@ def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
         if master == STANDALONE_MASTER:
             master = start_standalone(Path(folder))
             configuration |= SETTINGS
+        elif master == YARN_MASTER:
+            configuration |= start_yarn(Path(folder))
         with (
             planted(mutant, mutant_file),
             spark_context(master, "onceproof trial", configuration, python_path) as context,

@@ -44,15 +44,18 @@ from onceproof.harness.systems.spark.driver_process import (
     JAVA_DIED,
     LOCAL_MASTER,
     STANDALONE_MASTER,
+    YARN_MASTER,
     Driver,
 )
 from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
 from onceproof.harness.systems.spark.worker_kills import WorkerKills
+from onceproof.harness.systems.spark.yarn_cluster import yarn_program
 
 NAME: Final = "spark"
 CHILD: Final = "onceproof.harness.systems.spark.spark_child"
 CLUSTER_NAME: Final = "spark-cluster"
 STANDALONE_NAME: Final = "spark-standalone"
+YARN_NAME: Final = "spark-yarn"
 LONGEST_PROCESS_SECONDS: Final = 120.0
 
 CAPABILITIES: Final = frozenset(
@@ -214,6 +217,26 @@ class SparkStandaloneSystem(SparkSystem):
     name = STANDALONE_NAME
     master = STANDALONE_MASTER
     means = STANDALONE_MEANS
+
+
+class SparkYarnSystem(SparkSystem):
+    """The engine on Spark with two executors in containers of YARN, which replaces those that die."""
+
+    name = YARN_NAME
+    master = YARN_MASTER
+    means = CLUSTER_MEANS
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        mutant: str = "",
+        mutant_file: str = "",
+        process_seconds: float = LONGEST_PROCESS_SECONDS,
+        drivers: Drivers | None = None,
+    ) -> None:
+        # Fetched here, once: that jars are missing is an error here, not in each driver.
+        yarn_program()
+        super().__init__(folder, mutant, mutant_file, process_seconds, drivers)
 
 
 def spark_drivers(mutant: str = "", mutant_file: str = "", master: str = LOCAL_MASTER) -> Drivers:
