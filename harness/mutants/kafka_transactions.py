@@ -1,10 +1,12 @@
-"""Mutants of the exactly-once Kafka sink: ids, the abort of lingering transactions, answers to commits."""
+"""Mutants of Kafka at both ends: offsets, ids, the abort of lingering transactions, answers to commits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from onceproof.engine.connectors.kafka.kafka_source import KafkaSource
+from onceproof.engine.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
 from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
 from onceproof.engine.connectors.kafka.transactions import CommitAnswer, TransactionHandle
@@ -12,8 +14,10 @@ from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 from onceproof.harness.systems.simulation.kafka_transactions import ModelTransactions
+from onceproof.harness.systems.simulation.simulated_io import SimulatedTopic
 
 FAMILIES = ("kafka_rows",)
+WITH_INPUT = ("kafka_to_kafka",)
 
 
 @mutant(
@@ -142,4 +146,58 @@ def lingering_transactions_stay(reached: Reached) -> Iterator[None]:
             reached()
 
     with replaced(KafkaTransactionFunction, "abort_unknown", nothing):
+        yield
+
+
+@mutant(
+    id="transactional-prefix-without-the-owner",
+    breaks="no_leaks",
+    summary="a start aborts every open transaction with its prefix and subtask, also of another job",
+    families=FAMILIES,
+)
+def transactional_prefix_without_the_owner(reached: Reached) -> Iterator[None]:
+    """Two jobs may have one prefix: what the other one has pre-committed is lost."""
+
+    def of_any_owner(self: KafkaTransactionFunction, recovery: Recovery) -> None:
+        cluster = self._cluster()
+        for handle in cluster.open_transactions(f"{self._prefix}-"):
+            name = TransactionalId.parse(handle.transactional_id)
+            if name is None:
+                continue
+            if recovery.may_abort(name.subtask, name.epoch, name.attempt, recovery.owner):
+                if name.owner != recovery.owner:
+                    reached()
+                cluster.abort(handle)
+
+    with replaced(KafkaTransactionFunction, "abort_unknown", of_any_owner):
+        yield
+
+
+@mutant(
+    id="offsets-from-the-group-instead-of-state",
+    breaks="exactly_once",
+    summary="a restored source reads on at the offsets of its consumer group, not at those of the checkpoint",
+    families=WITH_INPUT,
+)
+def offsets_from_the_group_instead_of_state(reached: Reached) -> Iterator[None]:
+    """A checkpoint may be complete without its offsets in the group, and an older one may be restored."""
+    open_model, open_real = SimulatedTopic.open_split, KafkaSource.open_split
+    reset = KafkaOffsetResetStrategy.EARLIEST
+
+    def of_the_model(self: SimulatedTopic, split: str, position: int | None) -> Any:
+        offset = position if position is None else self.log.group.get(split, 0)
+        if offset != position:
+            reached()
+        return open_model(self, split, offset)
+
+    def of_the_brokers(self: KafkaSource, split: str, position: Any | None) -> Any:
+        if position is None:
+            return open_real(self, split, None)
+        reached()
+        return self._open(split, None, KafkaOffsetsInitializer.committed_offsets(reset))
+
+    with (
+        replaced(SimulatedTopic, "open_split", of_the_model),
+        replaced(KafkaSource, "open_split", of_the_brokers),
+    ):
         yield

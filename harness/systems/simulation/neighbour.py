@@ -30,6 +30,7 @@ from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.harness.model.history import History
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
+from onceproof.harness.systems.simulation.kafka_transactions import SimulatedKafkaSink
 from onceproof.harness.systems.simulation.simulated_object_store import (
     SimulatedObjectCalls,
     StoreTrouble,
@@ -103,6 +104,31 @@ def move_files_in(external: TransactionalSystem) -> None:
             external.neighbours[transaction.name] = transaction.state
 
 
+def move_producers_in(external: TransactionalSystem) -> None:
+    """Let the neighbour's Kafka sinks leave transactions with the brokers of the job on trial.
+
+    Their prefix is that of the job. What a restored copy of the system has of them is left as it is.
+    """
+    system = TransactionalSystem(History(), Clock())
+    known = set(external.transactions)
+    system.transactions = external.transactions
+    if any(each.key for each in external.transactions.values()):
+        return
+    for subtask in range(SUBTASKS):
+        _run(SimulatedKafkaSink(system), subtask, "0.4", commits=False)
+    for transaction in system.transactions.values():
+        if transaction.name not in known:
+            transaction.rows = []
+            external.neighbours[transaction.name] = transaction.state
+
+
+class _RowWithoutTime:
+    """The context of the neighbour's rows."""
+
+    def timestamp(self) -> None:
+        return None
+
+
 def _run(sink: Any, subtask: int, attempt: str, *, commits: bool) -> None:
     """Take checkpoints of a sink, with a row before each; the last transaction stays open."""
     store = OperatorStateStore()
@@ -122,7 +148,7 @@ def _run(sink: Any, subtask: int, attempt: str, *, commits: bool) -> None:
     sink.initialize_state(FunctionInitializationContext(None, store))
     sink.open(sink.get_runtime_context())
     for checkpoint_id in range(1, CHECKPOINTS + 1):
-        sink.invoke(_ROW, None)
+        sink.invoke(_ROW, _RowWithoutTime())
         sink.snapshot_state(FunctionSnapshotContext(checkpoint_id, 0))
         if commits:
             sink.notify_checkpoint_complete(checkpoint_id)

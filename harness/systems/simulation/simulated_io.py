@@ -9,7 +9,7 @@ from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
-from onceproof.harness.systems.simulation.neighbour import move_files_in
+from onceproof.harness.systems.simulation.neighbour import move_files_in, move_producers_in
 from onceproof.harness.systems.simulation.simulated_object_store import (
     SimulatedObjectCalls,
     StoreTrouble,
@@ -60,6 +60,8 @@ class SimulatedLog(Source):
         self.is_bounded = is_bounded
         self.available = {split: len(rows) for split, rows in records.items()}
         """By split, how many records have arrived; all of them, unless an ``EndlessInput`` says otherwise."""
+        self.group: dict[str, int] = {}
+        """By split, the offset that a `SimulatedTopic` has committed to its consumer group."""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -77,6 +79,42 @@ class SimulatedLog(Source):
         """Return a reader that begins at the offset ``position``, or at 0."""
         self.read_up_to[split] = position or 0
         return SimulatedReader(self, split, position or 0)
+
+
+class PartitionReader(SimulatedReader):
+    """Reads one partition of a topic."""
+
+    __slots__ = ()
+
+    def checkpoint_complete(self, position: int) -> None:
+        """Commit the offset to the group."""
+        self._log.group[self._split] = position
+
+
+class SimulatedTopic(Source):
+    """The scenario's splits as the partitions of a topic of Kafka.
+
+    Readers commit the offsets of complete checkpoints to a consumer group, as those of the engine do. The
+    group survives every process, and no restore reads it: it may lack the latest checkpoint.
+    """
+
+    hears_of_checkpoints = True
+
+    def __init__(self, log: SimulatedLog) -> None:
+        self.log = log
+        self.is_bounded = log.is_bounded
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def splits(self) -> Sequence[str]:
+        """Return the names of all splits."""
+        return self.log.splits()
+
+    def open_split(self, split: str, position: Any | None) -> PartitionReader:
+        """Return a reader that begins at the offset ``position``, or at 0."""
+        self.log.read_up_to[split] = position or 0
+        return PartitionReader(self.log, split, position or 0)
 
 
 class SimulatedIO(SinksByKind):
@@ -106,9 +144,9 @@ class SimulatedIO(SinksByKind):
         """Return the source of the scenario's splits."""
         return self._log
 
-    def kafka_source(self, name: str) -> SimulatedLog:
-        """Return the source of the scenario's splits: positions are offsets, as those of Kafka."""
-        return self.source(name)
+    def kafka_source(self, name: str) -> SimulatedTopic:
+        """Return the source of the scenario's splits as that of a topic."""
+        return SimulatedTopic(self._log)
 
     def sink(self, name: str) -> SimulatedSink:
         """Return a two-phase-commit sink into the external system."""
@@ -119,6 +157,8 @@ class SimulatedIO(SinksByKind):
         self.table_keys = self.table_keys or keys
         if kind == "files":
             return SimulatedFileSink(self._object_calls())
+        if kind == "kafka":
+            move_producers_in(self._system)
         return make_sink(kind, self._system, self.parameters, keys)
 
     def _object_calls(self) -> SimulatedObjectCalls:

@@ -69,6 +69,14 @@ def test_processes_killed_and_commits_that_fail_between_two_topics_lose_nothing(
     assert [event for event in history.events if event[1] == TRANSACTION_VISIBLE]
 
 
+def test_source_that_reads_on_at_the_offsets_of_its_group_is_seen(kafka_broker: KafkaBroker) -> None:
+    mutated = LocalSystem(mutant="offsets-from-the-group-instead-of-state", kafka=TrialKafka(kafka_broker))
+    # The process dies before its readers hear that the checkpoint is complete.
+    scenario = scenario_with(Fault("kill_process", "completed", occurrence=2), family="kafka_to_kafka")
+    _, verdict = tried(mutated, scenario)
+    assert {violation.property for violation in verdict.violations} & {"exactly_once", "consistent_cut"}
+
+
 def produced(topics: TrialTopics, transactional_id: str, *words: str) -> Producer:
     """Write rows in a transaction that stays open; its name is in their headers."""
     producer = Producer(
