@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.harness.model.family import family_names, load_family
-from onceproof.harness.model.faults import FAULTS, KILLS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS, FaultKind, Point
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,
@@ -31,7 +31,7 @@ SYSTEM = SimulatedSystem()
 FAMILY = load_family("word_count")
 WORDS = ("bee", "owl", "bee", "toad", "ant", "owl", "newt", "bee", "cat", "owl", "ant", "bee")
 
-EVERY_FAULT = [(kind, point) for kind, row in FAULTS.items() for point in row.points]
+EVERY_FAULT = [(kind, point) for kind in JOB_FAULTS for point in FAULTS[kind].points]
 FIRST_KILL = Fault("kill_task", "element", occurrence=9)
 """Makes the recovery, in which alone something is aborted."""
 

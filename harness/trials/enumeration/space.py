@@ -11,6 +11,8 @@ The rules this module lives by:
   checkpoints of an unfair schedule add no new situations.
 - A pair is two faults in the order in which they fire. Until the second fires, the run is that with the first
   alone; so the passages of that run are all passages at which a second fault can fire.
+- Only another late put stands before a late put: it gives the job an object store, whose run has other
+  passages than that with the first fault alone.
 - A delayed message or write report arrives after the next restart.
 - The fair schedule covers bugs that need no special order. In the priority schedules each action class is
   first in one and last in another, for bugs that need one actor to be fast or slow for long.
@@ -27,7 +29,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generator_version
 from onceproof.harness.model.family import Family, FamilyError, Role, Workload
-from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ActionClass,
@@ -53,6 +55,7 @@ HORIZON: Final = 200
 MAX_PARALLELISM: Final = 4
 CHANNEL_CAPACITY: Final = 2
 ANY_NUMBER: Final = 1_000_000
+_LATE_PUT: Final[FaultKind] = "late_put"
 
 
 class Shape(NamedTuple):
@@ -181,8 +184,11 @@ def faults_at(passages: Sequence[Passage], struck: Sequence[tuple[Fault, Passage
     :param struck: the faults that fired before, each with its passage
     """
     found: dict[tuple[FaultKind, Point, str, int], Fault] = {}
+    stores_objects = not struck or any(fault.kind == _LATE_PUT for fault, _ in struck)
     for passage in passages:
         for kind in _KINDS[passage.is_pass, passage.point]:
+            if kind == _LATE_PUT and not stores_objects:
+                continue
             key = (kind, passage.point, passage.task, passage.checkpoint)
             if key not in found:
                 found[key] = _fault(kind, passage, struck)
@@ -209,15 +215,15 @@ def _fault(kind: FaultKind, passage: Passage, struck: Sequence[tuple[Fault, Pass
 
 
 def _kinds(is_pass: bool, point: Point) -> tuple[FaultKind, ...]:
-    rows = [row for row in FAULTS.values() if row.counts_passes == is_pass and point in row.points]
-    return tuple([row.kind for row in rows])
+    rows = [FAULTS[kind] for kind in JOB_FAULTS]
+    return tuple([row.kind for row in rows if row.counts_passes == is_pass and point in row.points])
 
 
 _KINDS: Final = {
     (is_pass, point): _kinds(is_pass, point)
     for is_pass in (False, True)
-    for row in FAULTS.values()
-    for point in row.points
+    for kind in JOB_FAULTS
+    for point in FAULTS[kind].points
 }
 
 ROLES: Final[tuple[Role, ...]] = ("source", "keyed", "sink")
