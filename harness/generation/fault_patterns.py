@@ -9,7 +9,7 @@ The rules this module lives by:
 - Swarm testing: a scenario first draws which fault kinds it may use, because some states are reached only
   without certain faults.
 - Only faults of the fault table are drawn, and the uniform part reaches every point of every row but those of
-  servers (`server_faults.py`); the property coverage relies on both.
+  servers (`server_faults.py`) and of late puts (`storage_patterns.py`); the property coverage relies on both.
 - Kills aim at early checkpoints, because only later input shows an error of the recovery.
 """
 
@@ -20,9 +20,21 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from onceproof.harness.generation.drawn_faults import (
+    KILL_ORDER,
+    draw_checkpoint,
+    draw_kill,
+    draw_occurrence,
+    draw_task,
+)
 from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.generation.storage_patterns import (
+    files_cannot_be_deleted,
+    storage_fails,
+)
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, JOB_FAULTS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6
@@ -30,10 +42,10 @@ RESTARTS: Final = 0.04
 """The share of scenarios whose jobs restart until attempts, checkpoints or processes have longer ids."""
 PROCESSES: Final = -1
 """Drawn in place of a number of complete checkpoints: it is the processes that die."""
-HIGHEST_PARALLELISM: Final = 4
 AN_HOUR_MS: Final = 3_600_000
+_DRAWN_KINDS: Final = tuple(kind for kind in JOB_FAULTS if FAULTS[kind].needs != Capability.LATE_PUTS)
+"""Late puts are drawn apart (`storage_patterns.py`)."""
 
-_SINK_POINTS: Final = frozenset({"pre_committed", "committing", "committed", "aborted"})
 _RECOVERY_POINTS: Final[tuple[Point, ...]] = ("restoring", "restored", "aborted", "committing")
 
 # Weights of kills: the most between the completion of a checkpoint and the last commit.
@@ -59,7 +71,7 @@ Pattern: TypeAlias = Callable[[Chance, JobOutline], list[Fault]]
 def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
     """Draw which fault kinds a scenario may use."""
     allowed = set()
-    for kind in JOB_FAULTS:
+    for kind in _DRAWN_KINDS:
         share = 0.7 if FAULTS[kind].is_kill else 0.5
         if chance.chance(share):
             allowed.add(kind)
@@ -99,55 +111,9 @@ def _restarts(chance: Chance, stage: JobOutline) -> list[Fault]:
     return [kill] * (digits - complete) + [Fault("kill_process", "completed", ANY_TASK, digits)]
 
 
-def _kill(
-    chance: Chance, stage: JobOutline, point: Point, checkpoint: int, task: str = ANY_TASK, soon: int = 0
-) -> Fault:
-    """Return a kill at the point or some steps after it, at least ``soon``, in some cases with a rescale."""
-    kinds = [kind for kind in _KILL_ORDER if kind in stage.kinds and point in FAULTS[kind].points]
-    kind = chance.choice(kinds) if kinds else "kill_all"
-    rescale_to = 0
-    if stage.rescales and chance.chance(0.6):
-        rescale_to = chance.integer(1, min(HIGHEST_PARALLELISM, stage.max_parallelism))
-    after = chance.weighted(_AFTER)
-    return Fault(
-        kind,
-        point,
-        task,
-        checkpoint,
-        _occurrence(chance, stage, point, task, checkpoint),
-        max(soon, chance.integer(after // 2, after)),
-        0,
-        rescale_to,
-    )
-
-
-def _occurrence(chance: Chance, stage: JobOutline, point: Point, task: str, checkpoint: int) -> int:
-    """Return at which passage of the point the fault fires, counted from 1."""
-    if point == "element":
-        return chance.integer(1, 1 + 2 * stage.records // (1 if task == ANY_TASK else 3))
-    passing = 1
-    if task == ANY_TASK and point not in COORDINATOR_POINTS:
-        passing = len(stage.sinks) if point in _SINK_POINTS else len(stage.tasks)
-    if not checkpoint:
-        passing *= min(stage.checkpoints, 4)
-    return chance.integer(1, passing)
-
-
-def _checkpoint(chance: Chance, stage: JobOutline) -> int:
-    """Return the id of a checkpoint; early ones are more likely."""
-    return 1 + int(chance.unit() * chance.unit() * max(1, stage.checkpoints))
-
-
-def _task(chance: Chance, stage: JobOutline, point: Point) -> str:
-    """Return any task, or one that passes the point."""
-    if point in COORDINATOR_POINTS or chance.chance(0.6):
-        return ANY_TASK
-    return chance.choice(stage.sinks if point in _SINK_POINTS else stage.tasks)
-
-
 def _kill_around_a_checkpoint(chance: Chance, stage: JobOutline) -> list[Fault]:
     point = chance.weighted(_CHECKPOINT_POINTS)
-    return [_kill(chance, stage, point, _checkpoint(chance, stage), _task(chance, stage, point))]
+    return [draw_kill(chance, stage, point, draw_checkpoint(chance, stage), draw_task(chance, stage, point))]
 
 
 def _kill_twice(chance: Chance, stage: JobOutline) -> list[Fault]:
@@ -155,7 +121,7 @@ def _kill_twice(chance: Chance, stage: JobOutline) -> list[Fault]:
     first = _kill_around_a_checkpoint(chance, stage)
     point = chance.choice(_RECOVERY_POINTS) if chance.chance(0.6) else chance.weighted(_CHECKPOINT_POINTS)
     checkpoint = 0 if point in _RECOVERY_POINTS else first[0].checkpoint + chance.integer(0, 1)
-    return [*first, _kill(chance, stage, point, checkpoint)]
+    return [*first, draw_kill(chance, stage, point, checkpoint)]
 
 
 def _message_outlives_its_attempt(chance: Chance, stage: JobOutline) -> list[Fault]:
@@ -166,9 +132,9 @@ def _message_outlives_its_attempt(chance: Chance, stage: JobOutline) -> list[Fau
     corrupted.
     """
     point: Point = chance.weighted((("acknowledged", 6), ("notified", 2), ("triggered", 2)))
-    checkpoint = _checkpoint(chance, stage)
+    checkpoint = draw_checkpoint(chance, stage)
     kind: FaultKind = "duplicate_message" if chance.chance(0.2) else "delay_message"
-    nth = _occurrence(chance, stage, point, ANY_TASK, checkpoint)
+    nth = draw_occurrence(chance, stage, point, ANY_TASK, checkpoint)
     until_again = stage.restart_delay + 2 * len(stage.tasks) + stage.interval
     delay = until_again + chance.integer(0, 3 * stage.checkpoint_steps)
     kill: FaultKind = "kill_process" if chance.chance(0.8) else "kill_all"
@@ -177,29 +143,29 @@ def _message_outlives_its_attempt(chance: Chance, stage: JobOutline) -> list[Fau
         Fault(kill, point, ANY_TASK, checkpoint, nth, chance.integer(1, 4)),
     ]
     if chance.chance(0.7):
-        faults.append(_kill(chance, stage, "completed", checkpoint + chance.integer(0, 1)))
+        faults.append(draw_kill(chance, stage, "completed", checkpoint + chance.integer(0, 1)))
     return faults
 
 
 def _notification_lost_or_delayed(chance: Chance, stage: JobOutline) -> list[Fault]:
     """Sinks that miss a notification must commit at a later one, or at the restore after a kill."""
-    checkpoint = _checkpoint(chance, stage)
+    checkpoint = draw_checkpoint(chance, stage)
     kinds = [kind for kind in _MESSAGE_ORDER if kind in stage.kinds] or _MESSAGE_ORDER[:1]
     faults = []
     for _ in range(chance.integer(1, 3)):
         kind = chance.choice(kinds)
         task = chance.choice(stage.sinks) if chance.chance(0.7) else ANY_TASK
         delay = 0 if FAULTS[kind].delay == "none" else chance.integer(5, 150)
-        nth = _occurrence(chance, stage, "notified", task, checkpoint)
+        nth = draw_occurrence(chance, stage, "notified", task, checkpoint)
         faults.append(Fault(kind, "notified", task, checkpoint, nth, 0, delay))
     point: Point = chance.choice(("completed", "pre_committed", "acknowledged", "element"))
     later = 0 if point == "element" else checkpoint + chance.integer(0, 1)
-    return [*faults, _kill(chance, stage, point, later)]
+    return [*faults, draw_kill(chance, stage, point, later)]
 
 
 def _trigger_lost_or_delayed(chance: Chance, stage: JobOutline) -> list[Fault]:
     """Only some sources start a checkpoint, so the next one arrives during its alignment."""
-    checkpoint = _checkpoint(chance, stage)
+    checkpoint = draw_checkpoint(chance, stage)
     nth = chance.integer(1, 3)
     if chance.chance(0.6):
         faults = [Fault("lose_message", "triggered", ANY_TASK, checkpoint, nth)]
@@ -207,25 +173,7 @@ def _trigger_lost_or_delayed(chance: Chance, stage: JobOutline) -> list[Fault]:
         delay = chance.integer(1, 8 * stage.checkpoint_steps)
         faults = [Fault("delay_message", "triggered", ANY_TASK, checkpoint, nth, 0, delay)]
     if chance.chance(0.6):
-        faults.append(_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2)))
-    return faults
-
-
-def _storage_fails(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """A write fails, is torn or is late, in many cases followed by a kill before its answer."""
-    point: Point = "snapshotted" if chance.chance(0.5) else "metadata_written"
-    checkpoint = _checkpoint(chance, stage) + chance.integer(0, 1)
-    kind: FaultKind = chance.weighted((("fail_write", 2), ("tear_write", 2), ("late_write", 3)))
-    task = _task(chance, stage, point)
-    delay = chance.integer(3, 3 * stage.checkpoint_steps) if kind == "late_write" else 0
-    nth = _occurrence(chance, stage, point, task, checkpoint)
-    faults = [Fault(kind, point, task, checkpoint, nth, 0, delay)]
-    if chance.chance(0.6):
-        if point == "metadata_written" and kind != "late_write":
-            # A failed write does not pass its point, so the kill waits for the next trigger.
-            faults.append(_kill(chance, stage, "triggered", checkpoint + 1))
-        else:
-            faults.append(_kill(chance, stage, point, checkpoint, task, soon=1))
+        faults.append(draw_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2)))
     return faults
 
 
@@ -259,22 +207,6 @@ def _storage_cannot_be_read(chance: Chance, stage: JobOutline) -> list[Fault]:
     return [*kill, *faults]
 
 
-def _files_cannot_be_deleted(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """Files that are superfluous stay, or are still listed; a process that starts later finds them."""
-    if chance.chance(0.5):
-        # The metadata, which are deleted first, when a later checkpoint is complete.
-        checkpoint = _checkpoint(chance, stage)
-        delay = chance.integer(stage.checkpoint_steps, 12 * stage.checkpoint_steps)
-        stale = Fault("stale_list", "completed", ANY_TASK, checkpoint, 1, 0, delay)
-        kill = _kill(chance, stage, "completed", checkpoint + chance.integer(1, 2), soon=1)
-        return [stale, replace(kill, kind="kill_process") if "kill_process" in stage.kinds else kill]
-    nth = chance.integer(1, 2 + stage.checkpoints * len(stage.tasks))
-    faults = [Fault("fail_delete", "completed", ANY_TASK, 0, nth)]
-    if chance.chance(0.6):
-        faults.append(_kill(chance, stage, "completed", _checkpoint(chance, stage) + 1))
-    return faults
-
-
 def _commit_answers_with_an_error(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A commit fails, or succeeds and is reported as failed; the sink repeats it, in some cases after a kill.
 
@@ -283,24 +215,26 @@ def _commit_answers_with_an_error(chance: Chance, stage: JobOutline) -> list[Fau
     kind: FaultKind = "fail_commit" if chance.chance(0.5) else "commit_error_after_success"
     if chance.chance(0.4):
         # The failing commit is one of the restore, which commits what the dead attempt did not.
-        checkpoint = _checkpoint(chance, stage)
+        checkpoint = draw_checkpoint(chance, stage)
         nth = (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
         return [
-            _kill(chance, stage, "completed", checkpoint),
+            draw_kill(chance, stage, "completed", checkpoint),
             Fault(kind, "committing", ANY_TASK, 0, nth),
         ]
-    nth = _occurrence(chance, stage, "committing", ANY_TASK, 0)
+    nth = draw_occurrence(chance, stage, "committing", ANY_TASK, 0)
     faults = [Fault(kind, "committing", ANY_TASK, 0, nth)]
     if chance.chance(0.5):
         point = chance.choice(_RECOVERY_POINTS)
-        faults.append(_kill(chance, stage, point, 0))
+        faults.append(draw_kill(chance, stage, point, 0))
     return faults
 
 
 def _kill_at_the_end(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A kill around the last checkpoint, whose errors no later one can repair."""
     return [
-        _kill(chance, stage, "end_of_data", 0, ANY_TASK, soon=chance.integer(0, 2 * stage.checkpoint_steps))
+        draw_kill(
+            chance, stage, "end_of_data", 0, ANY_TASK, soon=chance.integer(0, 2 * stage.checkpoint_steps)
+        )
     ]
 
 
@@ -310,7 +244,7 @@ def _kill_while_metadata_is_written(chance: Chance, stage: JobOutline) -> list[F
     The write of the first attempt may succeed during a later attempt, or never.
     """
     checkpoint = chance.integer(1, stage.checkpoints + 2)
-    kill = chance.choice(_KILL_ORDER)
+    kill = chance.choice(KILL_ORDER)
     faults = [Fault(kill, "acknowledged", ANY_TASK, checkpoint, len(stage.tasks), chance.integer(1, 8))]
     if chance.chance(0.8):
         point: Point = chance.choice(("restored", "barrier_received", "element", "triggered"))
@@ -321,7 +255,7 @@ def _kill_while_metadata_is_written(chance: Chance, stage: JobOutline) -> list[F
 
 def _master_dies_over_metadata(chance: Chance, stage: JobOutline) -> list[Fault]:
     """The job master dies while metadata is written; the write may succeed under the next master."""
-    checkpoint = _checkpoint(chance, stage)
+    checkpoint = draw_checkpoint(chance, stage)
     faults = [
         Fault("kill_master", "acknowledged", ANY_TASK, checkpoint, len(stage.tasks), chance.integer(1, 6))
     ]
@@ -356,21 +290,21 @@ def _acknowledgement_comes_twice(chance: Chance, stage: JobOutline) -> list[Faul
 
 
 def _message_comes_twice(chance: Chance, stage: JobOutline, point: Point) -> list[Fault]:
-    checkpoint = _checkpoint(chance, stage)
-    nth = _occurrence(chance, stage, point, ANY_TASK, checkpoint)
+    checkpoint = draw_checkpoint(chance, stage)
+    nth = draw_occurrence(chance, stage, point, ANY_TASK, checkpoint)
     delay = chance.integer(0, 2 * stage.checkpoint_steps)
     twice = Fault("duplicate_message", point, ANY_TASK, checkpoint, nth, 0, delay)
-    return [twice, _kill(chance, stage, "completed", checkpoint, soon=chance.integer(0, delay))]
+    return [twice, draw_kill(chance, stage, "completed", checkpoint, soon=chance.integer(0, delay))]
 
 
 def _acknowledgement_comes_too_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     """An acknowledgement after the checkpoint expired and its files were deleted, and then a kill."""
-    checkpoint = _checkpoint(chance, stage)
-    nth = _occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
+    checkpoint = draw_checkpoint(chance, stage)
+    nth = draw_occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
     # The timeout counts from the trigger, and the next checkpoint must not have completed yet.
     delay = stage.short_timeout + chance.integer(0, stage.checkpoint_steps // 8)
     late = Fault("delay_message", "acknowledged", ANY_TASK, checkpoint, nth, 0, delay)
-    return [late, _kill(chance, stage, "completed", checkpoint)]
+    return [late, draw_kill(chance, stage, "completed", checkpoint)]
 
 
 def _final_notification_lost(chance: Chance, stage: JobOutline) -> list[Fault]:
@@ -395,8 +329,8 @@ def _clock_is_set(chance: Chance, stage: JobOutline) -> list[Fault]:
     """The wall clock jumps while records are processed and checkpoints are under way."""
     kind = _clock_kind(chance, stage)
     point = chance.choice(FAULTS[kind].points)
-    checkpoint = 0 if point in ("element", "restored") else _checkpoint(chance, stage)
-    nth = _occurrence(chance, stage, point, ANY_TASK, checkpoint)
+    checkpoint = 0 if point in ("element", "restored") else draw_checkpoint(chance, stage)
+    nth = draw_occurrence(chance, stage, point, ANY_TASK, checkpoint)
     after = chance.integer(0, 2 * stage.checkpoint_steps)
     return [Fault(kind, point, ANY_TASK, checkpoint, nth, after, _jump(chance))]
 
@@ -406,7 +340,7 @@ def _clock_is_set_while_the_job_is_down(chance: Chance, stage: JobOutline) -> li
 
     When the job master learns of the death depends on the schedule, so the clock is set twice.
     """
-    kill = _kill(chance, stage, "element", 0)
+    kill = draw_kill(chance, stage, "element", 0)
     faults = []
     for latest in (2, 2 + len(stage.tasks)):
         # The pass at which a jump is set off counts for the jump alone: the kill waits for the next one.
@@ -418,7 +352,7 @@ def _clock_is_set_while_the_job_is_down(chance: Chance, stage: JobOutline) -> li
 
 def _clock_is_set_while_a_checkpoint_waits(chance: Chance, stage: JobOutline) -> list[Fault]:
     """The wall clock jumps while a checkpoint waits for a message that was lost, and for its time-out."""
-    checkpoint = _checkpoint(chance, stage)
+    checkpoint = draw_checkpoint(chance, stage)
     after = chance.integer(1, 2 * stage.checkpoint_steps)
     return [
         Fault("lose_message", "triggered", ANY_TASK, checkpoint),
@@ -439,42 +373,41 @@ def _jump(chance: Chance) -> int:
 
 
 def _kill_between_checkpoints(chance: Chance, stage: JobOutline) -> list[Fault]:
-    return [_kill(chance, stage, "element", 0, _task(chance, stage, "element"))]
+    return [draw_kill(chance, stage, "element", 0, draw_task(chance, stage, "element"))]
 
 
 def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A uniformly drawn kind at any of its points."""
-    kind = chance.choice(JOB_FAULTS)
+    kind = chance.choice(_DRAWN_KINDS)
     row = FAULTS[kind]
     point = chance.choice(row.points)
     if row.strikes == "clock":
-        nth = _occurrence(chance, stage, point, ANY_TASK, 0)
+        nth = draw_occurrence(chance, stage, point, ANY_TASK, 0)
         return [Fault(kind, point, ANY_TASK, 0, nth, chance.integer(0, 40), _jump(chance))]
     if row.is_kill:
-        drawn = _kill(chance, stage, point, 0)
+        drawn = draw_kill(chance, stage, point, 0)
         return [Fault(kind, point, ANY_TASK, 0, drawn.occurrence, drawn.after, 0, drawn.rescale_to)]
-    checkpoint = 0 if chance.chance(0.5) or point == "committing" else _checkpoint(chance, stage)
-    task = ANY_TASK if row.strikes == "message" and point == "triggered" else _task(chance, stage, point)
+    checkpoint = 0 if chance.chance(0.5) or point == "committing" else draw_checkpoint(chance, stage)
+    task = ANY_TASK if row.strikes == "message" and point == "triggered" else draw_task(chance, stage, point)
     delay = 0 if row.delay == "none" else chance.integer(1, 120)
     return [
-        Fault(kind, point, task, checkpoint, _occurrence(chance, stage, point, task, checkpoint), 0, delay)
+        Fault(
+            kind, point, task, checkpoint, draw_occurrence(chance, stage, point, task, checkpoint), 0, delay
+        )
     ]
 
 
-_KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill and row.kind != "power_cut")
-"""Power cuts have a pattern of their own: a storage on a disk costs more steps of the machine."""
 _MESSAGE_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "message")
 _CLOCK_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "clock")
 
 _PATTERN_COUNTS: Final = ((0, 1), (1, 6), (2, 5), (3, 2))
-_AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))
 _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_kill_around_a_checkpoint, 6),
     (_message_outlives_its_attempt, 4),
     (_kill_twice, 3),
     (_notification_lost_or_delayed, 3),
     (_anything, 3),
-    (_storage_fails, 3),
+    (storage_fails, 3),
     (_trigger_lost_or_delayed, 2),
     (_commit_answers_with_an_error, 2),
     (_kill_while_metadata_is_written, 2),
@@ -488,7 +421,7 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_clock_is_set, 1),
     (_power_is_cut, 3),
     (_storage_cannot_be_read, 2),
-    (_files_cannot_be_deleted, 2),
+    (files_cannot_be_deleted, 2),
     (_clock_is_set_while_the_job_is_down, 2),
     (_clock_is_set_while_a_checkpoint_waits, 1),
     (_kill_at_the_end, 1),

@@ -21,13 +21,11 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from onceproof.harness.generation.fault_patterns import (
-    HIGHEST_PARALLELISM,
-    draw_faults,
-    draw_kinds,
-)
+from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
+from onceproof.harness.generation.fault_patterns import MOST_FAULTS, draw_faults, draw_kinds
 from onceproof.harness.generation.job_outline import JobOutline
-from onceproof.harness.model.chance import Chance
+from onceproof.harness.generation.storage_patterns import draw_late_puts
+from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family, Role, Workload, options_of
 from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
@@ -37,6 +35,7 @@ from onceproof.harness.model.scenario import (
     ActionClass,
     Barriers,
     CheckpointMode,
+    Fault,
     InputRecord,
     Operation,
     OperationKind,
@@ -47,7 +46,7 @@ from onceproof.harness.model.scenario import (
 )
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps, held_up_ms
 
-GENERATION: Final = 14
+GENERATION: Final = 15
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -116,7 +115,7 @@ def generate(family: Family, seed: int) -> Scenario:
         kinds=kinds,
         rescales=rescales,
     )
-    faults = draw_faults(chance, stage)
+    faults = _with_late_puts(draw_faults(chance, stage), seed, stage)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len(faults) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural)
@@ -287,3 +286,10 @@ def _records(workload: Workload) -> dict[str, tuple[InputRecord, ...]]:
 
 def _between(lowest: int, value: int, highest: int) -> int:
     return max(lowest, min(value, highest))
+
+
+def _with_late_puts(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
+    """Return the faults with the late puts that are drawn for the seed, if any, in place of the last ones."""
+    late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
+    room = max(MOST_FAULTS, len(faults)) - len(late_puts)
+    return (*faults[:room], *late_puts)

@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
+from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.generator import generate, unfit_kinds
 from onceproof.harness.generation.profiles import (
     NIGHTLY,

@@ -17,6 +17,8 @@ class Capability(StrEnum):
     WRITE_FAULTS = "write_faults"
     STORAGE_FAULTS = "storage_faults"
     """Reads, lists and deletions of the checkpoint storage can fail."""
+    LATE_PUTS = "late_puts"
+    """The checkpoint storage can be an object store, which performs a put after its writer was given up."""
     COMMIT_ERRORS = "commit_errors"
     """Commits take place and are answered with an error."""
     FAILED_COMMITS = "failed_commits"

@@ -43,6 +43,7 @@ FaultKind: TypeAlias = Literal[
     "fail_delete",
     "late_read",
     "stale_list",
+    "late_put",
     "kill_server",
     "pause_server",
     "cut_connection",
@@ -320,6 +321,15 @@ _ROWS: Final = (
         Capability.STORAGE_FAULTS,
         "list the deleted file on",
         "the storage still listed a file that was deleted",
+        delay="required",
+    ),
+    FaultRow(
+        "late_put",
+        "write",
+        _WRITE_POINTS,
+        Capability.LATE_PUTS,
+        "leave the put without an answer, and perform it later",
+        "a put of {task} had no answer until it was given up, and was performed later",
         delay="required",
     ),
     FaultRow(

@@ -96,6 +96,7 @@ ANSWERS: Final = answers(
         Capability.WRITE_FAULTS: _ONLY_DEATHS,
         Capability.CLOCK_JUMPS: _ONLY_DEATHS,
         Capability.STORAGE_FAULTS: _ONLY_DEATHS,
+        Capability.LATE_PUTS: _ONLY_DEATHS,
         Capability.SERVER_FAULTS: _ONLY_DEATHS,
         Capability.POWER_CUTS: _ONLY_DEATHS,
         Capability.COMMIT_ERRORS: _ONLY_DEATHS,

@@ -30,7 +30,7 @@ from onceproof.harness.checkers.restore_anywhere import (
     deleted_too_early,
 )
 from onceproof.harness.checkers.state_equivalence import CheckpointState, check_equivalence
-from onceproof.harness.generation.fault_patterns import HIGHEST_PARALLELISM
+from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.history import Cut, History

@@ -10,10 +10,12 @@ from onceproof.harness.model.family import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.late_put_storage import storage_for
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk, storage_for
+from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 from onceproof.harness.trials.trial import try_scenario
 from tests.harness.systems.words import scenario_with
 
@@ -31,8 +33,9 @@ def with_seed(seed, *faults):
 
 
 def test_only_a_scenario_with_a_power_cut_has_a_disk():
-    assert type(storage_for(scenario_with(Fault("kill_process", "completed")), Clock())) is SimulatedStorage
-    assert type(storage_for(scenario_with(cut_at("completed")), Clock())) is StorageOnDisk
+    kill, clock = Fault("kill_process", "completed"), Clock()
+    assert type(storage_for(scenario_with(kill), clock, Agenda(clock))) is SimulatedStorage
+    assert type(storage_for(scenario_with(cut_at("completed")), clock, Agenda(clock))) is StorageOnDisk
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -16,7 +16,8 @@ from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMet
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
 from onceproof.engine.runtime import job_driver, job_startup
-from onceproof.engine.runtime.recovery import discard_checkpoint
+from onceproof.engine.runtime.job_driver import JobDriver
+from onceproof.engine.runtime.recovery import discard_checkpoint, is_claimed_by
 from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
 from onceproof.engine.task import outputs
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
@@ -149,6 +150,19 @@ def former_share_for_ever(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="claim-is-looked-up-once", breaks="no_error", summary="a storage has to answer at once")
+def claim_is_looked_up_once(reached: Reached) -> Iterator[None]:
+    def once(self: JobDriver) -> bool:
+        try:
+            return not is_claimed_by(self.storage, self._recovered.incarnation)
+        except OSError:
+            reached()
+            raise
+
+    with replaced(JobDriver, "is_superseded", property(once)):
+        yield
+
+
 @mutant(id="upstream-is-not-asked", breaks="state_equivalence", summary="a bug of the harness")
 def upstream_is_not_asked(reached: Reached) -> Iterator[None]:
     upstream = checkpoint_recorder._upstream_of
@@ -205,6 +219,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "claimed_savepoint_replaced_by_another": replaced_savepoints_stay,
     "overtaken_trigger_waits_for_its_expiry": overtaken_triggers_are_dropped,
     "drained_source_reads_on": find_mutant("drained-source-reads-on"),
+    "claim_cannot_be_looked_up_for_a_moment": claim_is_looked_up_once,
 }
 
 

@@ -26,6 +26,7 @@ THEMES: Final = (
     "waiting",
     "clocks",
     "storage",
+    "late_puts",
     "durability",
     "redistribution",
     "unions",

@@ -92,6 +92,7 @@ ANSWERS: Final = answers(
         Capability.KILL_MASTER: "The job master runs in the process of its tasks and cannot die alone.",
         Capability.MESSAGE_FAULTS: "Messages of the job master and its tasks are calls within one process.",
         Capability.WRITE_FAULTS: "The process writes its checkpoints to a plain folder.",
+        Capability.LATE_PUTS: "In a folder no write is late. Tests run processes over an object store.",
     },
     MISSING,
 )

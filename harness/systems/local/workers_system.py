@@ -84,6 +84,7 @@ ANSWERS: Final = answers(
         Capability.SERVER_FAULTS: "The servers of families run undisturbed.",
         Capability.KILL_MASTER: "Workers end with their coordinator: the job master cannot die alone.",
         Capability.WRITE_FAULTS: "Coordinator and workers write their checkpoints to a plain folder.",
+        Capability.LATE_PUTS: "In a folder no write is late.",
     },
     MISSING,
 )

@@ -35,6 +35,8 @@ class Write:
     """Puts the first half of the file in place."""
     refuse: Callable[[], None]
     """Reports to the writer that the write has failed."""
+    put_late: Callable[[int], None]
+    """Performs the write after so many milliseconds, and before that reports to the writer a failure."""
 
 
 def lose_message(message: Message, fault: Fault) -> None:
@@ -69,6 +71,11 @@ def late_write(write: Write, fault: Fault) -> None:
     write.store(fault.delay)
 
 
+def late_put(write: Write, fault: Fault) -> None:
+    """Have the put given up, and perform it when the fault's delay has passed, also under a later process."""
+    write.put_late(fault.delay)
+
+
 NOW: Final = -1
 """The delay of a message that needs no timer."""
 MESSAGE_METHODS: Final[Mapping[str, Callable[[Message, Fault], None]]] = {
@@ -80,6 +87,7 @@ WRITE_METHODS: Final[Mapping[str, Callable[[Write, Fault], None]]] = {
     "fail_write": fail_write,
     "tear_write": tear_write,
     "late_write": late_write,
+    "late_put": late_put,
 }
 _STORED_WHOLE: Final = frozenset({"late_write"})
 

@@ -11,10 +11,9 @@ The rules this module lives by:
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
@@ -47,11 +46,10 @@ from onceproof.engine.protocol_points import (
     SNAPSHOTTED,
 )
 from onceproof.engine.runtime.deletion import delete_if_possible
-from onceproof.engine.runtime.recovery import Recovered, Superseded, files_of, metadata_path
+from onceproof.engine.runtime.recovery import Recovered, Superseded, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.state.snapshot import EncodedSnapshot, encode_task_snapshot
-from onceproof.engine.state.stored import SHARED
 from onceproof.engine.task.events import (
     Restore,
     SnapshotFailed,
@@ -63,12 +61,9 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.injected_error import is_injected
-from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.action_names import NAMES, TRAVEL, WAITS
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.clock import Clock
-from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.io_faults import (
     MESSAGE_METHODS,
     NOW,
@@ -77,12 +72,18 @@ from onceproof.harness.systems.simulation.io_faults import (
     Write,
     is_stored,
 )
+from onceproof.harness.systems.simulation.late_put_storage import (
+    LATE_PUT,
+    LATE_PUTS,
+    given_up_after,
+    put_is_given_up,
+    put_late,
+)
+from onceproof.harness.systems.simulation.leak_search import orphan_files
+from onceproof.harness.systems.simulation.process_ports import ProcessPorts
 from onceproof.harness.systems.simulation.recorded_job_log import RecordedJobLog
-from onceproof.harness.systems.simulation.run_recorder import RunRecorder
-from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_requests import ExecutionWithRequests
-from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
-from onceproof.harness.systems.simulation.user_requests import UserRequests
+from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED
 
 _ACKNOWLEDGE = CLASS_INDEX["message_acknowledge"]
 _CONTROL = CLASS_INDEX["message_control"]
@@ -95,42 +96,10 @@ _LEAVES_UNKNOWN_FILES: Final[tuple[tuple[FaultKind, Point], ...]] = (
     ("lose_message", "acknowledged"),
     ("tear_write", "snapshotted"),
     ("tear_write", "metadata_written"),
+    *LATE_PUTS,
     *STORAGE_FAILED,
 )
 WRITE_REFUSED = "the storage refused the write"
-
-
-class RunControl(Protocol):
-    """Ends the run, or starts the job again."""
-
-    def job_finished(self) -> None:
-        """Called when all output is committed and the checkpoints are deleted."""
-
-    def job_stopped(self) -> None:
-        """Called when the job has ended with a savepoint; it is started again from there."""
-
-    def job_failed(self, cause: str) -> None:
-        """Called when the job has failed for good."""
-
-    def machine_failed(self, where: str, error: BaseException) -> None:
-        """Called when a task has raised an error that no fault injected."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessPorts:
-    """What a process of the job reaches outside of itself."""
-
-    scenario: Scenario
-    clock: Clock
-    agenda: Agenda
-    storage: SimulatedStorage
-    recorder: RunRecorder
-    faults: FaultInjector
-    requests: UserRequests
-    job: SimulatedJob
-    deliver: Callable[[Any], None]
-    """Lets a message arrive."""
-    run: RunControl
 
 
 class SimulatedProcess(ExecutionWithRequests):
@@ -309,8 +278,17 @@ class SimulatedProcess(ExecutionWithRequests):
             store=partial(self._put_snapshot, task, effect, encoded),
             tear=partial(self._ports.storage.tear, path, encoded.data),
             refuse=partial(self._stored, failed),
+            put_late=partial(self._snapshot_put_late, effect, failed),
         )
         WRITE_METHODS[fault.kind](write, fault)
+
+    def _snapshot_put_late(
+        self, effect: StoreSnapshot, failed: tuple[Task, Sequence[str], SnapshotFailed], delay: int
+    ) -> None:
+        put_late(self._ports.storage, delay, partial(self._store_unheard, effect))
+        due = self._clock.now + given_up_after(delay)
+        label = f"no answer {failed[0].name} {effect.checkpoint_id}"
+        self._agenda.add_later(due, _STORE, label, self._stored, failed)
 
     def _put_snapshot(
         self, task: Task, effect: StoreSnapshot, encoded: EncodedSnapshot, report_after: int
@@ -343,13 +321,20 @@ class SimulatedProcess(ExecutionWithRequests):
         """Perform a write that was under way when the process died, and reached the storage nevertheless."""
         if action.perform == self._store:
             _, effect, fault = action.argument
-            if is_stored(fault):
-                encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
-                store_encoded(self._ports.storage, effect.path, encoded)
+            perform = partial(self._store_unheard, effect)
         elif action.perform == self._publish:
             metadata, fault = action.argument
-            if is_stored(fault):
-                self.publish(metadata)
+            perform = partial(self.publish, metadata)
+        else:
+            return
+        if fault is not None and fault.kind == LATE_PUT:
+            put_late(self._ports.storage, fault.delay, perform)
+        elif is_stored(fault):
+            perform()
+
+    def _store_unheard(self, effect: StoreSnapshot) -> None:
+        encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
+        store_encoded(self._ports.storage, effect.path, encoded)
 
     def next_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
         """Return the savepoint that the scenario's user has stopped the job with, if it is this one."""
@@ -373,8 +358,20 @@ class SimulatedProcess(ExecutionWithRequests):
             store=partial(self._put_metadata, metadata),
             tear=lambda: self._ports.storage.tear(path, published_form(metadata)),
             refuse=partial(self._metadata_refused, failed),
+            put_late=partial(self._metadata_put_late, metadata),
         )
         WRITE_METHODS[fault.kind](write, fault)
+
+    def _metadata_put_late(self, metadata: CheckpointMetadata, delay: int) -> None:
+        if put_late(self._ports.storage, delay, partial(self._put_metadata, metadata, 0)):
+            due = self._clock.now + given_up_after(delay)
+            label = f"no answer {metadata.checkpoint_id}"
+            self._agenda.add_later(due, _METADATA, label, self._metadata_given_up, metadata)
+
+    def _metadata_given_up(self, metadata: CheckpointMetadata) -> None:
+        if not self.is_headless:
+            with put_is_given_up(self._ports.storage):
+                self._put_metadata(metadata, 0)
 
     def _metadata_refused(self, failed: MetadataFailed) -> None:
         if not self.is_headless:
@@ -479,21 +476,13 @@ class SimulatedProcess(ExecutionWithRequests):
         if self._recorder.has_fired(_LEAVES_UNKNOWN_FILES):
             return
         store = self.master.coordinator.store
-        needed: set[str] = set()
         # As many as the scenario says, whatever the store has kept.
-        for metadata in store.retained[-self._ports.scenario.retained :]:
-            needed.add(metadata_path(metadata.checkpoint_id))
-            needed |= files_of(metadata)
-        paths = self._ports.storage.paths("chk-")
-        shared = self._ports.storage.paths(SHARED)
-        if shared:
-            oldest = store.retained[0].checkpoint_id
-            if max(self._recorder.aborted_checkpoints(), default=0) < oldest:
-                # What later ones that were aborted have shared goes with the next one that is complete.
-                paths += shared
-        for path in paths:
-            if path not in needed:
-                self._recorder.leak("orphan file", path)
+        retained = store.retained[-self._ports.scenario.retained :]
+        oldest = min([each.checkpoint_id for each in store.retained], default=0)
+        # What later ones that were aborted have shared goes with the next one that is complete.
+        takes_shared = max(self._recorder.aborted_checkpoints(), default=0) < oldest
+        for path in orphan_files(self._ports.storage, retained, takes_shared=takes_shared):
+            self._recorder.leak("orphan file", path)
 
     def job_failed(self, effect: JobFailed) -> None:
         """End the run."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onceproof.engine.runtime.recovery import METADATA
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.runtime.recovery import METADATA, files_of, metadata_path
+from onceproof.engine.state.stored import SHARED
 from onceproof.engine.task.task import Task, TaskState
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
@@ -32,3 +34,17 @@ def report_leaks(
     for task in tasks:
         if task.state is not TaskState.FINISHED:
             recorder.leak("unfinished task", task.name)
+
+
+def orphan_files(
+    storage: SimulatedStorage, retained: Iterable[CheckpointMetadata], *, takes_shared: bool
+) -> list[str]:
+    """Return the files that no retained checkpoint needs; shared ones only if ``takes_shared``."""
+    needed: set[str] = set()
+    for metadata in retained:
+        needed.add(metadata_path(metadata.checkpoint_id))
+        needed |= files_of(metadata)
+    paths = storage.paths("chk-")
+    if takes_shared:
+        paths += storage.paths(SHARED)
+    return [path for path in paths if path not in needed]

@@ -12,11 +12,12 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from onceproof.engine.runtime import deletion
+from onceproof.engine.runtime import deletion, recovery
 from onceproof.engine.runtime.storage import MissingFile
 from onceproof.harness.model.faults import FaultKind, Point, Target
 from onceproof.harness.model.injected_error import InjectedError
@@ -114,6 +115,9 @@ class SimulatedStorage:
                 assert fault is not None
                 self._listed_until[path] = self._clock.now + fault.delay
 
+    def perform_all(self) -> None:
+        """Do nothing: no write is on its way (`late_put_storage.py` has late ones)."""
+
     def lose_power(self) -> None:
         """Keep everything: what is written here is durable at once (`storage_on_disk.py` has a disk)."""
 
@@ -139,6 +143,21 @@ def no_fault(what: Target, path: str) -> Fault | None:
 def is_no_fault(record: logging.LogRecord) -> bool:
     """Return whether a warning of the engine is about something other than what a fault has refused."""
     return not any(isinstance(argument, StorageUnavailable) for argument in record.args or ())
+
+
+@contextmanager
+def process_recovers() -> Iterator[None]:
+    """Keep quiet, while a simulated process recovers, of checkpoints that are not the job's."""
+    logger = logging.getLogger(recovery.__name__)
+    logger.addFilter(_is_of_the_job)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_of_the_job)
+
+
+def _is_of_the_job(record: logging.LogRecord) -> bool:
+    return "is of a process that had lost the job" not in record.msg
 
 
 # The history has the faults: thousands of scenarios must not print a line for each.

@@ -17,7 +17,6 @@ from typing import Final
 
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MissingFile
 from onceproof.harness.model.chance import derived_seed
-from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.disk.volatile_disk import PowerCut, VolatileDisk
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage, no_fault
@@ -89,10 +88,3 @@ class StorageOnDisk(SimulatedStorage):
         """Become the disk as it is found after a power cut."""
         self._power_cuts += 1
         self._disk.lose_power(PowerCut(Random(derived_seed("power cut", self._seed, self._power_cuts))))
-
-
-def storage_for(scenario: Scenario, clock: Clock) -> SimulatedStorage:
-    """Return the storage of a scenario: on a disk, if its power is cut."""
-    if any(fault.kind == "power_cut" for fault in scenario.faults):
-        return StorageOnDisk(scenario.schedule.seed, clock)
-    return SimulatedStorage(clock)

@@ -38,11 +38,13 @@ from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.endless_input import EndlessInput
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
-from onceproof.harness.systems.simulation.job_process import ProcessPorts, SimulatedProcess
+from onceproof.harness.systems.simulation.job_process import SimulatedProcess
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
+from onceproof.harness.systems.simulation.late_put_storage import LATE_PUTS, storage_for
 from onceproof.harness.systems.simulation.leak_search import report_leaks
 from onceproof.harness.systems.simulation.neighbour import move_in
 from onceproof.harness.systems.simulation.orphaned_tasks import OrphanedTasks
+from onceproof.harness.systems.simulation.process_ports import ProcessPorts
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.schedule import NO_DRAWS, Chooser, FairChooser, chooser_of
@@ -52,8 +54,8 @@ from onceproof.harness.systems.simulation.simulated_storage import (
     STORAGE_FAILED,
     StorageUnavailable,
     no_fault,
+    process_recovers,
 )
-from onceproof.harness.systems.simulation.storage_on_disk import storage_for
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 
@@ -97,7 +99,7 @@ class World:
         self.clock = clock = Clock()
         clock.ahead_ms = first_ahead_ms(scenario.faults)
         self.agenda = agenda = Agenda(clock)
-        self.storage = storage_for(scenario, clock)
+        self.storage = storage_for(scenario, clock, agenda)
         self.external = TransactionalSystem(self.history, clock)
         move_in(self.external)
         log = SimulatedLog(scenario.records, is_bounded=not scenario.is_endless)
@@ -273,7 +275,8 @@ class World:
 
     def _start_process(self, _: Any) -> None:
         try:
-            recovered = self.requests.recover()
+            with process_recovers():
+                recovered = self.requests.recover()
             for metadata in recovered.checkpoints:
                 self.recorder.checkpoint_found(metadata)
             self.processes.current = SimulatedProcess(self._ports, self.job.build_graph(), recovered)
@@ -381,10 +384,12 @@ class World:
         process = self.processes.current
         if process is not None and history.events and history.events[-1][1] == "job_finished":
             tasks = process.tasks.values()
-            if self.recorder.has_fired(STORAGE_FAILED):
-                # What the end of the job could not delete, its next start does.
+            if self.recorder.has_fired((*STORAGE_FAILED, *LATE_PUTS)):
+                # What the end of the job could not delete, or what appears behind it, its next start deletes.
                 self.storage.fault_of = no_fault
-                recover(self.storage, self._scenario.retained)
+                self.storage.perform_all()
+                with process_recovers():
+                    recover(self.storage, self._scenario.retained)
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
         self.recorder.sum_up()
         statistics = history.statistics

@@ -123,7 +123,7 @@ MISSING: Final[MissingPoints] = {
     **{
         (row.kind, point): "An epoch waits for its writes, so no write is reported after the epoch."
         for row in FAULTS.values()
-        if row.strikes == "write" and row.delay == "required"
+        if row.needs is Capability.WRITE_FAULTS and row.delay == "required"
         for point in row.points
     },
 }
@@ -142,6 +142,7 @@ ANSWERS: Final = answers(
         Capability.POWER_CUTS: "The machine stays on.",
         Capability.SERVER_FAULTS: "It starts no server for a family.",
         Capability.STORAGE_FAULTS: "Only writes of its storage are made to fail.",
+        Capability.LATE_PUTS: "In a folder no write is late.",
         Capability.CLOCK_JUMPS: "Driver and workers read the clock of the machine, which is not only theirs.",
         Capability.MESSAGE_FAULTS: "Acknowledgements travel with the data of Spark's jobs, not alone.",
     },

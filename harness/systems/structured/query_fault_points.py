@@ -94,6 +94,7 @@ ANSWERS: Final = answers(
         Capability.STORAGE_FAULTS: "Java reads and deletes the files of the state store.",
         Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the query's.",
         Capability.WRITE_FAULTS: "Java writes the files of the state store.",
+        Capability.LATE_PUTS: "Java writes the files of the state store.",
     },
     MISSING,
 )

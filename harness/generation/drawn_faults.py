@@ -1,0 +1,62 @@
+"""The parts of which fault patterns are made: a kill, a checkpoint, a task, a passage of a point."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, Point
+from onceproof.harness.model.scenario import ANY_TASK, Fault
+
+HIGHEST_PARALLELISM: Final = 4
+_SINK_POINTS: Final = frozenset({"pre_committed", "committing", "committed", "aborted"})
+_AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))
+KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill and row.kind != "power_cut")
+"""Power cuts have a pattern of their own: a storage on a disk costs more steps of the machine."""
+
+
+def draw_kill(
+    chance: Chance, stage: JobOutline, point: Point, checkpoint: int, task: str = ANY_TASK, soon: int = 0
+) -> Fault:
+    """Return a kill at the point or some steps after it, at least ``soon``, in some cases with a rescale."""
+    kinds = [kind for kind in KILL_ORDER if kind in stage.kinds and point in FAULTS[kind].points]
+    kind = chance.choice(kinds) if kinds else "kill_all"
+    rescale_to = 0
+    if stage.rescales and chance.chance(0.6):
+        rescale_to = chance.integer(1, min(HIGHEST_PARALLELISM, stage.max_parallelism))
+    after = chance.weighted(_AFTER)
+    return Fault(
+        kind,
+        point,
+        task,
+        checkpoint,
+        draw_occurrence(chance, stage, point, task, checkpoint),
+        max(soon, chance.integer(after // 2, after)),
+        0,
+        rescale_to,
+    )
+
+
+def draw_occurrence(chance: Chance, stage: JobOutline, point: Point, task: str, checkpoint: int) -> int:
+    """Return at which passage of the point the fault fires, counted from 1."""
+    if point == "element":
+        return chance.integer(1, 1 + 2 * stage.records // (1 if task == ANY_TASK else 3))
+    passing = 1
+    if task == ANY_TASK and point not in COORDINATOR_POINTS:
+        passing = len(stage.sinks) if point in _SINK_POINTS else len(stage.tasks)
+    if not checkpoint:
+        passing *= min(stage.checkpoints, 4)
+    return chance.integer(1, passing)
+
+
+def draw_checkpoint(chance: Chance, stage: JobOutline) -> int:
+    """Return the id of a checkpoint; early ones are more likely."""
+    return 1 + int(chance.unit() * chance.unit() * max(1, stage.checkpoints))
+
+
+def draw_task(chance: Chance, stage: JobOutline, point: Point) -> str:
+    """Return any task, or one that passes the point."""
+    if point in COORDINATOR_POINTS or chance.chance(0.6):
+        return ANY_TASK
+    return chance.choice(stage.sinks if point in _SINK_POINTS else stage.tasks)

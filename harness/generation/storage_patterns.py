@@ -1,0 +1,100 @@
+"""Fault patterns of the checkpoint storage: writes that fail, tear or are late, and files that stay."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_kill, draw_occurrence, draw_task
+from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.scenario import ANY_TASK, Fault
+
+LATE_PUTS: Final = 0.06
+"""The share of scenarios whose checkpoints are in an object store."""
+
+
+def storage_fails(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A write fails, is torn or is reported late, in many cases followed by a kill before its answer."""
+    point: Point = "snapshotted" if chance.chance(0.5) else "metadata_written"
+    checkpoint = draw_checkpoint(chance, stage) + chance.integer(0, 1)
+    kind: FaultKind = chance.weighted((("fail_write", 2), ("tear_write", 2), ("late_write", 3)))
+    task = draw_task(chance, stage, point)
+    delay = chance.integer(3, 3 * stage.checkpoint_steps) if kind == "late_write" else 0
+    nth = draw_occurrence(chance, stage, point, task, checkpoint)
+    faults = [Fault(kind, point, task, checkpoint, nth, 0, delay)]
+    if chance.chance(0.6):
+        if point == "metadata_written" and kind != "late_write":
+            # A failed write does not pass its point, so the kill waits for the next trigger.
+            faults.append(draw_kill(chance, stage, "triggered", checkpoint + 1))
+        else:
+            faults.append(draw_kill(chance, stage, point, checkpoint, task, soon=1))
+    return faults
+
+
+def draw_late_puts(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw, for some scenarios, that the checkpoint storage is an object store with late puts.
+
+    ``chance`` is of this draw alone: all other scenarios are what they are without it.
+    """
+    if not chance.chance(LATE_PUTS):
+        return ()
+    pattern = chance.weighted(((_put_is_late, 2), (_put_outlives_its_process, 3)))
+    faults = pattern(chance, stage)
+    return tuple([fault for fault in faults if fault.kind == "late_put" or fault.kind in stage.kinds])
+
+
+def _put_is_late(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A put of an object store has no answer and comes later; its writer has given it up.
+
+    Metadata come, in most cases, before another checkpoint is complete, and then the process dies.
+    """
+    checkpoint = draw_checkpoint(chance, stage)
+    if chance.chance(0.6):
+        delay = chance.integer(1, stage.interval)
+        kill = Fault("kill_process", "triggered", ANY_TASK, checkpoint + 1, 1, chance.integer(0, 8))
+        return [Fault("late_put", "metadata_written", ANY_TASK, checkpoint, 1, 0, delay), kill]
+    task = draw_task(chance, stage, "snapshotted")
+    nth = draw_occurrence(chance, stage, "snapshotted", task, checkpoint)
+    delay = chance.integer(3, 2 * stage.restart_delay + 6 * stage.checkpoint_steps)
+    again: Point = chance.choice(("triggered", "metadata_written", "completed"))
+    kill = draw_kill(chance, stage, again, checkpoint + chance.integer(0, 2))
+    return [Fault("late_put", "snapshotted", task, checkpoint, nth, 0, delay), kill]
+
+
+def _put_outlives_its_process(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A process dies in the put of metadata, which come when the next one has completed the same checkpoint.
+
+    That one dies, too, in most cases before it has completed another.
+    """
+    checkpoint = draw_checkpoint(chance, stage)
+    until_again = stage.restart_delay + stage.interval + stage.checkpoint_steps
+    delay = until_again + chance.integer(stage.checkpoint_steps // 2, 5 * stage.checkpoint_steps // 2)
+    in_the_put = chance.integer(6, 20)
+    if chance.chance(0.7):
+        dies = Fault("kill_process", "triggered", ANY_TASK, checkpoint + 1, 1, chance.integer(0, 8))
+    else:
+        dies = Fault("kill_process", "completed", ANY_TASK, checkpoint, 1, chance.integer(1, stage.interval))
+    return [
+        Fault("late_put", "metadata_written", ANY_TASK, checkpoint, 1, 0, delay),
+        Fault("kill_process", "acknowledged", ANY_TASK, checkpoint, len(stage.tasks), in_the_put),
+        dies,
+    ]
+
+
+def files_cannot_be_deleted(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """Files that are superfluous stay, or are still listed; a process that starts later finds them."""
+    if chance.chance(0.5):
+        # The metadata, which are deleted first, when a later checkpoint is complete.
+        checkpoint = draw_checkpoint(chance, stage)
+        delay = chance.integer(stage.checkpoint_steps, 12 * stage.checkpoint_steps)
+        stale = Fault("stale_list", "completed", ANY_TASK, checkpoint, 1, 0, delay)
+        kill = draw_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2), soon=1)
+        return [stale, replace(kill, kind="kill_process") if "kill_process" in stage.kinds else kill]
+    nth = chance.integer(1, 2 + stage.checkpoints * len(stage.tasks))
+    faults = [Fault("fail_delete", "completed", ANY_TASK, 0, nth)]
+    if chance.chance(0.6):
+        faults.append(draw_kill(chance, stage, "completed", draw_checkpoint(chance, stage) + 1))
+    return faults
