@@ -166,6 +166,10 @@ class PostgresServer:
         """Return whether a process of the server lives."""
         return bool(self.processes.living())
 
+    def has_died(self) -> bool:
+        """Return whether the server that was started last has ended by itself, or was killed."""
+        return self.processes.has_died()
+
     # The programs and the data.
 
     def _programs(self) -> Path:

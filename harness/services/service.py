@@ -131,8 +131,11 @@ class ServerProcesses:
 
     def has_died(self) -> bool:
         """Return whether the process that was started last has ended by itself, or was killed."""
-        child = None if self._last is None else _CHILDREN.get(self._last)
-        return child is not None and child.poll() is not None
+        if self._last is None:
+            return False
+        # Who has waited for it has taken it off the list.
+        child = _CHILDREN.get(self._last)
+        return child is None or child.poll() is not None
 
     def record(self, process: psutil.Process) -> None:
         """Add a process that the server has started itself."""

@@ -5,6 +5,8 @@ The rules this module lives by:
 - A process of the operating system is one incarnation (`incarnations.py`).
 - The runtime schedules itself, so the schedule, steps and time-outs of a scenario do not apply. A checkpoint
   interval in steps is converted to records. Input, parallelism and kills are those of the scenario.
+- The system strikes the servers that it has started for a family (`server_strikes.py`), and watches what they
+  show while the job runs.
 - A finished job whose storage failed is started once more before the search for leaks, as in the simulation:
   what the storage refused to list or delete as the job ended, the next start deletes.
 """
@@ -17,10 +19,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 
@@ -36,7 +38,7 @@ from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, an
 from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.history import JOB_FINISHED, History
 from onceproof.harness.model.mutants import find_mutant
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
@@ -44,12 +46,20 @@ from onceproof.harness.systems.local.observed_local_job import ObservedLocalExec
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
-from onceproof.harness.systems.process.job_specification import Spec, TrialTopics, spec_of
+from onceproof.harness.systems.process.job_specification import Spec, spec_of
+from onceproof.harness.systems.process.server_strikes import (
+    StrikeSocket,
+    StruckServer,
+    request_timeout_ms,
+)
 from onceproof.harness.systems.process.trial_kafka import TrialKafka
 from onceproof.harness.systems.process.trial_servers import TrialPostgres
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
+
+if TYPE_CHECKING:
+    from onceproof.harness.systems.process.postgres_watch import PostgresWatch
 
 NAME: Final = "local"
 
@@ -57,6 +67,8 @@ LONGEST_PROCESS_SECONDS: Final = 60.0
 SAVEPOINT_FILE: Final = "deleted file of a savepoint"
 CHILD: Final = "onceproof.harness.systems.local.local_child"
 
+STRUCK: Final = (POSTGRES,)
+"""The servers that faults can strike."""
 _STORAGE_FAULTS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes in (READ, DELETION))
 """Faults after which files may stay that should be deleted, until a later start of the job."""
 
@@ -69,6 +81,7 @@ CAPABILITIES: Final = frozenset(
         Capability.FAILED_COMMITS,
         Capability.CLOCK_JUMPS,
         Capability.STORAGE_FAULTS,
+        Capability.SERVER_FAULTS,
         Capability.RESCALE,
         Capability.ENGINE,
     }
@@ -84,11 +97,11 @@ ANSWERS: Final = answers(
         "clock": ShiftedClocks.jump,
         "read": UnreliableStorage.suffer,
         "deletion": UnreliableStorage.suffer,
+        "server": StruckServer.strike,
         **COMMIT_METHODS,
     },
     {
         Capability.POWER_CUTS: "The machine stays on. Tests rebuild disks from recorded calls.",
-        Capability.SERVER_FAULTS: "The servers of families run undisturbed.",
         Capability.KILL_MASTER: "The job master runs in the process of its tasks and cannot die alone.",
         Capability.MESSAGE_FAULTS: "Messages of the job master and its tasks are calls within one process.",
         Capability.WRITE_FAULTS: "The process writes its checkpoints to a plain folder.",
@@ -127,24 +140,27 @@ class LocalSystem:
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in new folders, and return its history; there is no trace."""
-        with (
-            trial_folder(self._folder) as folder,
-            self._database_for(family) as address,
-            self._topics_for(family, scenario) as topics,
-        ):
-            servers = options_of(family).servers
-            faults, left = applicable(scenario.faults, self.capabilities, self.missing, servers)
+        needed = options_of(family).servers
+        struck = [server for server in STRUCK if server in needed]
+        faults, left = applicable(scenario.faults, self.capabilities, self.missing, struck)
+        with ExitStack() as stack:
+            folder = stack.enter_context(trial_folder(self._folder))
             spec = msgspec.structs.replace(
                 spec_of(family, scenario, folder),
                 faults=faults,
                 is_endless=scenario.is_endless,
                 mutant=self._mutant,
                 mutant_file=self._mutant_file,
-                postgres=address,
-                kafka=topics,
+                **self._ends_of_job(family, scenario, faults, stack),
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
-            history = self.run_of(spec, lengths, scenario, folder).run()
+            run = self.run_of(spec, lengths, scenario, folder)
+            if spec.postgres:
+                # It imports psycopg, which only some families need.
+                from onceproof.harness.systems.process.postgres_watch import PostgresWatch
+
+                run.watch = stack.enter_context(PostgresWatch(spec.postgres))
+            history = run.run()
         history.statistics.not_applicable = left
         return history
 
@@ -153,15 +169,22 @@ class LocalSystem:
         self._postgres.close()
         self._kafka.close()
 
-    def _database_for(self, family: Family) -> AbstractContextManager[str]:
-        """Return the address of an empty database while the context lasts; "" if the family needs none."""
-        return self._postgres.database() if POSTGRES in options_of(family).servers else nullcontext("")
-
-    def _topics_for(self, family: Family, scenario: Scenario) -> AbstractContextManager[TrialTopics | None]:
-        """Return topics of Kafka while the context lasts, the input filled; None if the family needs none."""
+    def _ends_of_job(
+        self, family: Family, scenario: Scenario, faults: tuple[Fault, ...], stack: ExitStack
+    ) -> dict[str, Any]:
+        """Return what a specification says of the servers that a family needs, while the stack lasts."""
+        servers: dict[str, StruckServer] = {}
+        ends: dict[str, Any] = {}
+        if POSTGRES in options_of(family).servers:
+            address, address_of_job = stack.enter_context(self._postgres.database())
+            ends = {"postgres": address, "postgres_of_job": address_of_job}
+            servers[POSTGRES] = self._postgres.struck
         if KAFKA in options_of(family).servers:
-            return self._kafka.topics(scenario.records)
-        return nullcontext()
+            ends["kafka"] = stack.enter_context(self._kafka.topics(scenario.records))
+        if any(fault.server for fault in faults):
+            ends["strikes"] = stack.enter_context(StrikeSocket(servers)).address
+            ends["request_timeout_ms"] = request_timeout_ms(faults)
+        return ends
 
     def run_of(self, spec: Spec, lengths: Mapping[str, int], scenario: Scenario, folder: Path) -> LocalRun:
         """Return the run of a scenario's specification in ``folder``."""
@@ -204,6 +227,8 @@ class LocalRun(JobRun):
     moves_output: bool = False
     process_seconds: float = LONGEST_PROCESS_SECONDS
     started: Callable[[subprocess.Popen[bytes]], None] | None = None
+    watch: PostgresWatch | None = None
+    """Looks at the job's tables meanwhile, if it has some."""
 
     def part_folder(self, number: int) -> str:
         """Return another folder for every second process, if the output moves."""
@@ -256,10 +281,14 @@ class LocalRun(JobRun):
                 process.kill()
                 process.wait()
             self.is_dead(process)
+        at = time.monotonic_ns()
+        events = read_all_events(self.events_path(number))
+        if self.watch is not None:
+            events = sorted([*events, *self.watch.take_events()], key=lambda event: event["at"])
         return Ending(
-            at=time.monotonic_ns(),
+            at=at,
             was_killed=process.returncode == -signal.SIGKILL,
             in_time=in_time,
-            events=read_all_events(self.events_path(number)),
+            events=events,
             last_words=f"exit code {process.returncode}: {last_line(said)}",
         )

@@ -41,6 +41,7 @@ from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_
 from onceproof.harness.systems.local.logged_requests import LoggedRequests
 from onceproof.harness.systems.process.fault_actions import die
 from onceproof.harness.systems.process.job_specification import Spec, read_records
+from onceproof.harness.systems.process.server_strikes import is_server_away, may_be_away, strike_server
 from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.process.transactional_database import database_of
 from onceproof.harness.systems.recording import event_log
@@ -67,6 +68,8 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     ) -> None:
         self.fault_clock = ProcessFaultClock(spec.faults, spec.in_turn, spec.waiting, self.strike)
         self.log = log
+        self._faults = spec.faults
+        self._strikes = spec.strikes
         self.parallelism = spec.parallelism
         self._graph_of = graph_of
         self._graph_parallelism = spec.parallelism
@@ -92,7 +95,7 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     # Kills and failures.
 
     def strike(self, number: int, fault: Fault, name: str) -> None:
-        """Log a fault, then set the clock or kill. Raises Killed where the running task is a victim."""
+        """Log a fault, then carry it out. Raises Killed where the running task is a victim."""
         if fault.rescale_to:
             self.parallelism = fault.rescale_to
         running = self.current_task
@@ -115,6 +118,9 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         if row.strikes == "clock":
             self._shifted.jump(fault)
             return
+        if row.strikes == "server":
+            strike_server(self._strikes, fault)
+            return
         for task in victims:
             if task is not running:
                 self.kill(task)
@@ -134,12 +140,15 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
 
     def task_died(self, task: Task, error: BaseException) -> None:
         """Log a task that raised; an error that no fault injected ends the run."""
-        injected = is_injected(error)
+        injected = is_injected(error) or (is_server_away(error) and self._may_be_away())
         self._log_failure(task, f"{type(error).__name__}: {error}", injected)
         if not injected:
             log_error(self.log, task.name, error)
             raise RunOver
         super().task_died(task, error)
+
+    def _may_be_away(self) -> bool:
+        return may_be_away(self._faults, self.fault_clock.state())
 
     # The end of an endless input.
 

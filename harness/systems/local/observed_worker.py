@@ -33,6 +33,7 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.server_strikes import is_server_away, may_be_away
 from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.recording.event_logging_driver import log_error, log_snapshot, log_task_failure
 
@@ -85,6 +86,9 @@ class ObservedWorker(Worker):
         name = f"{self._names[task.vertex]}-{task.subtask}"
         return self._board.other_at(point, name, message.checkpoint_id)
 
+    def _may_be_away(self) -> bool:
+        return may_be_away(self._spec.faults, self._board.state().waiting)
+
     def tasks_made(self, tasks: Mapping[TaskId, Task]) -> None:
         """List the tasks as living; let the board read the positions of their sources."""
         attempt = next(iter(tasks.values())).attempt
@@ -108,7 +112,7 @@ class ObservedWorker(Worker):
 
     def task_died(self, task: Task, error: Exception) -> None:
         """Log a task that raised; an error that no fault injected ends the run."""
-        injected = is_injected(error)
+        injected = is_injected(error) or (is_server_away(error) and self._may_be_away())
         log_task_failure(
             self._board.log, task.name, task.attempt, f"{type(error).__name__}: {error}", injected
         )

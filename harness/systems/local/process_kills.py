@@ -13,12 +13,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.board_state import BoardState, LivingTask
 from onceproof.harness.systems.process.fault_actions import die, send
 from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.server_strikes import strike_server
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.victims import is_victim
 
@@ -28,6 +30,8 @@ class ProcessKills:
     """The kills of one process of a job with its workers; ``coordinator`` is its process id."""
 
     coordinator: int
+    strikes: str = ""
+    """Where faults of servers are carried out."""
 
     def passing(self, board: FaultBoard, point: str, checkpoint_id: int) -> None:
         """Do nothing: no process is stopped that could go on."""
@@ -47,8 +51,11 @@ class ProcessKills:
     def strike(
         self, board: FaultBoard, fault: Fault, task: str, checkpoint_id: int, state: BoardState
     ) -> Callable[[], None] | None:
-        """Kill the workers that run the victims of a kill, or the coordinator."""
+        """Kill the workers that run the victims of a kill, or the coordinator; or strike a server."""
         row = FAULTS[fault.kind]
+        if row.strikes == "server":
+            # Other processes may pass points, while a server takes its time to die.
+            return partial(strike_server, self.strikes, fault)
         here = os.getpid()
         if row.strikes == "process":
             if here != self.coordinator:

@@ -36,6 +36,7 @@ from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.session_end import end_session, is_session_gone
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
@@ -56,6 +57,7 @@ CAPABILITIES: Final = frozenset(
         Capability.FAILED_COMMITS,
         Capability.CLOCK_JUMPS,
         Capability.STORAGE_FAULTS,
+        Capability.SERVER_FAULTS,
         Capability.RESCALE,
         Capability.ENGINE,
     }
@@ -77,11 +79,11 @@ ANSWERS: Final = answers(
         "clock": BoardClocks.wall_ms,
         "read": UnreliableStorage.suffer,
         "deletion": UnreliableStorage.suffer,
+        "server": StruckServer.strike,
         **COMMIT_METHODS,
     },
     {
         Capability.POWER_CUTS: "The machine stays on. Tests rebuild disks from recorded calls.",
-        Capability.SERVER_FAULTS: "The servers of families run undisturbed.",
         Capability.KILL_MASTER: "Workers end with their coordinator: the job master cannot die alone.",
         Capability.WRITE_FAULTS: "Coordinator and workers write their checkpoints to a plain folder.",
         Capability.LATE_PUTS: "In a folder no write is late.",

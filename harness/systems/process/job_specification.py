@@ -120,6 +120,12 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The address of the database of PostgreSQL that the job writes to; "": there is none."""
     kafka: TrialTopics | None = None
     """The topics that the job reads and writes; None: there are none."""
+    postgres_of_job: str = ""
+    """The same database as the job reaches it, through a proxy; "": it is reached directly."""
+    strikes: str = ""
+    """Where faults of servers are carried out (`server_strikes.py`); "": there are none."""
+    request_timeout_ms: int = 0
+    """Of the job's requests to its servers; 0: the engine's default."""
     mutant: str = ""
     """The id of a bug to plant."""
     mutant_file: str = ""

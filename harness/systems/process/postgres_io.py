@@ -12,8 +12,8 @@ The rules this module lives by:
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -97,14 +97,25 @@ class LoggingPostgresUpsertFunction(PostgresUpsertFunction):
         context.probe(COMMITTED, 0)
 
 
+class PostgresEnd(NamedTuple):
+    """The database at the end of a job."""
+
+    address: str
+    """For the harness."""
+    address_of_job: str
+    request_timeout_ms: int
+    """Of the job's requests; 0: the engine's default."""
+
+
 def make_postgres_sink(
-    address: str, name: str, column_types: Mapping[str, str], keys: int, commits: LoggedCommits
+    end: PostgresEnd, name: str, column_types: Mapping[str, str], keys: int, commits: LoggedCommits
 ) -> Any:
     """Return a new sink into a table, which is made if it does not exist; with ``keys`` an upsert sink."""
-    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(address).build()
-    with psycopg.connect(address, autocommit=True) as connection:
-        make_table(connection, name, column_types, keys)
-    table = PostgresTable(options, name, list(column_types), "", USE)
+    builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(end.address_of_job)
+    if end.request_timeout_ms:
+        builder.with_request_timeout_ms(end.request_timeout_ms)
+    _until_answered(end.address, lambda connection: make_table(connection, name, column_types, keys))
+    table = PostgresTable(builder.build(), name, list(column_types), "", USE)
     if keys:
         return LoggingPostgresUpsertFunction(table, keys, commits)
     return LoggingPostgresSink(PostgresDatabase(table, PostgresLedger(LEDGER, "")), commits)
@@ -127,6 +138,20 @@ def make_table(
         )
         + sql.SQL(f"CREATE TABLE IF NOT EXISTS {LEDGER} ({COLUMNS}); SELECT pg_advisory_unlock(1)")
     )
+
+
+def _until_answered(address: str, call: Callable[[psycopg.Connection[Any]], object]) -> None:
+    """Call with a new connection; call again while the server is away. Raises OperationalError in the end."""
+    deadline = time.monotonic() + _SECONDS_TO_ANSWER
+    while True:
+        try:
+            with psycopg.connect(address, autocommit=True) as connection:
+                call(connection)
+                return
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 class PostgresOutput:
@@ -153,6 +178,24 @@ class PostgresOutput:
             )
             unlisted.update(xmin for (xmin,) in found)
         return [*[name for (name,) in known], *[f"{_UNKNOWN}{xmin}" for xmin in sorted(unlisted)]]
+
+    def visible(self) -> dict[str, int]:
+        """Return the number of rows of each transaction, as one look at each table shows them."""
+        if not self._exists(LEDGER):
+            return {}
+        counts: dict[str, int] = {}
+        for table in self._tables(has_key=False):
+            found = self._ask(
+                sql.SQL(
+                    "SELECT coalesce(entry.transaction, {unknown} || line.xmin::text), count(*)"
+                    " FROM {table} line LEFT JOIN {ledger} entry ON entry.xmin = line.xmin GROUP BY 1"
+                ).format(
+                    unknown=sql.Literal(_UNKNOWN), table=sql.Identifier(table), ledger=sql.Identifier(LEDGER)
+                )
+            )
+            for name, count in found:
+                counts[name] = counts.get(name, 0) + count
+        return counts
 
     def identity(self, name: str) -> Hashable | None:
         """Return the rows as text; None if the transaction is not visible."""

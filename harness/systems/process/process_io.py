@@ -88,9 +88,10 @@ class ProcessIO(SinksByKind):
         if not address:
             raise self._no_server("a sink into PostgreSQL", POSTGRES)
         # It imports psycopg, which only these families need.
-        from onceproof.harness.systems.process.postgres_io import make_postgres_sink
+        from onceproof.harness.systems.process.postgres_io import PostgresEnd, make_postgres_sink
 
-        return make_postgres_sink(address, name, self._column_types, keys, self._commits)
+        end = PostgresEnd(address, self._spec.postgres_of_job or address, self._spec.request_timeout_ms)
+        return make_postgres_sink(end, name, self._column_types, keys, self._commits)
 
     def _kafka_sink(self, name: str) -> Any:
         topics = self._topics("a sink into Kafka")

@@ -6,24 +6,32 @@ The rules this module lives by:
   it.
 - It dies with the process that has started it, however that dies: the pool of a run kills its workers.
 - Its disk need not be synced: no fault kills the machine.
-- A server that a fault has killed is started again at once, on the same data and port.
+- Faults strike it, and it comes back, on the same data and port (`server_strikes.py`). A job reaches it
+  through a proxy that cuts connections.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from onceproof.harness.services.postgres_server import PostgresServer
-from onceproof.harness.services.service import ServiceError
+from onceproof.harness.systems.process.server_strikes import StruckServer
 
 _SETTINGS: Final = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
-_SECONDS_BETWEEN_LOOKS: Final = 0.02
+
+
+class TrialDatabase(NamedTuple):
+    """An empty database of a scenario."""
+
+    address: str
+    """For the harness."""
+    address_of_job: str
+    """For the job, through a proxy."""
 
 
 class TrialPostgres:
@@ -35,9 +43,9 @@ class TrialPostgres:
 
     def __init__(self, running: PostgresServer | None = None) -> None:
         self._server: PostgresServer | None = running
+        self._is_own = running is None
         self._databases = 0
-        self._stops = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._struck: StruckServer | None = None
 
     @property
     def server(self) -> PostgresServer:
@@ -52,22 +60,28 @@ class TrialPostgres:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             self._server = server
-            self._keeper = threading.Thread(target=self._keep, args=(server,), daemon=True)
-            self._keeper.start()
         return self._server
 
+    @property
+    def struck(self) -> StruckServer:
+        """The server as faults see it. Raises ServiceError, ExtraMissing."""
+        if self._struck is None:
+            self._struck = StruckServer(self.server)
+        return self._struck
+
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """Yield the address of an empty database, which is dropped afterwards."""
+    def database(self) -> Iterator[TrialDatabase]:
+        """Yield the addresses of an empty database, which is dropped afterwards."""
         import psycopg
 
-        server = self.server
+        server, struck = self.server, self.struck
         self._databases += 1
         name = f"trial{self._databases}"
         with psycopg.connect(server.address, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         try:
-            yield server.address_of(name)
+            address = server.address_of(name)
+            yield TrialDatabase(address, address.replace(f":{server.port}/", f":{struck.port}/"))
         finally:
             self._drop(name)
 
@@ -86,19 +100,17 @@ class TrialPostgres:
                 connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def close(self) -> None:
-        """Stop the server, and delete its folder, if it is one of its own."""
-        server, keeper = self._server, self._keeper
-        if server is not None and keeper is not None:
-            self._server = self._keeper = None
-            self._stops.set()
-            keeper.join()
-            self._stops.clear()
+        """Stop the server, and delete its folder, if it is one of its own; let another one run on."""
+        struck, self._struck = self._struck, None
+        if struck is not None:
+            struck.close()
+        server = self._server
+        if server is None:
+            return
+        if self._is_own:
+            self._server = None
             server.kill()
             shutil.rmtree(server.folder, ignore_errors=True)
-
-    def _keep(self, server: PostgresServer) -> None:
-        """Start the server again whenever it is dead."""
-        while not self._stops.wait(_SECONDS_BETWEEN_LOOKS):
-            if server.processes.has_died():
-                with suppress(ServiceError):
-                    server.start()
+        elif struck is not None and struck.was_restarted:
+            server.kill()
+            server.start()

@@ -8,6 +8,9 @@ The rules this module lives by:
 - A part file is read once its process is dead, when no process writes it. It must then stay as it is.
 - Of a table by key only the last row of each key can be read. A row that was not logged was written last.
 - The number of an event is its step: real processes have no other.
+- A reader outside of the job may have looked at the output during the run (`postgres_watch.py`). What it saw
+  has its place among the events of the job by time: rows that it saw before their checkpoint was complete
+  became visible before.
 - A checkpoint is complete once it is logged, or found by the next process, before that one restores anything.
 """
 
@@ -143,6 +146,10 @@ class HistoryBuilder:
                 self._becomes_visible(event["transaction"], event["length"] == 0, event["at"])
             case event_log.ROWS_WRITTEN:
                 self._rows_written(event)
+            case event_log.ROWS_SEEN:
+                self._becomes_visible(event["transaction"], is_empty=False, at=event["at"])
+            case event_log.ROWS_GONE:
+                self._rows_gone(event["transaction"])
             case event_log.COMMIT_FAILED:
                 self.history.commit_failed(self._step, event["transaction"])
             case event_log.FAULT_STRUCK:
@@ -238,6 +245,11 @@ class HistoryBuilder:
         self._write_rows(event["task"], self.attempt_of(event["attempt"]), event["keys"], rows)
         self._job_commits_again(event["at"])
         self._job_came_back(event["at"])
+
+    def _rows_gone(self, name: str) -> None:
+        """Add that a reader does not see rows any more; of a table by key ``name`` is the key."""
+        self._visible[name] = None
+        self.history.transaction_hidden(self._step, name)
 
     def attempt_of(self, writer: str) -> str:
         """Return the attempt of the job for which ``writer`` wrote a snapshot or a transaction."""

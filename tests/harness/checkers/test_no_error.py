@@ -48,6 +48,22 @@ def test_two_faults_in_one_attempt_may_cause_one_restart_each(run: Run) -> None:
     assert run.start("1.1").fault().fault().start("1.2").start("1.3").check(CHECKER) == []
 
 
+def test_a_server_that_was_struck_may_be_away_for_many_attempts(run: Run) -> None:
+    run.start("1.1").fault("kill_server", "committing")
+    for number in range(1, 4):
+        run.history.task_failed(run.tick(), "sink-0", f"1.{number}", "the server is not there", True)
+        run.start(f"1.{number + 1}")
+    assert run.check(CHECKER) == []
+    run.start("1.5")
+    assert run.check(CHECKER) == [("restart without a fault", "attempt 1.5")]
+
+
+def test_a_server_that_was_not_struck_excuses_no_restart(run: Run) -> None:
+    run.start("1.1").fault().start("1.2")
+    run.history.task_failed(run.tick(), "sink-0", "1.2", "the server is not there", True)
+    assert run.start("1.3").check(CHECKER) == [("restart without a fault", "attempt 1.3")]
+
+
 def test_an_exception_comes_before_the_failure_of_its_task(run: Run) -> None:
     run.start("1.1")
     run.history.task_failed(run.tick(), "sink-0", "1.1", "KeyError: 'state'", False)

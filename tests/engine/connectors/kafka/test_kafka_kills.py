@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
+from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.service import ServiceMissing
 from tests.engine.connectors.kafka.killed_kafka_job import (
@@ -31,7 +32,6 @@ from tests.engine.connectors.kafka.killed_kafka_job import (
     SUMS,
 )
 from tests.engine.connectors.kafka.topics import committed_rows, fill
-from tests.engine.connectors.postgres.cutting_proxy import CuttingProxy
 
 PROGRAM = Path(__file__).with_name("killed_kafka_job.py")
 FAULTS = ("writer", "broker", "request", "answer", "pause", "both")

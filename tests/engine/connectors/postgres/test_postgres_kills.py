@@ -19,8 +19,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.postgres_server import PostgresServer
-from tests.engine.connectors.postgres.cutting_proxy import CuttingProxy
 from tests.engine.connectors.postgres.killed_postgres_job import KEYS, NUMBERS_PER_SECOND
 
 PROGRAM = Path(__file__).with_name("killed_postgres_job.py")

@@ -1,0 +1,205 @@
+"""Kills, pauses and cuts off the servers of a trial, when a process of the job passes a point.
+
+The rules this module lives by:
+
+- The system on trial starts the servers, so it strikes them as well: it must start them again, and let them
+  run on, whatever becomes of the process of the job that has asked for it.
+- A process of the job asks over a socket of the machine, and goes on when the answer comes: the server is
+  dead or stopped by then, or the proxy knows what to cut next. Only this user may enter the socket's folder.
+- A server is back after the fault's delay, on the same data and port. Other deaths are mended at once.
+- The job reaches a server through a proxy; the harness reaches it directly, so that no cut hits a question of
+  the harness.
+- An error that says a server is away counts as injected once a server was struck: a connection may be found
+  broken long after. Where a pause is planned, requests have a short time-out, which a busy machine may exceed
+  before; so there the error counts from the beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import msgspec
+
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.services.cutting_proxy import CuttingProxy
+from onceproof.harness.services.service import Service, ServiceError
+from onceproof.harness.systems.fault_clock import ClockState
+
+SHORT_REQUEST_MS: Final = 250
+"""The time-out of requests in scenarios with pauses: half of the pauses are longer."""
+_CONNECTORS: Final = "onceproof.engine.connectors."
+_SECONDS_BETWEEN_LOOKS: Final = 0.02
+_SECONDS_TO_COME_BACK: Final = 30.0
+_DONE: Final = b"done\n"
+
+
+class MortalService(Service, Protocol):
+    """A server that this process has started."""
+
+    def has_died(self) -> bool:
+        """Return whether it has ended by itself, or was killed."""
+
+
+class StruckServer:
+    """A running server that faults may strike, and its proxy.
+
+    Args:
+        service: the server, which runs.
+    """
+
+    def __init__(self, service: MortalService) -> None:
+        self._service = service
+        self._proxy = CuttingProxy(service.port)
+        self.port = self._proxy.port
+        """Of the proxy, for the job."""
+        self.was_restarted = False
+        """Whether the thread of this object has started the server. A server that ends with its parent ends
+        with that thread, on Linux."""
+        self._dead_until = 0.0
+        self._paused_until: float | None = None
+        self._lock = threading.Lock()
+        """Held while the server is killed, started, stopped or let run on."""
+        self._ends = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, daemon=True)
+        self._keeper.start()
+
+    def strike(self, fault: Fault) -> None:
+        """Carry out a fault of the server, and return when it has struck."""
+        seconds = fault.delay / 1000
+        match fault.kind:
+            case "kill_server":
+                with self._lock:
+                    self._dead_until = time.monotonic() + seconds
+                    self._paused_until = None
+                    self._service.kill()
+            case "pause_server":
+                with self._lock:
+                    self._service.pause()
+                    self._paused_until = time.monotonic() + seconds
+            case "cut_connection":
+                self._proxy.cut_next("answer" if fault.means == "answer" else "request")
+            case other:
+                raise ValueError(f"{other} strikes no server")
+
+    def calm(self) -> None:
+        """Take back what still waits to strike, and return when the server runs. Raises ServiceError."""
+        self._proxy.cut_next("")
+        deadline = time.monotonic() + _SECONDS_TO_COME_BACK
+        while time.monotonic() < deadline:
+            with self._lock:
+                if self._paused_until is None and not self._service.has_died():
+                    return
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        raise ServiceError(
+            f"{self._service.name}: the server in {self._service.folder} was struck by a fault and is not"
+            f" back within {_SECONDS_TO_COME_BACK:g} s: see its log there"
+        )
+
+    def close(self) -> None:
+        """Leave the server alone; see ``was_restarted``."""
+        self._ends.set()
+        self._keeper.join()
+        self._proxy.close()
+        if self._paused_until is not None:
+            self._service.resume()
+
+    def _keep(self) -> None:
+        """Start the server again when it is dead, and let it run on when its pause is over."""
+        while not self._ends.wait(_SECONDS_BETWEEN_LOOKS):
+            with self._lock:
+                now = time.monotonic()
+                if self._paused_until is not None and now >= self._paused_until:
+                    self._service.resume()
+                    self._paused_until = None
+                if self._service.has_died() and now >= self._dead_until:
+                    self.was_restarted = True
+                    with contextlib.suppress(ServiceError):
+                        self._service.start()
+
+
+class StrikeSocket:
+    """Takes the faults of servers from processes of a job, while its context lasts.
+
+    Args:
+        servers: by name, those that may be struck.
+    """
+
+    def __init__(self, servers: Mapping[str, StruckServer]) -> None:
+        self._servers = servers
+        self._folder = Path(tempfile.mkdtemp(prefix="onceproof-strikes-"))
+        self.address = str(self._folder / "socket")
+        """What ``strike`` is given."""
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.address)
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        for server in self._servers.values():
+            server.calm()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                # A process that dies while it asks is no reason to end.
+                with connection, contextlib.suppress(OSError, msgspec.DecodeError, KeyError):
+                    fault = msgspec.json.decode(connection.makefile("rb").readline(), type=Fault)
+                    self._servers[fault.server].strike(fault)
+                    connection.sendall(_DONE)
+
+
+def strike_server(address: str, fault: Fault) -> None:
+    """Ask the system to strike a server of this trial; return when it is dead or paused, or a cut is due.
+
+    Raises:
+        OSError: the system does not answer.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        connection.sendall(msgspec.json.encode(fault) + b"\n")
+        if connection.makefile("rb").readline() != _DONE:
+            raise OSError(f"the fault {fault.kind} of {fault.server} was not carried out")
+
+
+def is_server_away(error: BaseException) -> bool:
+    """Return whether an error comes of one by which a connector says that its server is not there now."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and type(cause).__module__.startswith(_CONNECTORS):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def may_be_away(faults: Iterable[Fault], state: ClockState) -> bool:
+    """Return whether a server of a run may be away because of its faults."""
+    return any(
+        fault.server and (fault.kind == "pause_server" or not state.waits_for(number))
+        for number, fault in enumerate(faults)
+    )
+
+
+def request_timeout_ms(faults: Iterable[Fault]) -> int:
+    """Return the time-out of a job's requests to its servers; 0: the engine's default."""
+    return SHORT_REQUEST_MS if any(fault.kind == "pause_server" for fault in faults) else 0
