@@ -8,6 +8,8 @@ The rules this module lives by:
   lists of structs.
 - A damaged file is renamed so that Parquet readers ignore it, and reported in one line; it is never deleted.
   A file of a newer onceproof is reported and left as it is.
+- The name of a file ends with the digest of its content, which is compared before the library sees a byte:
+  some damaged files end the process inside of it ("terminate called after throwing ParquetException").
 - The history keeps a fixed number of nights and deletes the oldest. File names begin with the time of the
   night, so that their order is that of the nights.
 """
@@ -15,8 +17,10 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from datetime import datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +33,8 @@ from onceproof.harness.trials.runner import OutputUnwritable
 FORMAT_VERSION: Final = 1
 VERSION_KEY: Final = b"onceproof.night.version"
 SUFFIX: Final = ".parquet"
+_DIGEST_BYTES: Final = 8
+_NAME: Final = re.compile(rf".*-([0-9a-f]{{{2 * _DIGEST_BYTES}}}){re.escape(SUFFIX)}")
 ASIDE: Final = "_damaged-"
 MOST_VALUES: Final = 1_000_000
 """The most values of a night, over all columns."""
@@ -211,13 +217,16 @@ class NightHistory:
 
     def add(self, row: NightRow) -> Path:
         """Write a night, delete the oldest ones beyond ``keep``, and return the path. Raises OSError."""
+        buffer = pa.BufferOutputStream()
+        parquet.write_table(pa.Table.from_pylist([_to_columns(row)], SCHEMA), buffer)
+        data = buffer.getvalue().to_pybytes()
         # The random part keeps the names of nights apart that start at the same time.
-        name = f"{row.started:%Y%m%dT%H%M%S%fZ}-{os.urandom(4).hex()}{SUFFIX}"
+        name = f"{row.started:%Y%m%dT%H%M%S%fZ}-{os.urandom(4).hex()}-{_digest_of(data)}{SUFFIX}"
         path = self.folder / name
         hidden = self.folder / f".{name}.part"
         try:
             with hidden.open("wb") as file:
-                parquet.write_table(pa.Table.from_pylist([_to_columns(row)], SCHEMA), file)
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             hidden.rename(path)
@@ -249,6 +258,11 @@ class NightHistory:
 def _read(path: Path) -> NightRow:
     # Opened here, because the library takes an equals sign in a path for a partition.
     with path.open("rb") as file:
+        # Files of earlier versions have no digest.
+        if (named := _NAME.fullmatch(path.name)) is not None:
+            if _digest_of(file.read()) != named[1]:
+                raise ValueError("its content has changed since it was written")
+            file.seek(0)
         content = parquet.ParquetFile(file)
         version = int((content.schema_arrow.metadata or {}).get(VERSION_KEY, b"0"))
         if version > FORMAT_VERSION:
@@ -266,6 +280,10 @@ def _read(path: Path) -> NightRow:
     if night.started.tzinfo is None:
         raise ValueError("the time of the night has no time zone")
     return night
+
+
+def _digest_of(data: bytes) -> str:
+    return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _values_in(content: parquet.ParquetFile) -> int:

@@ -13,6 +13,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import faulthandler
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -125,4 +126,6 @@ def main(path: str, run: Run = run, log_of: Callable[[str], EventLog] = EventLog
 
 
 if __name__ == "__main__":
+    # A crash of the interpreter names its place, also in workers, which inherit it.
+    faulthandler.enable(all_threads=False)
     sys.exit(main(sys.argv[1]))

@@ -5,6 +5,7 @@ The process is one incarnation of the job, with the workers that it forks, as `l
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from contextlib import ExitStack
@@ -34,4 +35,6 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
 
 
 if __name__ == "__main__":
+    # A crash of the interpreter names its place, also in workers, which inherit it.
+    faulthandler.enable(all_threads=False)
     sys.exit(main(sys.argv[1], run, ForkedEventLog))

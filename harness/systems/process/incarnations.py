@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,8 @@ from onceproof.harness.systems.process.job_specification import Spec, write_spec
 from onceproof.harness.systems.process.neighbour_files import move_in
 from onceproof.harness.systems.process.visible_outputs import ReadRows, read_json_rows
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
+
+_CRASH: Final = "Fatal Python error: "
 
 
 class Ending(NamedTuple):
@@ -147,8 +149,12 @@ class JobRun(ABC):
 
 
 def last_line(path: Path) -> str:
-    """Return the last line of a process's output: it may say why the process ended."""
+    """Return the last line of a process's output, or what Python says of its crash and the place of it."""
     lines = path.read_text(errors="replace").strip().splitlines()
+    crash = [line for line in lines if line.startswith(_CRASH)][-1:]
+    if crash:
+        places = [line.strip() for line in lines[lines.index(crash[0]) :] if line.startswith("  File ")]
+        return " ".join([*crash, *places[:1]])
     return lines[-1] if lines else "no message"
 
 

@@ -7,6 +7,7 @@ value somewhere in it. Then it runs the command, or the function with which comm
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
@@ -440,16 +441,15 @@ def write_night(folder: Path) -> Path:
 def test_a_strange_night_is_read_or_set_aside_in_one_line(
     tmp_path: Path, place: int, byte: int, cut: int | None
 ) -> None:
-    path = write_night(tmp_path)
-    data = bytearray(path.read_bytes())
-    data[place % len(data)] = byte
-    path.write_bytes(data if cut is None else data[: cut % len(data)])
-    said: list[str] = []
-    nights = NightHistory(tmp_path, 10, said.append).read()
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        path = write_night(Path(folder))
+        data = bytearray(path.read_bytes())
+        data[place % len(data)] = byte
+        path.write_bytes(data if cut is None else data[: cut % len(data)])
+        said: list[str] = []
+        nights = NightHistory(Path(folder), 10, said.append).read()
     assert len(nights) + len(said) == 1
     assert not said or (path.name in said[0] and "\n" not in said[0])
-    for each in tmp_path.glob("*.parquet"):
-        each.unlink()
 
 
 @pytest.mark.parametrize("kind", IN_THE_WAY[:3])

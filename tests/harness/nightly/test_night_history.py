@@ -189,9 +189,21 @@ def test_night_of_a_newer_version_is_reported_and_kept(history: NightHistory, wa
 def test_unknown_column_is_ignored(history: NightHistory) -> None:
     path = history.add(night())
     table = table_in(path)
-    with path.open("wb") as file:
+    path.unlink()
+    with path.with_name("20261101T021705123456Z-1a2b3c4d.parquet").open("wb") as file:
         parquet.write_table(table.append_column("weather", [["rain"]]), file)
     assert history.read() == [night()]
+
+
+def test_night_whose_content_is_not_that_of_its_name_is_set_aside(
+    history: NightHistory, warnings: list[str]
+) -> None:
+    path = history.add(night())
+    path.write_bytes(history.add(night()).read_bytes() + b" ")
+    assert history.read() == [night()]
+    assert len(warnings) == 1
+    assert warnings[0].endswith(": its content has changed since it was written")
+    assert path.with_name(f"_damaged-{path.name}").exists()
 
 
 def test_unwritable_history_folder_is_a_one_line_error(tmp_path: Path) -> None:
