@@ -102,6 +102,7 @@ from onceproof.engine.connectors.folder_source import FileSource, FileSourceBuil
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.input_formats import InputFormat
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
+from onceproof.engine.connectors.jdbc.jdbc_sink import JdbcSink
 from onceproof.engine.connectors.kafka.flink_kafka import (
     FlinkKafkaConsumer,
     FlinkKafkaConsumerBase,
@@ -394,6 +395,7 @@ __all__ = [
     "InvalidJob",
     "JdbcConnectionOptions",
     "JdbcExecutionOptions",
+    "JdbcSink",
     "JobClient",
     "JobExecutionResult",
     "JobManagerCheckpointStorage",

@@ -57,6 +57,7 @@ EXTRA = {
     ("AllWindowedStream", "max"): JAVA,
     ("AllWindowedStream", "min_by"): JAVA,
     ("AllWindowedStream", "max_by"): JAVA,
+    ("JdbcSink", "exactly_once_sink"): JAVA,
     ("Configuration", "get"): JAVA,
     ("Configuration", "set"): JAVA,
     ("Configuration", "from_mapping"): OURS,

@@ -142,6 +142,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "FileSourceBuilder",
         "JdbcConnectionOptions",
         "JdbcExecutionOptions",
+        "JdbcSink",
         "JsonLinesSource",
         "ConsumerRecord",
         "DeliveryGuarantee",
