@@ -64,6 +64,10 @@ class LeaseNote(msgspec.Struct, frozen=True):
     """How the job has ended; "": it runs."""
 
 
+# Made here, because two threads that decode a class for the first time crash in msgspec.
+_DECODER: Final = msgspec.json.Decoder(LeaseNote)
+
+
 class Held(Protocol):
     """A run of a job that can lose it."""
 
@@ -260,7 +264,7 @@ def _state(storage: MountedStorage) -> tuple[int, LeaseNote | None]:
     incarnations = [_number(path) for path in storage.list(INCARNATION)]
     for lease in sorted(storage.list(LEASE), key=_number, reverse=True):
         with suppress(OSError, msgspec.DecodeError):
-            return max([0, *incarnations]), msgspec.json.decode(storage.read(lease), type=LeaseNote)
+            return max([0, *incarnations]), _DECODER.decode(storage.read(lease))
     return max([0, *incarnations]), None
 
 

@@ -4,6 +4,8 @@ The rules this module lives by:
 
 - A process holds the lock from reading to replacing, so no change is lost. The lock is a separate file; the
   kernel releases it when its holder dies.
+- What the class of the value needs for decoding is made with the object, in one thread. Two threads that
+  decode a class of msgspec for the first time crash the interpreter: one sees what the other has half made.
 - A new value replaces the file atomically, so a process that dies in the middle leaves the old value.
 """
 
@@ -27,11 +29,12 @@ class LockedFile(Generic[Value]):
     def __init__(self, path: str | Path, empty: type[Value]) -> None:
         self._path = str(path)
         self._empty = empty
+        self._decoder = msgspec.json.Decoder(empty)
 
     def read(self) -> Value:
         """Return the value as it is now, without the lock."""
         try:
-            return msgspec.json.decode(Path(self._path).read_bytes(), type=self._empty)
+            return self._decoder.decode(Path(self._path).read_bytes())
         except FileNotFoundError:
             return self._empty()
 

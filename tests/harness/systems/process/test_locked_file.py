@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from onceproof.harness.systems.process.board_state import BoardState, board_file
+from onceproof.harness.systems.process.locked_file import LockedFile
 
 COUNT = """
 import sys
@@ -24,6 +26,17 @@ def test_concurrent_changes_of_two_processes_are_all_kept(tmp_path):
     workers = [subprocess.Popen([sys.executable, "-c", COUNT, path]) for _ in range(2)]
     assert [worker.wait(60) for worker in workers] == [0, 0]
     assert board_file(path).read().struck == 100
+
+
+class Unknown(msgspec.Struct):
+    """A class that cannot be decoded."""
+
+    value: Nothing = 0  # noqa: F821
+
+
+def test_class_of_the_value_is_made_ready_before_any_thread_reads(tmp_path):
+    with pytest.raises(NameError, match="Nothing"):
+        LockedFile(tmp_path / "board", Unknown)
 
 
 def test_missing_file_reads_as_empty_and_a_failed_change_is_not_written(tmp_path):
