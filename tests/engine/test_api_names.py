@@ -129,6 +129,7 @@ EXTRA = {
     ("KafkaTopicPartition", "count"): PYTHON,
     ("KafkaTopicPartition", "index"): PYTHON,
     ("KafkaOffsetsInitializer", "offset_of"): OURS,
+    ("KafkaOffsetsInitializer", "stop_of"): OURS,
     ("JdbcConnectionOptions.JdbcConnectionOptionsBuilder", "with_request_timeout_ms"): OURS,
     ("KafkaSink", "for_type"): OURS,
     ("KafkaSink", "abort_unknown"): OURS,
