@@ -47,7 +47,9 @@ def running(server: Service, *extras: str) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A broker; a test that kills it starts it again."""
-    yield from running(KafkaBroker(tmp_path_factory.mktemp("kafka"), dies_with_parent=True), KAFKA)
+    yield from running(
+        KafkaBroker(tmp_path_factory.mktemp("kafka"), dies_with_parent=True, has_proxy=True), KAFKA
+    )
 
 
 @pytest.fixture(scope="session")

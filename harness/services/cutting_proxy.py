@@ -29,11 +29,12 @@ class CuttingProxy:
 
     Args:
         server_port: the port of the server, which need not run.
+        port: where clients connect; 0: a free one.
     """
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int, port: int = 0) -> None:
         self._server_port = server_port
-        self._listener = socket.create_server((LOOPBACK, 0))
+        self._listener = socket.create_server((LOOPBACK, port))
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         """How many connections were cut."""

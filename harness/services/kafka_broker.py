@@ -28,6 +28,7 @@ from onceproof.harness.services.service import (
 _START_S: Final = 90.0
 _PROBE_S: Final = 2.0
 _PAUSE_S: Final = 0.05
+_FREE_S: Final = 3.0
 
 
 class KafkaBroker:
@@ -37,16 +38,21 @@ class KafkaBroker:
         folder: for data, log and the record of the process.
         port: of the loopback interface; 0: the one that the folder keeps, else a free one.
         dies_with_parent: whether the broker ends when the process that has started it dies (on Linux only).
+        has_proxy: whether it also listens behind a proxy. It sends clients of ``proxied_port`` to
+            ``proxy_port``, where the caller runs the proxy; who comes by ``address`` stays there.
     """
 
     name = "kafka"
 
-    def __init__(self, folder: Path, port: int = 0, *, dies_with_parent: bool = False) -> None:
+    def __init__(
+        self, folder: Path, port: int = 0, *, dies_with_parent: bool = False, has_proxy: bool = False
+    ) -> None:
         self.folder = folder
         self._dies_with_parent = dies_with_parent
         self.port = kept_port(folder, "broker", port)
-        self.advertised_port = 0
-        """The port to which the broker sends its clients, as that of a proxy; 0: its own."""
+        self.proxied_port = kept_port(folder, "proxied", 0) if has_proxy else 0
+        """Where the broker listens behind a proxy; 0: nowhere."""
+        self.proxy_port = kept_port(folder, "proxy", 0) if has_proxy else 0
         self._processes = ServerProcesses(folder / "processes.json")
 
     @property
@@ -98,17 +104,24 @@ class KafkaBroker:
         keep_port(self.folder, "broker", self.port)
         controller_port = kept_port(self.folder, "controller", 0)
         keep_port(self.folder, "controller", controller_port)
+        if self.proxied_port:
+            keep_port(self.folder, "proxied", self.proxied_port)
+            keep_port(self.folder, "proxy", self.proxy_port)
         data = self.folder / "data"
         if not (data / "meta.properties").exists():
             shutil.copytree(program.formatted, data, dirs_exist_ok=True)
-        for port in (self.port, controller_port):
+        for port in filter(None, (self.port, controller_port, self.proxied_port)):
+            # Java that was killed a moment ago has its ports until its last thread has ended.
+            deadline = time.monotonic() + _FREE_S
+            while not is_free(port) and time.monotonic() < deadline:
+                time.sleep(_PAUSE_S)
             if not is_free(port):
                 raise ServiceError(
                     f"kafka: port {port} of {LOOPBACK} is taken: end what listens there, or remove"
                     f" {self.folder} for a broker with another port"
                 )
         settings = self.folder / "broker.properties"
-        content = broker_properties(data, self.port, controller_port, self.advertised_port)
+        content = broker_properties(data, self.port, controller_port, self.proxied_port, self.proxy_port)
         settings.write_text(content, encoding="utf-8")
         command = program.command("kafka.Kafka", str(settings), options=options)
         self._processes.start(command, self.log, dies_with_parent=self._dies_with_parent)

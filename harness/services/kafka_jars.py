@@ -116,14 +116,23 @@ class BrokerProgram:
             (folder / "data").replace(self.formatted)
 
 
-def broker_properties(data: Path, port: int, controller_port: int, advertised_port: int = 0) -> str:
-    """Return the settings of a broker with its data in a folder, which sends clients to a port."""
+def broker_properties(
+    data: Path, port: int, controller_port: int, proxied_port: int = 0, proxy_port: int = 0
+) -> str:
+    """Return the settings of a broker with its data in a folder.
+
+    With a ``proxied_port`` it also listens there, and sends who comes that way to ``proxy_port``.
+    """
+    listeners = advertised = f"PLAINTEXT://127.0.0.1:{port}"
+    if proxied_port:
+        listeners += f",PROXIED://127.0.0.1:{proxied_port}"
+        advertised += f",PROXIED://127.0.0.1:{proxy_port}"
     text = POM.with_name("kafka_broker.properties").read_text(encoding="utf-8")
     for name, value in (
         ("DATA", data),
-        ("PORT", port),
         ("CONTROLLER", controller_port),
-        ("ADVERTISED", advertised_port or port),
+        ("LISTENERS", listeners),
+        ("ADVERTISED", advertised),
     ):
         text = text.replace(f"@{name}@", str(value))
     return text

@@ -121,7 +121,7 @@ class ServerProcesses:
                 user=user,
                 group=None if user is None else pwd.getpwnam(user).pw_gid,
                 extra_groups=None if user is None else [],
-                preexec_fn=_die_with_parent if dies_with_parent else None,
+                preexec_fn=die_with_parent if dies_with_parent else None,
             )
         process = psutil.Process(child.pid)
         _CHILDREN[child.pid] = child
@@ -200,7 +200,7 @@ class ServerProcesses:
             return []
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask Linux, between fork and exec, for SIGKILL when the parent has died."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -19,6 +19,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Event, Thread
@@ -298,13 +299,14 @@ class OpenTransaction:
             {**properties, "transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms}
         )
         self._waiting: list[ProducerRecord] = []
-        self._failure: Exception | None = None
-        self._has_begun = Event()
-        Thread(target=self._begin, name=f"begin {transactional_id}", daemon=True).start()
+        self._beginning = _Beginning()
+        # The thread does not keep this object alive: a task that is dropped without a close ends it, too.
+        arguments = (self._beginning, self._rows, request_timeout_s, weakref.ref(self))
+        Thread(target=_begin, args=arguments, name=f"begin {transactional_id}", daemon=True).start()
 
     def produce(self, records: Sequence[ProducerRecord]) -> None:
         """Hand rows to the producer, or let them wait until it has begun."""
-        if self._has_begun.is_set() or len(self._waiting) >= _MOST_WAITING:
+        if self._beginning.is_over.is_set() or len(self._waiting) >= _MOST_WAITING:
             self._hand_over()
             self._rows.produce(records)
         else:
@@ -318,26 +320,40 @@ class OpenTransaction:
 
     def abort(self) -> None:
         """Abort the transaction with all its rows."""
-        if self._has_begun.is_set() and self._failure is None:
+        if self._beginning.is_over.is_set() and self._beginning.failure is None:
             self._rows.abort(self._timeout_s)
 
     def close(self) -> None:
         """Drop the producer; rows on their way are dropped, too."""
+        self._beginning.is_given_up = True
         self._rows.close()
 
-    def _begin(self) -> None:
-        try:
-            self._rows.begin_transaction(self._timeout_s)
-        except Exception as error:
-            self._failure = error
-        self._has_begun.set()
-
     def _hand_over(self) -> None:
-        self._has_begun.wait()
-        if self._failure is not None:
-            raise self._failure
+        self._beginning.is_over.wait()
+        if self._beginning.failure is not None:
+            raise self._beginning.failure
         waiting, self._waiting = self._waiting, []
         self._rows.produce(waiting)
+
+
+class _Beginning:
+    """What a transaction and the thread that begins it tell each other."""
+
+    def __init__(self) -> None:
+        self.is_over = Event()
+        self.failure: Exception | None = None
+        self.is_given_up = False
+
+
+def _begin(
+    beginning: _Beginning, rows: RowProducer, timeout_s: float, owner: weakref.ref[OpenTransaction]
+) -> None:
+    """Begin a transaction, as long as its owner is there and has not closed it."""
+    try:
+        rows.begin_transaction(timeout_s, lambda: not beginning.is_given_up and owner() is not None)
+    except Exception as error:
+        beginning.failure = error
+    beginning.is_over.set()
 
 
 def _bootstrap(servers: str) -> list[Address]:

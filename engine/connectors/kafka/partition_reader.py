@@ -55,6 +55,8 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "enable.partition.eof": True,
     # A new row is fetched at once, not half a second later.
     "fetch.wait.max.ms": 100,
+    # As the Java client: librdkafka would look for a broker that was away every ten seconds only.
+    "reconnect.backoff.max.ms": 1000,
     "log_level": 2,
 }
 

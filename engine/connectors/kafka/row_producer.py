@@ -33,6 +33,8 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "partitioner": "murmur2_random",
     "linger.ms": 5,
     "enable.idempotence": True,
+    # As the Java client: librdkafka would look for a broker that was away every ten seconds only.
+    "reconnect.backoff.max.ms": 1000,
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 262_144,
     # Delivery reports of rows that were delivered would cost a call of Python each.
@@ -40,6 +42,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 _FULL_QUEUE_S: Final = 60.0
 _POLL_S: Final = 0.05
+_INIT_S: Final = 0.25
 
 # What librdkafka logs becomes errors here; its own lines are for those who ask for them.
 _logger = logging.getLogger("onceproof.kafka.client")
@@ -69,13 +72,26 @@ class RowProducer:
         except KafkaException as error:
             raise refused_property(error.args[0], properties) from error
 
-    def begin_transaction(self, timeout_s: float) -> None:
-        """Take the transactional id and begin. Raises KafkaUnavailable and UnusableSetting."""
+    def begin_transaction(self, timeout_s: float, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Take the transactional id and begin. Raises KafkaUnavailable and UnusableSetting.
+
+        ``is_wanted`` is asked now and then while the brokers do not answer; if it says no, this raises.
+        """
         from confluent_kafka import KafkaException
 
+        producer = self._running()
+        deadline = time.monotonic() + timeout_s
         try:
-            self._running().init_transactions(timeout_s)
-            self._running().begin_transaction()
+            while True:
+                try:
+                    # A call that times out goes on in the library, and the next one resumes it.
+                    producer.init_transactions(min(_INIT_S, timeout_s))
+                    break
+                except KafkaException as error:
+                    may_come = error.args[0].retriable()
+                    if not may_come or time.monotonic() > deadline or not is_wanted():
+                        raise
+            producer.begin_transaction()
         except KafkaException as error:
             raise self._explained(error, "the transaction cannot begin") from error
 

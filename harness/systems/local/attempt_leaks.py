@@ -8,7 +8,8 @@ The rules this module lives by:
   such a write is over, and no frame of the loop holds a dead task.
 - What is open, or runs, before the first attempt belongs to the process. So do the one thread that writes,
   and the locks on the folders for databases, which the first database of the process takes.
-- Garbage is collected first: a task that was killed has closed nothing, and its files close as it is freed.
+- Garbage is collected first: a task that was killed has closed nothing, and its files close as it is freed. A
+  thread that works for it, such as one that waits for the answer of a server, ends a moment later.
 - The next attempt may open a file anew under the number that a dead one's had. So a descriptor is left only
   if no file object has it, or one that was there before the attempt began.
 """
@@ -18,6 +19,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from io import FileIO
 from typing import Final, NamedTuple
 from weakref import WeakSet
@@ -33,6 +35,7 @@ OPEN_FILE: Final = "open file of a dead attempt"
 TIMER: Final = "timer of a dead attempt"
 SNAPSHOT: Final = "waiting snapshot of a dead attempt"
 VOID_SNAPSHOT: Final = "waiting snapshot of an aborted checkpoint"
+_SECONDS_TO_END: Final = 2.0
 _DESCRIPTORS: Final = "/proc/self/fd"
 
 
@@ -78,6 +81,7 @@ class AttemptLeaks:
             return []
         self._is_due = False
         gc.collect()
+        deadline = time.monotonic() + _SECONDS_TO_END
         tasks = {
             f"{each.name} of attempt {each.attempt}"
             for each in _tasks()
@@ -85,7 +89,7 @@ class AttemptLeaks:
         }
         reopened = {each.fileno() for each in _file_objects() if each not in self._objects}
         locks = {os.path.realpath(each) for each in WorkingFolders.marks()}
-        living = [thread.name for thread in self._started if thread.is_alive()]
+        living = [thread.name for thread in self._started if not _ends_soon(thread, deadline)]
         if WRITER in living:
             living.remove(WRITER)
         return [
@@ -97,6 +101,13 @@ class AttemptLeaks:
             ],
             *[Left(THREAD, name) for name in sorted(living)],
         ]
+
+
+def _ends_soon(thread: threading.Thread, deadline: float) -> bool:
+    """Return whether a thread is over by then; one that writes checkpoints stays, and is not waited for."""
+    if thread.name != WRITER:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return not thread.is_alive()
 
 
 def _tasks() -> list[Task]:

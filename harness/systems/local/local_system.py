@@ -20,9 +20,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import msgspec
 
@@ -40,6 +40,7 @@ from onceproof.harness.model.history import JOB_FINISHED, History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable
+from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
@@ -58,16 +59,13 @@ from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
-if TYPE_CHECKING:
-    from onceproof.harness.systems.process.postgres_watch import PostgresWatch
-
 NAME: Final = "local"
 
 LONGEST_PROCESS_SECONDS: Final = 60.0
 SAVEPOINT_FILE: Final = "deleted file of a savepoint"
 CHILD: Final = "onceproof.harness.systems.local.local_child"
 
-STRUCK: Final = (POSTGRES,)
+STRUCK: Final = (POSTGRES, KAFKA)
 """The servers that faults can strike."""
 _STORAGE_FAULTS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes in (READ, DELETION))
 """Faults after which files may stay that should be deleted, until a later start of the job."""
@@ -109,6 +107,13 @@ ANSWERS: Final = answers(
     },
     MISSING,
 )
+
+
+class Watch(Protocol):
+    """A reader of a job's output that looks while the job runs."""
+
+    def take_events(self) -> list[dict[str, Any]]:
+        """Return what was seen since the last call, as events of a log."""
 
 
 class LocalSystem:
@@ -155,11 +160,15 @@ class LocalSystem:
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
             run = self.run_of(spec, lengths, scenario, folder)
+            # They import clients, which only some families need.
             if spec.postgres:
-                # It imports psycopg, which only some families need.
                 from onceproof.harness.systems.process.postgres_watch import PostgresWatch
 
-                run.watch = stack.enter_context(PostgresWatch(spec.postgres))
+                run.watches.append(stack.enter_context(PostgresWatch(spec.postgres)))
+            if spec.kafka is not None:
+                from onceproof.harness.systems.process.kafka_watch import KafkaWatch
+
+                run.watches.append(stack.enter_context(KafkaWatch(spec.kafka)))
             history = run.run()
         history.statistics.not_applicable = left
         return history
@@ -181,6 +190,7 @@ class LocalSystem:
             servers[POSTGRES] = self._postgres.struck
         if KAFKA in options_of(family).servers:
             ends["kafka"] = stack.enter_context(self._kafka.topics(scenario.records))
+            servers[KAFKA] = self._kafka.struck
         if any(fault.server for fault in faults):
             ends["strikes"] = stack.enter_context(StrikeSocket(servers)).address
             ends["request_timeout_ms"] = request_timeout_ms(faults)
@@ -194,13 +204,18 @@ class LocalSystem:
 def start_child(
     module: str, path: Path, output: BinaryIO, *, new_session: bool = False
 ) -> subprocess.Popen[bytes]:
-    """Start a module of this project with a specification; it prints into ``output``."""
+    """Start a module of this project with a specification; it prints into ``output``.
+
+    On Linux it dies with this process: one that is left alone would try for ever to reach a server that has
+    died as well.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", module, str(path)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=new_session,
+        preexec_fn=die_with_parent,
     )
 
 
@@ -227,8 +242,8 @@ class LocalRun(JobRun):
     moves_output: bool = False
     process_seconds: float = LONGEST_PROCESS_SECONDS
     started: Callable[[subprocess.Popen[bytes]], None] | None = None
-    watch: PostgresWatch | None = None
-    """Looks at the job's tables meanwhile, if it has some."""
+    watches: list[Watch] = field(default_factory=list)
+    """Look at the job's output on servers meanwhile."""
 
     def part_folder(self, number: int) -> str:
         """Return another folder for every second process, if the output moves."""
@@ -283,8 +298,8 @@ class LocalRun(JobRun):
             self.is_dead(process)
         at = time.monotonic_ns()
         events = read_all_events(self.events_path(number))
-        if self.watch is not None:
-            events = sorted([*events, *self.watch.take_events()], key=lambda event: event["at"])
+        for watch in self.watches:
+            events = sorted([*events, *watch.take_events()], key=lambda event: event["at"])
         return Ending(
             at=at,
             was_killed=process.returncode == -signal.SIGKILL,

@@ -39,6 +39,8 @@ class TrialTopics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     servers: str
     """The broker, as host:port."""
+    servers_of_job: str
+    """The broker as the job reaches it, through a proxy."""
     prefix: str
     """What the names of all its topics and transactions begin with."""
     lengths: dict[str, int]
@@ -48,6 +50,11 @@ class TrialTopics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def input_topic(self) -> str:
         """The topic with the records of the scenario."""
         return f"{self.prefix}-in"
+
+    @property
+    def unlisted(self) -> str:
+        """The name of a transaction for rows that no sink has written."""
+        return f"{self.prefix}-unlisted"
 
     def output_topic(self, name: str) -> str:
         """Return the topic of a sink."""

@@ -9,11 +9,12 @@ The rules this module lives by:
 - Readers of Kafka are not shown the transaction of a row. So each row that the sink writes has a header with
   the transactional id; `kafka_output.py` reads it.
 - The topic of a sink is made by the first process that builds the job.
+- The job reaches the broker through a proxy, the harness reaches it directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
 from functools import partial
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ TRANSACTION: Final = "transaction"
 TIMEOUT_MS: Final = 600_000
 """No transaction times out: that would be a loss that the sink must report."""
 _SECONDS_TO_MAKE_TOPIC: Final = 30.0
+_SECONDS_BETWEEN_TRIES: Final = 0.05
 _encode: Final = msgspec.json.Encoder().encode
 _decoder: Final[msgspec.json.Decoder[InputRecord]] = msgspec.json.Decoder(InputRecord)
 
@@ -65,7 +67,7 @@ class LoggingKafkaSink(KafkaTransactionFunction):
 
     def __init__(self, topics: TrialTopics, topic: str, commits: LoggedCommits) -> None:
         self._header = HeaderSerializer(topic)
-        connect = partial(BrokerTransactions, {"bootstrap.servers": topics.servers})
+        connect = partial(BrokerTransactions, {"bootstrap.servers": topics.servers_of_job})
         super().__init__(connect, self._header, topics.prefix, TIMEOUT_MS)
         self._topics = topics
         self._commits = commits
@@ -123,7 +125,7 @@ def make_kafka_source(topics: TrialTopics, *, is_bounded: bool) -> TopicOfRecord
     }
     builder = (
         KafkaSource.builder()
-        .set_bootstrap_servers(topics.servers)
+        .set_bootstrap_servers(topics.servers_of_job)
         .set_topics(topics.input_topic)
         .set_group_id(topics.prefix)
         .set_property("partition.discovery.interval.ms", 0)
@@ -144,25 +146,30 @@ def make_kafka_sink(topics: TrialTopics, name: str, commits: LoggedCommits) -> L
 
 
 def make_topics(servers: str, partitions: dict[str, int]) -> None:
-    """Make topics that do not exist, and return when the broker shows them. Raises KafkaException."""
+    """Make topics that do not exist; try again while the broker is away. Raises KafkaException."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    known: Sequence[str] = list(admin.list_topics(timeout=_SECONDS_TO_MAKE_TOPIC).topics)
+    deadline = time.monotonic() + _SECONDS_TO_MAKE_TOPIC
     # Rows of a scenario are as old as its timestamps; none may expire.
-    wanted = [
-        NewTopic(topic, number, 1, config={"retention.ms": "-1"})
-        for topic, number in partitions.items()
-        if topic not in known
-    ]
-    if not wanted:
-        return
-    for made in admin.create_topics(wanted, operation_timeout=_SECONDS_TO_MAKE_TOPIC).values():
+    settings = {"retention.ms": "-1"}
+    while True:
         try:
-            made.result(_SECONDS_TO_MAKE_TOPIC)
+            known = admin.list_topics(timeout=_SECONDS_TO_MAKE_TOPIC).topics
+            wanted = [
+                NewTopic(topic, number, 1, config=settings)
+                for topic, number in partitions.items()
+                if topic not in known
+            ]
+            if not wanted:
+                return
+            for made in admin.create_topics(wanted).values():
+                made.result(_SECONDS_TO_MAKE_TOPIC)
         except KafkaException as error:
-            # Another process of the job may have made it.
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            # Another process of the job may have made it; or the broker was killed, and registers again.
+            made_before = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            if not made_before and time.monotonic() > deadline:
                 raise
+            time.sleep(_SECONDS_BETWEEN_TRIES)

@@ -26,7 +26,7 @@ from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.kafka_io import TRANSACTION
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, Message
 
 Answer = TypeVar("Answer")
 
@@ -37,12 +37,19 @@ _SECONDS_TO_ANSWER: Final = 30.0
 _SECONDS_BETWEEN_TRIES: Final = 0.02
 
 
+def transaction_of(message: Message, topics: TrialTopics) -> str:
+    """Return the transactional id in the headers of a row; without one the name of what is in none."""
+    headers: Any = message.headers() or ()
+    found = dict(headers).get(TRANSACTION)
+    return topics.unlisted if found is None else str(found, "utf-8")
+
+
 class KafkaOutput:
     """The committed transactions in the topics of a scenario (`visible_outputs.Output`)."""
 
     def __init__(self, topics: TrialTopics) -> None:
         self._topics = topics
-        self._unlisted = f"{topics.prefix}-unlisted"
+        self._unlisted = topics.unlisted
         self._rows: dict[str, list[Row]] = {}
         """By transactional id, in the order in which they were read."""
         self._states: dict[str, str] = {}
@@ -148,6 +155,7 @@ class KafkaOutput:
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 10,
                 "log_level": 0,
+                "reconnect.backoff.max.ms": 500,
             }
         )
 
@@ -183,7 +191,7 @@ class KafkaOutput:
         consumer.unassign()
         for place in places:
             for message in found[place]:
-                name = dict(message.headers() or ()).get(TRANSACTION, self._unlisted.encode()).decode()
+                name = transaction_of(message, self._topics)
                 rows.setdefault(name, []).append(as_tuple(msgspec.json.decode(message.value())))
 
     def _ask(

@@ -54,11 +54,12 @@ class StruckServer:
 
     Args:
         service: the server, which runs.
+        proxy: in front of it; None: one at a free port.
     """
 
-    def __init__(self, service: MortalService) -> None:
+    def __init__(self, service: MortalService, proxy: CuttingProxy | None = None) -> None:
         self._service = service
-        self._proxy = CuttingProxy(service.port)
+        self._proxy = proxy or CuttingProxy(service.port)
         self.port = self._proxy.port
         """Of the proxy, for the job."""
         self.was_restarted = False

@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- As `trial_servers.py`: started with the first scenario that needs it, stopped with the system, started again
-  at once when it is dead, and gone with the process that has started it.
+- As `trial_servers.py`: started with the first scenario that needs it, stopped with the system, struck by
+  faults and back afterwards, and gone with the process that has started it.
 - The records of a scenario come into its input topic one after another while the job runs. So a reader often
   has nothing to read, and takes its last snapshots before the last record is there.
 """
@@ -22,13 +22,14 @@ from typing import Final
 import msgspec
 
 from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.kafka_broker import KafkaBroker
-from onceproof.harness.services.service import ServiceError
+from onceproof.harness.services.service import LOOPBACK
 from onceproof.harness.systems.process.job_specification import TrialTopics
+from onceproof.harness.systems.process.server_strikes import StruckServer
 
 PACE_S: Final = 0.01
 """From one record to the next."""
-_SECONDS_BETWEEN_LOOKS: Final = 0.02
 _SECONDS_TO_DELETE: Final = 10.0
 
 
@@ -41,35 +42,41 @@ class TrialKafka:
 
     def __init__(self, running: KafkaBroker | None = None) -> None:
         self._broker: KafkaBroker | None = running
+        self._is_own = running is None
         self._scenarios = 0
-        self._stops = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._struck: StruckServer | None = None
 
     @property
     def broker(self) -> KafkaBroker:
         """The broker, which is started if it is not yet. Raises ServiceError, ExtraMissing."""
         if self._broker is None:
             folder = Path(tempfile.mkdtemp(prefix="onceproof-kafka-"))
-            broker = KafkaBroker(folder, dies_with_parent=True)
+            broker = KafkaBroker(folder, dies_with_parent=True, has_proxy=True)
             try:
                 broker.start()
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             self._broker = broker
-            self._keeper = threading.Thread(target=self._keep, args=(broker,), daemon=True)
-            self._keeper.start()
         return self._broker
+
+    @property
+    def struck(self) -> StruckServer:
+        """The broker as faults see it. Raises ServiceError, ExtraMissing."""
+        if self._struck is None:
+            broker = self.broker
+            self._struck = StruckServer(broker, CuttingProxy(broker.proxied_port, broker.proxy_port))
+        return self._struck
 
     @contextmanager
     def topics(self, records: Mapping[str, Sequence[InputRecord]]) -> Iterator[TrialTopics]:
         """Yield the topics of a scenario, whose input is filled meanwhile; they are deleted afterwards."""
         from onceproof.harness.systems.process.kafka_io import make_topics
 
-        broker = self.broker
+        broker, struck = self.broker, self.struck
         self._scenarios += 1
         lengths = {split: len(rows) for split, rows in records.items()}
-        topics = TrialTopics(broker.address, f"trial{self._scenarios}", lengths)
+        topics = TrialTopics(broker.address, f"{LOOPBACK}:{struck.port}", f"trial{self._scenarios}", lengths)
         make_topics(broker.address, {topics.input_topic: len(lengths)})
         ends = threading.Event()
         feeder = threading.Thread(target=feed, args=(topics, records, ends), daemon=True)
@@ -82,15 +89,20 @@ class TrialKafka:
             self._delete(topics)
 
     def close(self) -> None:
-        """Stop the broker, and delete its folder, if it is one of its own."""
-        broker, keeper = self._broker, self._keeper
-        if broker is not None and keeper is not None:
-            self._broker = self._keeper = None
-            self._stops.set()
-            keeper.join()
-            self._stops.clear()
+        """Stop the broker, and delete its folder, if it is one of its own; let another one run on."""
+        struck, self._struck = self._struck, None
+        if struck is not None:
+            struck.close()
+        broker = self._broker
+        if broker is None:
+            return
+        if self._is_own:
+            self._broker = None
             broker.kill()
             shutil.rmtree(broker.folder, ignore_errors=True)
+        elif struck is not None and struck.was_restarted:
+            broker.kill()
+            broker.start()
 
     def _delete(self, topics: TrialTopics) -> None:
         """Delete the topics of a scenario, and end what is open; a broker in trouble is left alone."""
@@ -112,13 +124,6 @@ class TrialKafka:
             for deleted in admin.delete_topics(own, operation_timeout=_SECONDS_TO_DELETE).values():
                 deleted.result(_SECONDS_TO_DELETE)
 
-    def _keep(self, broker: KafkaBroker) -> None:
-        """Start the broker again whenever it is dead."""
-        while not self._stops.wait(_SECONDS_BETWEEN_LOOKS):
-            if broker.has_died():
-                with suppress(ServiceError):
-                    broker.start()
-
 
 def feed(topics: TrialTopics, records: Mapping[str, Sequence[InputRecord]], ends: threading.Event) -> None:
     """Write the records of all splits in turn, ``PACE_S`` apart, until ``ends`` is set."""
@@ -130,6 +135,7 @@ def feed(topics: TrialTopics, records: Mapping[str, Sequence[InputRecord]], ends
             "enable.idempotence": True,
             "linger.ms": 0,
             "log_level": 0,
+            "reconnect.backoff.max.ms": 500,
         }
     )
     for in_turn in zip_longest(*records.values()):

@@ -43,9 +43,8 @@ SECONDS_TO_END = 180
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[tuple[KafkaBroker, CuttingProxy]]:
     """A broker of its own, to which clients come through a proxy only."""
-    started = KafkaBroker(tmp_path / "broker", dies_with_parent=True)
-    proxy = CuttingProxy(started.port)
-    started.advertised_port = proxy.port
+    started = KafkaBroker(tmp_path / "broker", dies_with_parent=True, has_proxy=True)
+    proxy = CuttingProxy(started.proxied_port, started.proxy_port)
     try:
         started.start()
     except ServiceMissing as error:
@@ -79,6 +78,13 @@ class Watcher(threading.Thread):
             for message in self._consumer.consume(500, 0.1):
                 if message.error() is None:
                     self.seen[message.value().decode()] += 1
+
+    def wait_for_rows(self) -> None:
+        """Wait until there are rows."""
+        deadline = time.monotonic() + SECONDS_TO_END
+        while not self.seen:
+            assert time.monotonic() < deadline, "no row is visible"
+            time.sleep(0.02)
 
     def stop(self) -> None:
         self._ends.set()
@@ -139,7 +145,7 @@ def test_each_number_is_counted_once_while_both_ends_are_killed(
     kills = pytestconfig.getoption("--kills")
     kills = 3 if kills == DEFAULT_KILLS else kills
     random = Random(pytestconfig.getoption("--kill-seed"))
-    # The writer lives about a second and a half between two faults.
+    # The writer lives about a second between two faults, and is busy for a part of it.
     rows = PARTITIONS * int(NUMBERS_PER_SECOND * 0.4 * kills)
     admin = AdminClient({"bootstrap.servers": started.address, "log_level": 0})
     for topic in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (NUMBERS, SUMS)]).values():
@@ -158,8 +164,10 @@ def test_each_number_is_counted_once_while_both_ends_are_killed(
     nemesis = Nemesis(started, proxy, command, log)
     struck: Counter[str] = Counter()
     for number in range(kills):
-        # The first process is let go so far that there is something to lose.
-        time.sleep(3.0 * random.random() + (4.0 if number == 0 else 0.3))
+        if number == 0:
+            # The first process is let go so far that there is something to lose.
+            watcher.wait_for_rows()
+        time.sleep(1.5 * random.random() + 0.2)
         if nemesis.writer.poll() is not None:
             break
         # Each end dies once, and a connection is cut; then any of the faults.
@@ -172,6 +180,7 @@ def test_each_number_is_counted_once_while_both_ends_are_killed(
     while watcher.seen.total() < rows and time.monotonic() < deadline:
         time.sleep(0.1)
     watcher.stop()
+    assert struck.total() >= min(kills, len(FIRST))
     print(f"{rows} rows, faults {dict(struck)}, {proxy.cuts} connections cut")
     # Nothing that the reader has seen is gone, and nothing came that is not there now.
     assert watcher.seen == Counter(visible)

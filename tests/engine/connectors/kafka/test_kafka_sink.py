@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +19,7 @@ from onceproof.engine import (
     SimpleStringSchema,
     TransactionLost,
 )
-from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
+from onceproof.engine.connectors.kafka.broker_transactions import REQUEST_TIMEOUT_S, BrokerTransactions
 from onceproof.engine.connectors.kafka.kafka_errors import (
     KafkaUnavailable,
     MissingTopic,
@@ -395,6 +397,19 @@ def test_older_sink_promises_what_its_semantic_says(servers: str, started: Any) 
     made.notify(1)
     [message] = committed_messages(servers, topic, 1)
     assert (message.value(), message.timestamp()[1]) == (b"a", 77_000)
+
+
+def test_thread_that_waits_for_a_broker_ends_when_its_task_is_dropped() -> None:
+    cluster = BrokerTransactions({"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0})
+    transaction = cluster.begin("dropped-0", 600_000)
+    [thread] = [each for each in threading.enumerate() if each.name == "begin dropped-0"]
+    del transaction
+    gc.collect()
+    begun = time.monotonic()
+    thread.join(30)
+    assert not thread.is_alive()
+    # Not only when the request is given up.
+    assert time.monotonic() - begun < REQUEST_TIMEOUT_S / 2
 
 
 @pytest.mark.parametrize("prefix", ["app-1", "app", "x-0123456789abcdef-3-4-1.1"])

@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import Verdict, judge
-from onceproof.harness.model.family import FamilyError, load_family
+from onceproof.harness.model.family import KAFKA, FamilyError, load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Fault, Scenario
@@ -22,9 +23,11 @@ from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.process.job_specification import Spec, TrialTopics
 from onceproof.harness.systems.process.kafka_io import TRANSACTION, make_kafka_source, make_topics
 from onceproof.harness.systems.process.kafka_output import KafkaOutput
+from onceproof.harness.systems.process.kafka_watch import KafkaWatch
 from onceproof.harness.systems.process.process_io import ProcessIO
 from onceproof.harness.systems.process.test_io import CountedSource
 from onceproof.harness.systems.process.trial_kafka import TrialKafka
+from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from tests.harness.systems.words import scenario_with
 
@@ -45,7 +48,8 @@ def system(kafka_broker: KafkaBroker) -> Iterator[LocalSystem]:
 @pytest.fixture
 def topics(kafka_broker: KafkaBroker) -> TrialTopics:
     """Topics of a scenario that ran nowhere, with an output topic."""
-    topics = TrialTopics(kafka_broker.address, f"test{os.getpid()}x{next(numbers)}", {"a": 2, "b": 0})
+    address = kafka_broker.address
+    topics = TrialTopics(address, address, f"test{os.getpid()}x{next(numbers)}", {"a": 2, "b": 0})
     make_topics(topics.servers, {topics.input_topic: 2, topics.output_topic("counts"): 1})
     return topics
 
@@ -56,16 +60,21 @@ def tried(system: LocalSystem, scenario: Scenario) -> tuple[History, Verdict]:
     return history, judge(scenario, history, PythonOracle(family, scenario))
 
 
-def test_processes_killed_and_commits_that_fail_between_two_topics_lose_nothing(
-    system: LocalSystem,
-) -> None:
-    kills = [Fault("kill_process", point, occurrence=2) for point in ("committing", "pre_committed")]
+def test_job_and_broker_killed_paused_and_cut_off_lose_and_repeat_no_rows(system: LocalSystem) -> None:
     errors = [Fault(kind, "committing", occurrence=number) for number, kind in enumerate(COMMIT_FAULTS, 3)]
-    rescale = Fault("kill_task", "restored", rescale_to=3)
-    scenario = scenario_with(*kills, *errors, rescale, family="kafka_to_kafka")
+    scenario = scenario_with(
+        Fault("kill_process", "committing", occurrence=2),
+        Fault("kill_server", "pre_committed", occurrence=4, delay=50, server=KAFKA),
+        Fault("cut_connection", "committing", occurrence=6, means="answer", server=KAFKA),
+        Fault("cut_connection", "pre_committed", occurrence=6, server=KAFKA),
+        Fault("pause_server", "completed", occurrence=4, delay=100, server=KAFKA),
+        Fault("kill_task", "restored", rescale_to=3),
+        *errors,
+        family="kafka_to_kafka",
+    )
     history, verdict = tried(system, scenario)
     assert verdict.violations == ()
-    assert {kind for kind, _ in history.statistics.coverage} == {"kill_process", "kill_task", *COMMIT_FAULTS}
+    assert {kind for kind, _ in history.statistics.coverage} == {fault.kind for fault in scenario.faults}
     assert [event for event in history.events if event[1] == TRANSACTION_VISIBLE]
 
 
@@ -74,6 +83,7 @@ def test_source_that_reads_on_at_the_offsets_of_its_group_is_seen(kafka_broker: 
     # The process dies before its readers hear that the checkpoint is complete.
     scenario = scenario_with(Fault("kill_process", "completed", occurrence=2), family="kafka_to_kafka")
     _, verdict = tried(mutated, scenario)
+    mutated.close()
     assert {violation.property for violation in verdict.violations} & {"exactly_once", "consistent_cut"}
 
 
@@ -110,6 +120,31 @@ def test_committed_rows_behind_an_open_transaction_are_read_and_it_is_found(topi
     assert output.unfinished() == []
     assert output.identity(second) == before
     output.close()
+
+
+def test_watch_sees_a_transaction_when_it_is_committed_and_not_before(topics: TrialTopics) -> None:
+    first, second = (f"{topics.prefix}-{OWNER}-1-{epoch}-1.1" for epoch in (3, 4))
+    with KafkaWatch(topics) as watch:
+        produced(topics, first, "a", "b").commit_transaction(10)
+        open_one = produced(topics, second, "c")
+        seen = [first_event(watch)]
+        assert watch.take_events() == []
+        open_one.commit_transaction(10)
+        seen.append(first_event(watch))
+    assert [(event["kind"], event["transaction"]) for event in seen] == [
+        (event_log.ROWS_SEEN, first),
+        (event_log.ROWS_SEEN, second),
+    ]
+
+
+def first_event(watch: KafkaWatch) -> dict[str, Any]:
+    """Wait for an event of a watch."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for event in watch.take_events():
+            return event
+        time.sleep(0.05)
+    raise AssertionError("the watch sees nothing")
 
 
 def test_rows_outside_a_transaction_are_found(topics: TrialTopics) -> None:
