@@ -5,7 +5,7 @@ The rules this module lives by:
 - `kafka_pom.xml` pins the version; `maven_jars.py` fetches the jars into the user's cache.
 - Two more files are made once: a formatted empty data folder, which each new broker copies instead of
   starting a Java to make it, and an archive of loaded classes (Java's AppCDS), with which a broker starts in
-  about a second instead of three and a half. Both belong to one version of Kafka, the archive to one of Java.
+  two seconds instead of three and a half. Both belong to one version of Kafka, the archive to one of Java.
 - One process at a time makes them; others wait. Each is made under another name and renamed when it is whole.
 """
 

@@ -120,7 +120,8 @@ class KafkaTransactionFunction(TwoPhaseCommitSinkFunction):
         """Commit, and from time to time abort what earlier attempts have open."""
         super().notify_checkpoint_complete(checkpoint_id)
         now_ms = self.get_runtime_context().get_current_processing_time()
-        if now_ms >= self._next_sweep_ms:
+        # A clock that was set back must not put it off.
+        if not self._next_sweep_ms - _SWEEP_MS <= now_ms < self._next_sweep_ms:
             self._next_sweep_ms = now_ms + _SWEEP_MS
             self.abort_unlisted()
 

@@ -62,6 +62,8 @@ from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 NAME: Final = "local"
 
 LONGEST_PROCESS_SECONDS: Final = 60.0
+TIMES_WHERE_STRUCK: Final = 3
+"""By how much longer a process may take whose servers are struck: it waits for each of them to come back."""
 SAVEPOINT_FILE: Final = "deleted file of a savepoint"
 CHILD: Final = "onceproof.harness.systems.local.local_child"
 
@@ -160,6 +162,8 @@ class LocalSystem:
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
             run = self.run_of(spec, lengths, scenario, folder)
+            if spec.strikes:
+                run.process_seconds *= TIMES_WHERE_STRUCK
             # They import clients, which only some families need.
             if spec.postgres:
                 from onceproof.harness.systems.process.postgres_watch import PostgresWatch

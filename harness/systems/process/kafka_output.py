@@ -90,7 +90,9 @@ class KafkaOutput:
         Where nothing is open, a reader of committed rows must see what the coordinator calls committed. A
         transaction of which it sees other rows is not ended either, whatever the coordinator says.
         """
-        error, listed = self._ask(lambda broker: broker.list_transactions((wire.ONGOING,)))
+        error, listed = self._ask(
+            lambda broker: broker.list_transactions((wire.ONGOING,)), lambda answer: answer[0] == wire.NONE
+        )
         assert error == wire.NONE, wire.error_name(error)
         found = sorted(each.transactional_id for each in listed if self.owns(each.transactional_id))
         return found or self._seen_otherwise()

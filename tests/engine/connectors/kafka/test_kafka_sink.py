@@ -27,9 +27,11 @@ from onceproof.engine.connectors.kafka.kafka_errors import (
     UnusableSetting,
 )
 from onceproof.engine.connectors.kafka.kafka_sink import KafkaSinkBuilder
+from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
 from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
 from onceproof.engine.connectors.two_phase import CommitFailed
+from onceproof.engine.functions import RuntimeContext
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.service import free_port
 from tests.engine.connectors.kafka.topics import committed_messages, committed_rows, fill, new_topic
@@ -397,6 +399,40 @@ def test_older_sink_promises_what_its_semantic_says(servers: str, started: Any) 
     made.notify(1)
     [message] = committed_messages(servers, topic, 1)
     assert (message.value(), message.timestamp()[1]) == (b"a", 77_000)
+
+
+class CountedSweeps(KafkaTransactionFunction):
+    """Counts how often it looks for open transactions of earlier attempts."""
+
+    sweeps = 0
+
+    def abort_unlisted(self) -> None:
+        self.sweeps += 1
+
+
+def test_clock_that_is_set_back_does_not_put_off_the_search_for_open_transactions() -> None:
+    now_ms = [10_000_000]
+    cluster = BrokerTransactions({"bootstrap.servers": "127.0.0.1:1"})
+    serializer = KafkaRecordSerializationSchema.builder().set_topic("t")
+    schema = serializer.set_value_serialization_schema(SimpleStringSchema()).build()
+    function = CountedSweeps(lambda: cluster, schema, "prefix", 600_000)
+    function.set_runtime_context(
+        RuntimeContext(
+            task_name="sink",
+            subtask=0,
+            parallelism=1,
+            max_parallelism=1,
+            attempt="1.1",
+            clock=lambda: now_ms[0],
+            pass_point=lambda point, checkpoint_id: None,
+        )
+    )
+    sweeps = []
+    for passed_ms in (0, 1_000, 30_000, -3_600_000, 1_000):
+        now_ms[0] += passed_ms
+        function.notify_checkpoint_complete(1)
+        sweeps.append(function.sweeps)
+    assert sweeps == [1, 1, 2, 3, 3]
 
 
 def test_thread_that_waits_for_a_broker_ends_when_its_task_is_dropped() -> None:
