@@ -28,7 +28,7 @@ from onceproof.harness.services.service import (
 _START_S: Final = 90.0
 _PROBE_S: Final = 2.0
 _PAUSE_S: Final = 0.05
-_FREE_S: Final = 3.0
+_FREE_S: Final = 1.5
 
 
 class KafkaBroker:

@@ -328,10 +328,14 @@ class OpenTransaction:
         self._beginning.is_given_up = True
         self._rows.close()
 
-    def _hand_over(self) -> None:
+    def wait_until_begun(self) -> None:
+        """Wait until the id is taken. Raises KafkaUnavailable and UnusableSetting."""
         self._beginning.is_over.wait()
         if self._beginning.failure is not None:
             raise self._beginning.failure
+
+    def _hand_over(self) -> None:
+        self.wait_until_begun()
         waiting, self._waiting = self._waiting, []
         self._rows.produce(waiting)
 
