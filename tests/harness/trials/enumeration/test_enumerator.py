@@ -14,7 +14,7 @@ from onceproof.harness.trials import examination
 from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
 from onceproof.harness.trials.enumeration.units import Units
 
-SHARE = 8000
+SHARE = 16000
 
 
 @pytest.fixture(scope="module")
