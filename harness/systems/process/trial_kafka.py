@@ -24,7 +24,7 @@ import msgspec
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.kafka_broker import KafkaBroker
-from onceproof.harness.services.service import LOOPBACK
+from onceproof.harness.services.service import LOOPBACK, ServiceError
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.server_strikes import StruckServer
 
@@ -79,7 +79,8 @@ class TrialKafka:
         topics = TrialTopics(broker.address, f"{LOOPBACK}:{struck.port}", f"trial{self._scenarios}", lengths)
         make_topics(broker.address, {topics.input_topic: len(lengths)})
         ends = threading.Event()
-        feeder = threading.Thread(target=feed, args=(topics, records, ends), daemon=True)
+        refused: list[str] = []
+        feeder = threading.Thread(target=feed, args=(topics, records, ends, refused), daemon=True)
         feeder.start()
         try:
             yield topics
@@ -87,6 +88,8 @@ class TrialKafka:
             ends.set()
             feeder.join()
             self._delete(topics)
+        if refused:
+            raise ServiceError(f"kafka: {topics.input_topic} has not taken a record: {refused[0]}")
 
     def close(self) -> None:
         """Stop the broker, and delete its folder, if it is one of its own; let another one run on."""
@@ -125,9 +128,22 @@ class TrialKafka:
                 deleted.result(_SECONDS_TO_DELETE)
 
 
-def feed(topics: TrialTopics, records: Mapping[str, Sequence[InputRecord]], ends: threading.Event) -> None:
-    """Write the records of all splits in turn, ``PACE_S`` apart, until ``ends`` is set."""
-    from confluent_kafka import Producer
+def feed(
+    topics: TrialTopics,
+    records: Mapping[str, Sequence[InputRecord]],
+    ends: threading.Event,
+    refused: list[str],
+) -> None:
+    """Write the records of all splits in turn, ``PACE_S`` apart, until ``ends`` is set.
+
+    ``refused`` gets why the broker has not taken a record. Nothing is written behind it, because the reader
+    of the job would count wrongly.
+    """
+    from confluent_kafka import KafkaError, Message, Producer
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            refused.append(error.str())
 
     producer = Producer(
         {
@@ -142,9 +158,11 @@ def feed(topics: TrialTopics, records: Mapping[str, Sequence[InputRecord]], ends
         for number, record in enumerate(in_turn):
             if record is None:
                 continue
-            producer.produce(topics.input_topic, msgspec.json.encode(record), partition=number)
+            producer.produce(
+                topics.input_topic, msgspec.json.encode(record), partition=number, on_delivery=delivered
+            )
             producer.poll(0)
-            if ends.wait(PACE_S):
+            if refused or ends.wait(PACE_S):
                 return
     while producer.flush(0.1) and not ends.is_set():
         pass
