@@ -53,8 +53,8 @@ class AttemptLeaks:
         """Note what is open. Files whose path begins with ``outside`` belong to the external system."""
         self._outside = outside
         self._of_process = open_files()
-        self._tasks = WeakSet(_tasks())
-        """The tasks of other jobs, if this process has run some."""
+        self._tasks = {id(each): each for each in _tasks()}
+        """The tasks of other jobs, if this process has run some; kept, so that their ids stay theirs."""
         self._threads = set(threading.enumerate())
         self._opened: set[tuple[int, str]] = set()
         self._objects: WeakSet[FileIO] = WeakSet()
@@ -85,7 +85,7 @@ class AttemptLeaks:
         tasks = {
             f"{each.name} of attempt {each.attempt}"
             for each in _tasks()
-            if each.attempt != current and each not in self._tasks
+            if each.attempt != current and id(each) not in self._tasks
         }
         reopened = {each.fileno() for each in _file_objects() if each not in self._objects}
         locks = {os.path.realpath(each) for each in WorkingFolders.marks()}

@@ -49,7 +49,7 @@ def test_another_java_or_another_spark_has_an_archive_of_its_own(
     (older / "release").write_text('JAVA_VERSION="17.0.1"')
     archives = [archive_for(java), archive_for(JavaInstallation(older, 17))]
     (tmp_path / "pyspark" / "jars").mkdir(parents=True)
-    monkeypatch.setattr(spark_class_archive, "_package", lambda: tmp_path / "pyspark")
+    monkeypatch.setattr(spark_class_archive, "package_folder", lambda: tmp_path / "pyspark")
     archives.append(archive_for(java))
     (older / "release").write_text('JAVA_VERSION="17.0.2"')
     archives.append(archive_for(JavaInstallation(older, 17)))
