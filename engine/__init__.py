@@ -179,6 +179,7 @@ from onceproof.engine.formats.message_schemas import (
     ByteArraySchema,
     DeserializationSchema,
     MalformedMessage,
+    RowFieldExtractorSchema,
     SerializationSchema,
     SimpleStringSchema,
 )
@@ -472,6 +473,7 @@ __all__ = [
     "RocksDBStateBackend",
     "RollingPolicy",
     "Row",
+    "RowFieldExtractorSchema",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SavepointFailed",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.conformance.recordings import recordings
-from tests.engine.test_pyflink_examples import ENDLESS, NEEDS_A_SERVER
+from tests.engine.test_pyflink_examples import ENDLESS, NEEDS_A_SERVER, WITH_KAFKA
 
 ROOT: Final = Path(__file__).parents[1]
 TEXTBOOK_PAGE: Final = ROOT / "scenarios" / "textbook" / "README.md"
@@ -64,6 +64,9 @@ def wheel_table() -> str:
         for example, found in parallelisms_by_program("wheel").items()
     }
     rows |= dict.fromkeys(ENDLESS, ("yes", "not comparable: random input without end"))
+    rows |= dict.fromkeys(
+        WITH_KAFKA, ("yes", "prints or writes its rows; the address of the broker is changed, too")
+    )
     rows |= {example: ("no", reason) for example, reason in NEEDS_A_SERVER.items()}
     return RUNS_AND_OUTPUT + _rows((name, *rows[name]) for name in sorted(rows))
 

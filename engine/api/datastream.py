@@ -246,10 +246,12 @@ class StreamExecutionEnvironment(JobDescription):
         """Return a stream of the records that a source reads.
 
         Without a ``watermark_strategy`` (ours: PyFlink requires one) records keep the timestamps of the
-        source, and event time advances only at the end of the data. Raises InvalidJob for another class.
+        source, and event time advances only at the end of the data. Without a ``type_info`` the values have
+        the type that the source produces, if it knows one. Raises InvalidJob for another class.
         """
         if not isinstance(source, Source):
             raise InvalidJob(f"from_source takes a Source, not {source!r}")
+        type_info = type_info or source.get_produced_type()
         if watermark_strategy is None:
             return self._add_source(partial(SourceOperator, source), source_name, type_info)
         if not isinstance(watermark_strategy, WatermarkStrategy):

@@ -141,6 +141,14 @@ class JobDescription:
         self._configuration.set(OPERATOR_CHAINING, False)
         return self
 
+    def add_jars(self, *jars_path: str) -> None:
+        """Do nothing but log a line: connectors are in Python here, and no Java runs the job."""
+        _logger.info("jars are not needed here: %s", ", ".join(jars_path))
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Do nothing but log a line, as ``add_jars`` does."""
+        _logger.info("classpaths are not needed here: %s", ", ".join(classpaths))
+
     def is_chaining_enabled(self) -> bool:
         """Return whether operators that can share a task do."""
         return self._configuration.get(OPERATOR_CHAINING)

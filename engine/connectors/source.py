@@ -17,9 +17,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onceproof.engine.elements import Record
+
+if TYPE_CHECKING:
+    from onceproof.engine.types import TypeInformation
 
 DEFAULT_RETRY_MS: Final = 50
 
@@ -130,6 +133,10 @@ class Source(ABC):
     @abstractmethod
     def splits(self) -> Sequence[str]:
         """Return the ids of all splits, in any order."""
+
+    def get_produced_type(self) -> TypeInformation | None:
+        """Return the type of the values, or None if unknown (Flink: ResultTypeQueryable)."""
+        return None
 
     def splits_for(self, parallelism: int) -> Sequence[str]:
         """Return the ids of all splits of a job that begins with ``parallelism`` subtasks: ``splits()``.

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.formats.bulk_writers import WrongRow
-from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types import Row, TypeInformation, Types
 from onceproof.engine.types.row import RowType
 
 LONGEST_SHOWN: Final = 60
@@ -144,3 +144,30 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         """Return PRIMITIVE_ARRAY(BYTE)."""
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """A message is one field of a row, which holds bytes (PyFlink: RowFieldExtractorSchema).
+
+    As the schema of a key and of a value, it makes messages of Kafka from rows of two fields.
+    """
+
+    def __init__(self, field_index: int) -> None:
+        """Extract the field at an index from 0 on. Raises ValueError."""
+        if field_index < 0:
+            raise ValueError(f"Field index must be non-negative, got: {field_index}")
+        self._index = field_index
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the bytes of the field. Raises WrongRow for a row without it, and for another value."""
+        if not isinstance(element, Row | tuple | list):
+            raise WrongRow(
+                element, f"{type(element).__name__} is no row: give a Row with bytes in its fields"
+            )
+        if self._index >= len(element):
+            raise WrongRow(element, f"there is no field {self._index}: the row has {len(element)}")
+        value = element[self._index]
+        if not isinstance(value, bytes | bytearray | memoryview):
+            what = f"field {self._index} is {type(value).__name__}, no bytes"
+            raise WrongRow(element, f"{what}: encode it in a map before")
+        return bytes(value)

@@ -111,6 +111,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
     ENDS: (
         "CloseableIterator",
         "ByteArraySchema",
+        "RowFieldExtractorSchema",
         "CollectionSource",
         "CsvSource",
         "DataGeneratorSource",

@@ -17,6 +17,7 @@ from onceproof.engine import (
     JsonRowSerializationSchema,
     MalformedMessage,
     Row,
+    RowFieldExtractorSchema,
     SerializationSchema,
     SimpleStringSchema,
     Types,
@@ -77,6 +78,20 @@ def test_bytes_are_left_alone():
     assert schema.get_produced_type() is Types.PRIMITIVE_ARRAY(Types.BYTE())
     with pytest.raises(WrongRow, match="str is no bytes"):
         schema.serialize("a")
+
+
+def test_field_of_a_row_is_a_message():
+    schema = RowFieldExtractorSchema(1)
+    assert schema.serialize(Row("a", b"value")) == b"value"
+    assert schema.serialize(("a", bytearray(b"value"))) == b"value"
+    with pytest.raises(WrongRow, match="field 1 is str, no bytes: encode it"):
+        schema.serialize(Row("a", "b"))
+    with pytest.raises(WrongRow, match="there is no field 1: the row has 1"):
+        schema.serialize(Row("a"))
+    with pytest.raises(WrongRow, match="int is no row"):
+        schema.serialize(5)
+    with pytest.raises(ValueError, match="Field index must be non-negative, got: -1"):
+        RowFieldExtractorSchema(-1)
 
 
 def test_schema_of_ones_own_gives_several_values_or_none():
