@@ -194,7 +194,7 @@ class FileSink(Sink):
         """Builds a FileSink of files that are whole at their end (PyFlink: FileSink.BulkFormatBuilder)."""
 
         def with_rolling_policy(self, rolling_policy: OnCheckpointRollingPolicy) -> Self:
-            """Take the only policy that there is for such files: a new one with each checkpoint.
+            """Take the policy that there is for such files: a new one with each checkpoint or after rows.
 
             Raises:
                 TypeError: it is another policy.
@@ -204,4 +204,5 @@ class FileSink(Sink):
                     f"{rolling_policy!r} cannot be used with a bulk format, whose files are whole only at"
                     " their end: give RollingPolicy.on_checkpoint_rolling_policy()"
                 )
+            self._rolling_policy = rolling_policy
             return self

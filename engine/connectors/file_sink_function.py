@@ -99,6 +99,8 @@ class OpenPart(Struct, eq=False):
     writer: BulkWriter
     begun_ms: int
     written_ms: int
+    rows: int = 0
+    """Counted only where the rolling policy has a number of them."""
 
 
 def parts_of(transaction: Transaction) -> Iterator[Transaction]:
@@ -141,6 +143,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
     ) -> None:
         super().__init__()
         self._rolls = rolling_policy.should_roll
+        self._part_rows = rolling_policy.part_rows
         self._base_path = base_path
         self._form = form
         self._writers = form if isinstance(form, BulkWriterFactory) else EncodedRows(form)
@@ -314,9 +317,18 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         part = self._open_parts.get(bucket)
         if part is not None and self._rolls(part.file.length, part.begun_ms, part.written_ms, now_ms):
             self.finish_part(part)
+            del self._open_parts[bucket]
             part = None
-        if part is None:
+        if self._part_rows is not None:
+            part, values = self._fill_parts(part, transaction, bucket, values, now_ms)
+            if part is None:
+                return
+        elif part is None:
             part = self._open_parts[bucket] = self._begin_part(transaction, bucket, now_ms)
+        self._add(part, values)
+        part.written_ms = now_ms
+
+    def _add(self, part: OpenPart, values: list[Any]) -> None:
         try:
             part.writer.add_elements(values)
         except WrongRow as error:
@@ -325,9 +337,31 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             ) from error
         except OSError as error:
             raise self.failure(part.listed, "cannot be written", error) from error
-        part.written_ms = now_ms
 
     # ---- End of the hot path.
+
+    def _fill_parts(
+        self, part: OpenPart | None, transaction: Transaction, bucket: str, values: list[Any], now_ms: int
+    ) -> tuple[OpenPart | None, list[Any]]:
+        """Write and finish the part files that the rows fill.
+
+        Returns:
+            the part file of the rows that are left, which counts them already, and these rows; None if all
+            are written
+        """
+        assert self._part_rows is not None
+        while values:
+            if part is None:
+                part = self._open_parts[bucket] = self._begin_part(transaction, bucket, now_ms)
+            room = self._part_rows - part.rows
+            if len(values) < room:
+                part.rows += len(values)
+                return part, values
+            self._add(part, values[:room])
+            self.finish_part(part)
+            del self._open_parts[bucket]
+            part, values = None, values[room:]
+        return None, values
 
     def _check_parts(self, now_ms: int) -> None:
         """Finish the part files that their age or idleness has made complete, and that get no rows."""
