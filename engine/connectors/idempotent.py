@@ -17,18 +17,12 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from onceproof.engine.functions import (
-    CheckpointedFunction,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-    SinkFunction,
-)
-from onceproof.engine.protocol_points import PRE_COMMITTED
+from onceproof.engine.connectors.flushed_sink import FlushedSinkFunction
 
 BUFFERED_KEYS = 500
 
 
-class UpsertSinkFunction(SinkFunction, CheckpointedFunction):
+class UpsertSinkFunction(FlushedSinkFunction):
     """Base of idempotent sinks: implement ``key_of`` and ``upsert`` (ours).
 
     Args:
@@ -56,23 +50,11 @@ class UpsertSinkFunction(SinkFunction, CheckpointedFunction):
             rows: key -> value.
         """
 
-    def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Do nothing: the sink has no state."""
-
     def invoke(self, value: Any, context: Any) -> None:
         """Buffer one value."""
         self._buffer[self.key_of(value)] = value
         if len(self._buffer) >= self._buffered_keys:
             self._flush()
-
-    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Write the buffer."""
-        self._flush()
-        self.get_runtime_context().probe(PRE_COMMITTED, context.get_checkpoint_id())
-
-    def finish(self) -> None:
-        """Write the buffer."""
-        self._flush()
 
     def _flush(self) -> None:
         if self._buffer:

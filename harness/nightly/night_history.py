@@ -16,11 +16,12 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable
 from datetime import datetime
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -221,7 +222,7 @@ class NightHistory:
         parquet.write_table(pa.Table.from_pylist([_to_columns(row)], SCHEMA), buffer)
         data = buffer.getvalue().to_pybytes()
         # The random part keeps the names of nights apart that start at the same time.
-        name = f"{row.started:%Y%m%dT%H%M%S%fZ}-{os.urandom(4).hex()}-{_digest_of(data)}{SUFFIX}"
+        name = f"{row.started:%Y%m%dT%H%M%S%fZ}-{os.urandom(4).hex()}-{_new_digest(data).hexdigest()}{SUFFIX}"
         path = self.folder / name
         hidden = self.folder / f".{name}.part"
         try:
@@ -260,7 +261,7 @@ def _read(path: Path) -> NightRow:
     with path.open("rb") as file:
         # Files of earlier versions have no digest.
         if (named := _NAME.fullmatch(path.name)) is not None:
-            if _digest_of(file.read()) != named[1]:
+            if hashlib.file_digest(file, _new_digest).hexdigest() != named[1]:
                 raise ValueError("its content has changed since it was written")
             file.seek(0)
         content = parquet.ParquetFile(file)
@@ -282,8 +283,7 @@ def _read(path: Path) -> NightRow:
     return night
 
 
-def _digest_of(data: bytes) -> str:
-    return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+_new_digest = partial(hashlib.blake2b, digest_size=_DIGEST_BYTES)
 
 
 def _values_in(content: parquet.ParquetFile) -> int:

@@ -13,23 +13,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from onceproof.engine.connectors.flushed_sink import FlushedSinkFunction
 from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable
 from onceproof.engine.connectors.jdbc.db_api_database import DbApiDatabase, Driver
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
-from onceproof.engine.functions import (
-    CheckpointedFunction,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-    SinkFunction,
-)
-from onceproof.engine.protocol_points import PRE_COMMITTED
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
 
 
-class JdbcStatementFunction(SinkFunction, CheckpointedFunction):
+class JdbcStatementFunction(FlushedSinkFunction):
     """Runs a statement for each row of one subtask, at least once (Flink: GenericJdbcSinkFunction)."""
 
     def __init__(
@@ -42,9 +36,6 @@ class JdbcStatementFunction(SinkFunction, CheckpointedFunction):
         self._sent_at = time.monotonic()
         self._connection: Any = None
 
-    def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Do nothing: the sink has no state."""
-
     def invoke(self, value: Any, context: Any) -> None:
         """Keep a row; send all if they are enough, or old enough. Raises DatabaseUnavailable."""
         self._rows.append(tuple(value))
@@ -53,15 +44,6 @@ class JdbcStatementFunction(SinkFunction, CheckpointedFunction):
         if is_old or len(self._rows) >= self._options.get_batch_size():
             self._flush()
 
-    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Send the rows."""
-        self._flush()
-        self.get_runtime_context().probe(PRE_COMMITTED, context.get_checkpoint_id())
-
-    def finish(self) -> None:
-        """Send the last rows."""
-        self._flush()
-
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -69,6 +51,7 @@ class JdbcStatementFunction(SinkFunction, CheckpointedFunction):
                 connection.close()
 
     def _flush(self) -> None:
+        """Send the rows that are held back. Raises DatabaseUnavailable."""
         self._sent_at = time.monotonic()
         if not self._rows:
             return

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -53,8 +53,9 @@ from onceproof.harness.systems.process.server_strikes import (
     StruckServer,
     request_timeout_ms,
 )
+from onceproof.harness.systems.process.server_watch import ServerWatch
 from onceproof.harness.systems.process.trial_kafka import TrialKafka
-from onceproof.harness.systems.process.trial_servers import TrialPostgres
+from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
@@ -109,13 +110,6 @@ ANSWERS: Final = answers(
     },
     MISSING,
 )
-
-
-class Watch(Protocol):
-    """A reader of a job's output that looks while the job runs."""
-
-    def take_events(self) -> list[dict[str, Any]]:
-        """Return what was seen since the last call, as events of a log."""
 
 
 class LocalSystem:
@@ -246,7 +240,7 @@ class LocalRun(JobRun):
     moves_output: bool = False
     process_seconds: float = LONGEST_PROCESS_SECONDS
     started: Callable[[subprocess.Popen[bytes]], None] | None = None
-    watches: list[Watch] = field(default_factory=list)
+    watches: list[ServerWatch] = field(default_factory=list)
     """Look at the job's output on servers meanwhile."""
 
     def part_folder(self, number: int) -> str:

@@ -2,22 +2,18 @@
 
 The rules this module lives by:
 
-- It reads directly from the broker, not through the job's proxy, and waits while the broker is away.
+- As `server_watch.py`: directly, all the time, with the time after the read.
 - A row is shown to it when its transaction is committed, and when no transaction before it is open. So rows
   may come late, and never early: a transaction that it sees is visible from then on.
-- What it sees is an event with the time after the read. So it stands behind what has made rows visible, in
-  the order of the logs of all processes: a sound job has logged the checkpoint before its rows are seen.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.kafka_output import transaction_of
+from onceproof.harness.systems.process.server_watch import ServerWatch
 from onceproof.harness.systems.recording import event_log
 
 if TYPE_CHECKING:
@@ -29,38 +25,19 @@ _SECONDS_TO_LIST: Final = 1.0
 _MOST_ROWS: Final = 100
 
 
-class KafkaWatch:
-    """Reads the topics of a scenario's sinks while its context lasts.
+class KafkaWatch(ServerWatch):
+    """Reads the topics of a scenario's sinks.
 
     Args:
         topics: of the scenario; those of sinks may be made later.
     """
 
     def __init__(self, topics: TrialTopics) -> None:
+        super().__init__()
         self._topics = topics
         self._seen: set[str] = set()
-        self._events: list[dict[str, Any]] = []
-        self._lock = threading.Lock()
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def take_events(self) -> list[dict[str, Any]]:
-        """Return what was seen since the last call, as events of a log."""
-        with self._lock:
-            events, self._events = self._events, []
-        return events
-
-    def _watch(self) -> None:
+    def watch(self) -> None:
         from confluent_kafka import Consumer
 
         consumer = Consumer(
@@ -76,9 +53,9 @@ class KafkaWatch:
         )
         try:
             while not self._assign(consumer):
-                if self._ends.wait(_SECONDS_BETWEEN_LOOKS):
+                if self.ends.wait(_SECONDS_BETWEEN_LOOKS):
                     return
-            while not self._ends.is_set():
+            while not self.ends.is_set():
                 self._look(consumer)
         finally:
             consumer.close()
@@ -108,7 +85,4 @@ class KafkaWatch:
             name = transaction_of(message, self._topics)
             if name not in self._seen:
                 self._seen.add(name)
-                with self._lock:
-                    self._events.append(
-                        {"at": time.monotonic_ns(), "kind": event_log.ROWS_SEEN, "transaction": name}
-                    )
+                self.note(event_log.ROWS_SEEN, name)

@@ -2,16 +2,13 @@
 
 The rules this module lives by:
 
-- As `trial_servers.py`: started with the first scenario that needs it, stopped with the system, struck by
-  faults and back afterwards, and gone with the process that has started it.
+- As `trial_server.py`: one for a system, struck by faults, and gone with the process that has started it.
 - The records of a scenario come into its input topic one after another while the job runs. So a reader often
   has nothing to read, and takes its last snapshots before the last record is there.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,56 +24,33 @@ from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.service import LOOPBACK, ServiceError
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.server_strikes import StruckServer
+from onceproof.harness.systems.process.trial_server import TrialServer
 
 PACE_S: Final = 0.01
 """From one record to the next."""
 _SECONDS_TO_DELETE: Final = 10.0
 
 
-class TrialKafka:
-    """A broker for scenarios, one after another.
+class TrialKafka(TrialServer[KafkaBroker]):
+    """A broker for scenarios."""
 
-    Args:
-        running: a broker that runs already, and is not stopped at the end; None: one of its own.
-    """
+    name = "kafka"
 
-    def __init__(self, running: KafkaBroker | None = None) -> None:
-        self._broker: KafkaBroker | None = running
-        self._is_own = running is None
-        self._scenarios = 0
-        self._struck: StruckServer | None = None
+    def new_server(self, folder: Path) -> KafkaBroker:
+        return KafkaBroker(folder, dies_with_parent=True, has_proxy=True)
 
-    @property
-    def broker(self) -> KafkaBroker:
-        """The broker, which is started if it is not yet. Raises ServiceError, ExtraMissing."""
-        if self._broker is None:
-            folder = Path(tempfile.mkdtemp(prefix="onceproof-kafka-"))
-            broker = KafkaBroker(folder, dies_with_parent=True, has_proxy=True)
-            try:
-                broker.start()
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
-            self._broker = broker
-        return self._broker
-
-    @property
-    def struck(self) -> StruckServer:
-        """The broker as faults see it. Raises ServiceError, ExtraMissing."""
-        if self._struck is None:
-            broker = self.broker
-            self._struck = StruckServer(broker, CuttingProxy(broker.proxied_port, broker.proxy_port))
-        return self._struck
+    def struck_by_faults(self, server: KafkaBroker) -> StruckServer:
+        """Return the broker behind the proxy to which it sends its clients itself."""
+        return StruckServer(server, CuttingProxy(server.proxied_port, server.proxy_port))
 
     @contextmanager
     def topics(self, records: Mapping[str, Sequence[InputRecord]]) -> Iterator[TrialTopics]:
         """Yield the topics of a scenario, whose input is filled meanwhile; they are deleted afterwards."""
         from onceproof.harness.systems.process.kafka_io import make_topics
 
-        broker, struck = self.broker, self.struck
-        self._scenarios += 1
+        broker, struck = self.server, self.struck
         lengths = {split: len(rows) for split, rows in records.items()}
-        topics = TrialTopics(broker.address, f"{LOOPBACK}:{struck.port}", f"trial{self._scenarios}", lengths)
+        topics = TrialTopics(broker.address, f"{LOOPBACK}:{struck.port}", self.next_name(), lengths)
         make_topics(broker.address, {topics.input_topic: len(lengths)})
         ends = threading.Event()
         refused: list[str] = []
@@ -90,22 +64,6 @@ class TrialKafka:
             self._delete(topics)
         if refused:
             raise ServiceError(f"kafka: {topics.input_topic} has not taken a record: {refused[0]}")
-
-    def close(self) -> None:
-        """Stop the broker, and delete its folder, if it is one of its own; let another one run on."""
-        struck, self._struck = self._struck, None
-        if struck is not None:
-            struck.close()
-        broker = self._broker
-        if broker is None:
-            return
-        if self._is_own:
-            self._broker = None
-            broker.kill()
-            shutil.rmtree(broker.folder, ignore_errors=True)
-        elif struck is not None and struck.was_restarted:
-            broker.kill()
-            broker.start()
 
     def _delete(self, topics: TrialTopics) -> None:
         """Delete the topics of a scenario, and end what is open; a broker in trouble is left alone."""

@@ -170,14 +170,19 @@ class SparkSystem:
         process_seconds: float = LONGEST_PROCESS_SECONDS,
         drivers: Drivers | None = None,
     ) -> None:
-        # A missing Java or an unknown mutant is an error here, not in each driver.
-        find_java(os.environ)
+        # A missing program or an unknown mutant is an error here, not in each driver.
+        self.require_programs()
         if mutant:
             find_mutant(mutant, mutant_file or None)
         self.drivers = drivers or spark_drivers(mutant, mutant_file, self.master)
         """The drivers of this system, or of several systems with the same planted bug."""
         self._folder = folder
         self._process_seconds = process_seconds
+
+    @staticmethod
+    def require_programs() -> None:
+        """Find what the drivers start. Raises JavaMissing."""
+        find_java(os.environ)
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in new folders, and return its history; there is no trace."""
@@ -227,17 +232,10 @@ class SparkYarnSystem(SparkSystem):
     master = YARN_MASTER
     means = CLUSTER_MEANS
 
-    def __init__(
-        self,
-        folder: Path | None = None,
-        mutant: str = "",
-        mutant_file: str = "",
-        process_seconds: float = LONGEST_PROCESS_SECONDS,
-        drivers: Drivers | None = None,
-    ) -> None:
-        # Fetched here, once: that jars are missing is an error here, not in each driver.
+    @staticmethod
+    def require_programs() -> None:
+        """Find YARN's jars and Java, and fetch the jars if need be. Raises ServiceError."""
         yarn_program()
-        super().__init__(folder, mutant, mutant_file, process_seconds, drivers)
 
 
 def spark_drivers(mutant: str = "", mutant_file: str = "", master: str = LOCAL_MASTER) -> Drivers:

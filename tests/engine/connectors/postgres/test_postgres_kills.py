@@ -25,6 +25,7 @@ from tests.engine.connectors.postgres.killed_postgres_job import KEYS, NUMBERS_P
 
 PROGRAM = Path(__file__).with_name("killed_postgres_job.py")
 FAULTS = ("writer", "server", "request", "answer", "pause", "both")
+LONGEST_WAIT_SECONDS = 0.9
 SECONDS_TO_END = 120
 UNLISTED = """
 SELECT count(*), count(DISTINCT n),
@@ -106,7 +107,8 @@ def test_writer_and_server_may_die_at_any_moment(
 ) -> None:
     faults = request.config.getoption("--kills") // 10
     random = Random(request.config.getoption("--kill-seed"))
-    numbers = NUMBERS_PER_SECOND * (2 + faults // 2)
+    # The job lasts longer than all waits together: every fault strikes it.
+    numbers = int(NUMBERS_PER_SECOND * (2 + faults * LONGEST_WAIT_SECONDS))
     with psycopg.connect(database, autocommit=True) as connection:
         for table in ("numbers", "sent"):
             connection.execute(f"CREATE TABLE {table} (n bigint, key bigint)")
@@ -126,7 +128,7 @@ def test_writer_and_server_may_die_at_any_moment(
     struck = []
     try:
         for number in range(faults):
-            time.sleep(random.uniform(0.3, 1.2))
+            time.sleep(random.uniform(0.3, LONGEST_WAIT_SECONDS))
             if nemesis.writer.poll() is not None:
                 break
             # Each kind once, then any of them.

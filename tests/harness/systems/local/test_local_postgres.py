@@ -23,7 +23,7 @@ from onceproof.harness.systems.process.postgres_io import PostgresOutput, make_t
 from onceproof.harness.systems.process.postgres_watch import PostgresWatch
 from onceproof.harness.systems.process.process_io import ProcessIO
 from onceproof.harness.systems.process.test_io import CountedSource
-from onceproof.harness.systems.process.trial_servers import TrialPostgres
+from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 from onceproof.harness.systems.recording.event_log import ROWS_GONE, ROWS_SEEN, EventLog
 from tests.harness.systems.words import scenario_with
 

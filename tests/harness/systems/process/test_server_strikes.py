@@ -21,7 +21,7 @@ from onceproof.harness.systems.process.server_strikes import (
     request_timeout_ms,
     strike_server,
 )
-from onceproof.harness.systems.process.trial_servers import TrialPostgres
+from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 
 KILL = Fault("kill_server", "committing", delay=300, server="postgres")
 PAUSE = Fault("pause_server", "committing", delay=400, server="postgres")
