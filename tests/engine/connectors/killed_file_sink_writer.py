@@ -27,8 +27,9 @@ BATCHES_PER_CHECKPOINT = 4
 BATCHES_PER_CHECKPOINT_AT_LAST = 200
 
 
-def write(folder: Path, attempt: int, batches_per_checkpoint: int) -> None:
-    """One attempt, from the latest completed checkpoint to the end."""
+def write(folder: Path, attempt: int, undisturbed: bool) -> None:
+    """One attempt, from the latest completed checkpoint to the end, or until it is killed just before."""
+    batches_per_checkpoint = BATCHES_PER_CHECKPOINT_AT_LAST if undisturbed else BATCHES_PER_CHECKPOINT
     metadata = folder / "metadata"
     checkpoint_id, row, elements = None, 0, []
     if metadata.exists():
@@ -54,6 +55,8 @@ def write(folder: Path, attempt: int, batches_per_checkpoint: int) -> None:
     checkpoint_id = checkpoint_id or 0
     batches = 0
     while row < ROWS:
+        if row == ROWS - BATCH and not undisturbed:
+            signal.pause()
         sink.invoke_batch(list(range(row, row + BATCH)))
         row += BATCH
         batches += 1
@@ -82,10 +85,7 @@ def main() -> None:
         if child == 0:
             status = 1
             try:
-                undisturbed = attempt > kills
-                write(
-                    folder, attempt, BATCHES_PER_CHECKPOINT_AT_LAST if undisturbed else BATCHES_PER_CHECKPOINT
-                )
+                write(folder, attempt, undisturbed=attempt > kills)
                 status = 0
             finally:
                 os._exit(status)
