@@ -20,7 +20,8 @@ from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.generation.generator import GENERATION, generate
 from onceproof.harness.generation.server_faults import with_server_faults
-from onceproof.harness.model.family import family_names, load_family, options_of
+from onceproof.harness.model.family import options_of
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, FaultKind
 from onceproof.harness.systems.simulation.world import World
 

@@ -25,7 +25,7 @@ from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreem
 from onceproof.harness.campaign.pipeline import TRIALS, run_campaign
 from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.checkers.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.harness.trials.runner import run
 

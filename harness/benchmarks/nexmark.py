@@ -35,15 +35,8 @@ from onceproof.engine.elements import Record
 from onceproof.engine.runtime.local import execute
 from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, WrongCount
 from onceproof.harness.benchmarks.measurement import Measurement
-from onceproof.harness.model.family import (
-    NOTHING_DECLARED,
-    Declared,
-    Family,
-    Records,
-    Rows,
-    family_names,
-    load_family,
-)
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, Family, Records, Rows
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.harness.systems.local.part_file_io import PartFileIO

@@ -26,7 +26,8 @@ from onceproof.harness.benchmarks.measurement import Measurement
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FaultKind, Means
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import Closable, System, find_system

@@ -32,7 +32,8 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.exit_codes import UsageError
-from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule
 from onceproof.harness.reporting.report_builder import machine_text

@@ -31,7 +31,8 @@ from pyspark import SparkFiles, TaskContext
 from onceproof.engine.runtime.garbage_collection import freeze_loaded_objects
 from onceproof.engine.runtime.module_archive import ModuleArchive, packed_modules, unpacked
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
-from onceproof.harness.model.family import Family, FamilyError, load_family, split_address
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import load_family, split_address
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.model.user_file import module_name_of
 from onceproof.harness.trials.runner import OutputUnwritable

@@ -17,7 +17,8 @@ import msgspec
 from onceproof.engine.extras import SPARK, ExtraMissing, require
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED
-from onceproof.harness.model.family import Family, FamilyError, split_address
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import split_address
 from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake, mistakes_of

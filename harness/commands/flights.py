@@ -26,7 +26,7 @@ from onceproof.harness.flights.plans import PLANS, run_plan
 from onceproof.harness.flights.real_input import real_input_of, real_kill_of
 from onceproof.harness.flights.year import FAMILY, FlightsTrial
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.trials.runner import emptied_folder

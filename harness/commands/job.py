@@ -38,7 +38,8 @@ from onceproof.engine.runtime import job_log
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.exit_codes import FAILED, INTERNAL, PASSED, UsageError, exit_code_of
-from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.user_file import error_line
 from onceproof.harness.systems.local.part_file_io import PartFileIO
 

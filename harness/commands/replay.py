@@ -24,7 +24,8 @@ from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.narrative import narrative_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
-from onceproof.harness.model.family import Family, FamilyError, family_names, load_family
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.scenario import Scenario, read_scenario
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats

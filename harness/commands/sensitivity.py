@@ -24,7 +24,7 @@ import msgspec
 
 from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.run_summary import failure_lines

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
-from onceproof.harness.model.family import family_names, load_family
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.reports.text import number
 
 

@@ -25,7 +25,7 @@ from onceproof.engine.messages import (
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,
 )
-from onceproof.harness.model.family import family_names
+from onceproof.harness.model.family_places import family_names
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
 

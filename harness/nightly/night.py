@@ -38,7 +38,7 @@ from onceproof.harness.flights.real_input import failed_input, real_input_of
 from onceproof.harness.flights.year import FAMILY
 from onceproof.harness.generation.profiles import new_seed
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED
-from onceproof.harness.model.family import family_names, load_family
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.mutants import Mutant as Bug
 from onceproof.harness.model.mutants import built_in_mutants

@@ -30,7 +30,7 @@ from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, Text
-from onceproof.harness.model.family import family_names, split_address
+from onceproof.harness.model.family_places import family_names, split_address
 from onceproof.harness.model.system import system_names
 
 FILE: Final = "pyproject.toml"

@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import family_names, load_family, options_of
+from onceproof.harness.model.family import options_of
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.settings.project_settings import Settings
 

@@ -23,16 +23,8 @@ from types import ModuleType
 from typing import Final, TypeAlias
 
 from onceproof.harness.explanation.descriptions import replay_command
-from onceproof.harness.model.family import (
-    FAMILY_MODULE,
-    Family,
-    FamilyError,
-    address_of,
-    family_of,
-    load_family,
-    source_file,
-    split_address,
-)
+from onceproof.harness.model.family import FAMILY_MODULE, Family, FamilyError, family_of, source_file
+from onceproof.harness.model.family_places import address_of, load_family, split_address
 from onceproof.harness.model.user_file import module_name_of
 
 FamilyLike: TypeAlias = str | os.PathLike[str] | object

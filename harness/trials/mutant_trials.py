@@ -34,7 +34,8 @@ import msgspec.structs
 
 from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.seeds import numbered

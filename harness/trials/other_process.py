@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
-from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import to_json
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.family_mistakes import FamilyMistake, undisturbed

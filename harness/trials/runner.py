@@ -23,7 +23,8 @@ from time import perf_counter
 from typing import IO, Final
 
 from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.pool import (
     BATCH,

@@ -22,7 +22,8 @@ from typing import Any, Protocol
 import msgspec
 
 from onceproof.harness.checkers.outcome import to_line
-from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import numbered
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.pool import Batch, Done, Start, read_message, write_message

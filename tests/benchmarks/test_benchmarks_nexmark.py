@@ -12,7 +12,8 @@ from onceproof.harness.benchmarks import nexmark as benchmarks_nexmark
 from onceproof.harness.benchmarks.local import WrongCount
 from onceproof.harness.benchmarks.measurement import load_benchmark
 from onceproof.harness.benchmarks.nexmark import check_rows, measure, query_names, shares
-from onceproof.harness.model.family import NOTHING_DECLARED, load_family
+from onceproof.harness.model.family import NOTHING_DECLARED
+from onceproof.harness.model.family_places import load_family
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from onceproof.harness.benchmarks import simulate as benchmarks_simulate
 from onceproof.harness.benchmarks.measurement import load_benchmark
 from onceproof.harness.benchmarks.simulate import FLOOR, WrongRows, load_floor, measure, reference_scenario
 from onceproof.harness.model.exit_codes import UsageError
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, FAULT_FIRED
 from onceproof.harness.model.scenario import check
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onceproof.harness.model.family import family_names, load_family, options_of
+from onceproof.harness.model.family import options_of
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import JOB_FAULTS
 from tests.family_table import PAGE, SERVER_FAULTS, feature_rows
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypedDict
 
-from onceproof.harness.model.family import Family, family_names, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.mutants import Mutant, built_in_mutants
 from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, measure, measure_all
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
-from onceproof.harness.model.family import Family, family_names, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.mutants import Mutant, built_in_mutants, find_mutant
 from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, measure
 from tests.conftest import KILLED_ELSEWHERE

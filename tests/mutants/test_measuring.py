@@ -15,7 +15,7 @@ import pytest
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, load_mutants, mutant, replaced
 from onceproof.harness.trials import mutant_trials as mutation
 from onceproof.harness.trials.mutant_trials import Result, measure, measure_all

@@ -11,7 +11,7 @@ import pytest
 
 from onceproof.engine.checkpoint.pending import PendingCheckpoint
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import Mutant, MutantError, Reached, built_in_mutants, mutant, replaced
 from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink
 from onceproof.harness.trials.trial import scenario_of, try_scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.examination import Examined, examine
 from onceproof.harness.trials.trial import SIMULATED, try_scenario
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Row
 from onceproof.harness.trials.trial import try_scenario
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import NOTHING_DECLARED, Declared, family_names, load_family, options_of
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, options_of
+from onceproof.harness.model.family_places import family_names, load_family
 
 DECLARING = [name for name in family_names() if options_of(load_family(name)).declares]
 SEEDS = range(20)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import TASK_FAILED, TRANSACTION_VISIBLE
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.systems.local.local_system import LocalSystem

@@ -32,7 +32,8 @@ from onceproof.harness.flights.data import (
     year_source,
 )
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import NOTHING_DECLARED, load_family
+from onceproof.harness.model.family import NOTHING_DECLARED
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Parameter, Scenario
 from onceproof.harness.trials.trial import run_scenario
 from onceproof.scenarios import flights

@@ -7,15 +7,8 @@ from typing import Any
 
 import pytest
 
-from onceproof.harness.model.family import (
-    NOTHING_DECLARED,
-    Declared,
-    Records,
-    address_of,
-    family_names,
-    load_family,
-    options_of,
-)
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, Records, options_of
+from onceproof.harness.model.family_places import address_of, family_names, load_family
 from onceproof.scenarios._event_time import with_progress
 from onceproof.scenarios.nexmark import q0, q1, q2, q3, q4, q5, q7, q8, q11, q12
 from onceproof.scenarios.nexmark._events import BOUND_MS, auctions_of, bids_of, people_of, value_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED
 from onceproof.harness.trials.trial import check_family, try_scenario
 

@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import Family, load_family, options_of
+from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.history import (
     COMMIT_FAILED,

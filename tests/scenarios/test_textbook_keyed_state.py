@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from onceproof.engine import Configuration, SinkFunction, StreamExecutionEnvironment
-from onceproof.harness.model.family import address_of, family_names, load_family
+from onceproof.harness.model.family_places import address_of, family_names, load_family
 from onceproof.harness.trials.failures import explanation_of
 from onceproof.harness.trials.trial import check_family
 from onceproof.scenarios.textbook import (

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine import CheckpointingMode, Configuration, ExternalizedCheckpointRetention, JobClient
-from onceproof.harness.model.family import Declared, load_family
+from onceproof.harness.model.family import Declared
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.failures import explanation_of
 from onceproof.harness.trials.trial import check_family
 from onceproof.scenarios.textbook import behaviour_patterns, buffering_sink, pairs_kept, pairs_plain

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from onceproof.engine import DataStream, SinkFunction, StreamExecutionEnvironment, Time
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.trial import check_family
 from onceproof.scenarios.textbook import (
     five_second_sum,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine import Configuration, StreamExecutionEnvironment, Types
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.failures import explanation_of
 from onceproof.harness.trials.trial import check_family
 from onceproof.scenarios.textbook import temporary_files, transfer

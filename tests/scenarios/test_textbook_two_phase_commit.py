@@ -10,7 +10,7 @@ import pytest
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.failures import explanation_of
 from onceproof.harness.trials.trial import check_family

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import NOTHING_DECLARED, load_family
+from onceproof.harness.model.family import NOTHING_DECLARED
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.trial import check_family, try_scenario
 from onceproof.scenarios import tickets

@@ -18,7 +18,8 @@ from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.operators.window_parts import CONTENTS
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family, options_of
+from onceproof.harness.model.family import options_of
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from onceproof.harness.model.scenario import Scenario, read_scenario
 from onceproof.harness.systems.simulation.checkpoint_recorder import (

@@ -8,7 +8,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import CHECKPOINT_ABORTED, FAULT_FIRED, TASK_FAILED
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule
 from onceproof.harness.systems.simulation.actions import Action, Slot

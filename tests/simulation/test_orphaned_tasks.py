@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault

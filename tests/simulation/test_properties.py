@@ -19,7 +19,8 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.generation.strategies import SHARDS, generated, in_shard, structured
-from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.shrinking.shrinker import shrink
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem, record_preemptions

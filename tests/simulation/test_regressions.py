@@ -24,7 +24,7 @@ from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.engine.task.barriers.events import BarrierEffect, StartCheckpoint
 from onceproof.engine.task.barriers.tracker import BarrierTracker
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from onceproof.harness.model.scenario import read_scenario

@@ -7,7 +7,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import CheckpointMode, Scenario
 from onceproof.harness.systems.simulation.clock import Clock

@@ -35,7 +35,8 @@ from msgspec.structs import replace
 
 from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
-from onceproof.harness.model.family import NOTHING_DECLARED, Family, address_of
+from onceproof.harness.model.family import NOTHING_DECLARED, Family
+from onceproof.harness.model.family_places import address_of
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.disk.recorded_calls import MARK, Call, Replay, read_log, unsynced

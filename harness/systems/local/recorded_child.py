@@ -19,7 +19,7 @@ from onceproof.engine.configuration import CLAIM, NO_CLAIM, Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest
 from onceproof.engine.runtime.local import LocalExecution
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.disk.recorded_calls import CallLog, recorded

@@ -14,7 +14,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from onceproof.harness.model.family import Family, address_of
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import address_of
 from onceproof.harness.model.scenario import (
     USUAL_WATERMARK_INTERVAL_MS,
     Barriers,

@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 
 from onceproof import scenarios
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, spark_session
-from onceproof.harness.model.family import Family, load_family, source_file
+from onceproof.harness.model.family import Family, source_file
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording import event_log

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from onceproof.harness.campaign.executor import FamilySource, Simulation, load
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
 from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, load_family
+from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import CheckpointMode
 from onceproof.harness.model.seeds import scenario_seed

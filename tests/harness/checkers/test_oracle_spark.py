@@ -14,15 +14,8 @@ import pytest
 
 from onceproof.harness.campaign.trial_tables import TriedScenario
 from onceproof.harness.checkers.outcome import Outcome
-from onceproof.harness.model.family import (
-    NOTHING_DECLARED,
-    Declared,
-    Family,
-    FamilyError,
-    family_names,
-    load_family,
-    options_of,
-)
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared, Family, FamilyError, options_of
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule
 from onceproof.harness.trials import trial

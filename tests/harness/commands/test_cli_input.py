@@ -10,7 +10,7 @@ import pytest
 
 from onceproof.engine.runtime.java import JavaMissing
 from onceproof.harness.model.exit_codes import FAILED, INTERNAL, USAGE, exit_code_of, line_of
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import to_json
 from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
 from onceproof.harness.trials.trial import scenario_of

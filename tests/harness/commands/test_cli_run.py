@@ -13,7 +13,7 @@ import pytest
 
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.runner import OUTCOMES

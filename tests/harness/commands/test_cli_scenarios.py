@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.model.family import family_names, load_family
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import FAULT_KINDS
 from onceproof.harness.model.scenario import Fault, read_scenario, to_json
 from onceproof.harness.trials.runner import OUTCOMES

@@ -34,7 +34,7 @@ from onceproof.engine.types import Types
 from onceproof.harness.commands.cli import main
 from onceproof.harness.commands.job import JobNote
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, USAGE
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import (
     MOST_MS,
     MOST_STEPS,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers import Signature
 from onceproof.harness.explanation.decisions import decision_lines, decisions_of, measure_decisions
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
 from onceproof.harness.trials.examination import shrink_scenario, what_it_takes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceproof.harness.explanation.narrative import align_columns, narrative_lines, narrative_text
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import EVENT_KINDS, History
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 

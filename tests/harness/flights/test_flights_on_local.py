@@ -13,7 +13,7 @@ from onceproof.harness.flights.flights_oracle import YearComparison
 from onceproof.harness.flights.plans import KILLS, LOCAL, run_plan
 from onceproof.harness.flights.real_input import failed_input, real_input_of
 from onceproof.harness.flights.year import YearOracle, read_flights, read_rows, scenario_of
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.process.job_specification import HIDDEN

@@ -14,7 +14,8 @@ import pytest
 from onceproof.harness.generation import storage_patterns
 from onceproof.harness.generation.generator import generate, generator_version
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
-from onceproof.harness.model.family import Family, family_names, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.scenario import Scenario, check, from_json, to_json
 from onceproof.harness.model.step_limits import checkpoint_steps

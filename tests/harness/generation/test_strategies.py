@@ -23,7 +23,7 @@ from onceproof.harness.generation.strategies import (
     shard_seed,
     structured,
 )
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import ACTION_CLASSES, Fault, Scenario, check, from_json, to_json
 

@@ -12,15 +12,12 @@ import pytest
 from onceproof.harness.model.family import (
     FamilyError,
     FamilyOptions,
-    address_of,
     columns_of,
-    family_names,
     family_of,
-    load_family,
     options_of,
     source_file,
-    split_address,
 )
+from onceproof.harness.model.family_places import address_of, family_names, load_family, split_address
 
 MINE = """
 name = "mine"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.reporting.teaching_scenario import teaching_example
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import try_scenario

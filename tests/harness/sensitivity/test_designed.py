@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from onceproof.harness.model.family import Family, FamilyError, Workload, load_family, options_of
+from onceproof.harness.model.family import Family, FamilyError, Workload, options_of
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import FAULT_FIRED
 from onceproof.harness.model.scenario import Scenario, from_json, to_json
 from onceproof.harness.sensitivity.designed import (

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import outcome_of
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.sensitivity.designed import designed_family

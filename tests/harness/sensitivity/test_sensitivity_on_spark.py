@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pyarrow import parquet
 
 from onceproof.harness.commands.sensitivity import document, experiment_of, report_in, study_trials
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import from_json
 from onceproof.harness.sensitivity.designed import designed_family
 from onceproof.harness.sensitivity.experiment import REPLICATES, DesignedTrial, Experiment

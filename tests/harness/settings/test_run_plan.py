@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.model.family import family_names
+from onceproof.harness.model.family_places import family_names
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.settings.run_plan import CAMPAIGN, RUN, plan_run
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers import Signature
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_step_budget
 from onceproof.harness.shrinking.reductions import cost_of, listed_records, with_records

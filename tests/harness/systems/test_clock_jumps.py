@@ -9,7 +9,7 @@ from onceproof.engine.runtime.clocks import Clocks
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import RESTART_WAIT, TRANSACTION_VISIBLE, WAIT_BEGUN
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario

@@ -11,7 +11,7 @@ from onceproof.engine.runtime.deletion import NEXT_START
 from onceproof.engine.runtime.storage import MissingFile, StorageError
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, WAIT_BEGUN
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import NOTHING_HIT, ProcessFaultClock

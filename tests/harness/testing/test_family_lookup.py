@@ -11,7 +11,8 @@ from typing import cast
 
 import pytest
 
-from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.testing.family_lookup import (
     extended_python_path,
     find_family,

@@ -96,7 +96,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.generation.strategies import generated, in_shard
 
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family, FamilyError, load_family
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, read_scenario, to_json
 from onceproof.harness.model.seeds import is_checked_twice, scenario_seed

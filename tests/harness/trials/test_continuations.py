@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers import restore_anywhere
 from onceproof.harness.checkers.outcome import outcome_of
-from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, JOB_FINISHED
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import scenario_seed

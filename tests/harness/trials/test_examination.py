@@ -10,7 +10,8 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onceproof.harness.model.family import Family, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule, read_scenario

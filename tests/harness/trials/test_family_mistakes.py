@@ -10,7 +10,8 @@ import pytest
 
 from onceproof.harness.checkers.consistent_cut import WRONG_CUT, ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
-from onceproof.harness.model.family import Family, FamilyError, family_names, load_family
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.family_mistakes import (
     DECLARES,

@@ -10,7 +10,8 @@ import pytest
 
 from onceproof.harness.checkers import Violation
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.model.family import FamilyError, load_family
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
 from onceproof.harness.model.system import System, find_system

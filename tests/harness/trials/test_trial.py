@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onceproof.harness.model.family import FamilyError, load_family
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 FAMILY = """

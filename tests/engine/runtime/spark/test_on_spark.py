@@ -38,7 +38,8 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.spark.stages import partitions_of, stages_of
 from onceproof.engine.runtime.spark.target import execute_on_spark
-from onceproof.harness.model.family import NOTHING_DECLARED, load_family
+from onceproof.harness.model.family import NOTHING_DECLARED
+from onceproof.harness.model.family_places import load_family
 from tests.engine.runtime.spark.killing import Kill, KillOnce, TearingRun
 
 pytestmark = pytest.mark.spark

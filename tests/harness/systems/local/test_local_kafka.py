@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import Verdict, judge
-from onceproof.harness.model.family import KAFKA, FamilyError, load_family
+from onceproof.harness.model.family import KAFKA, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Fault, Scenario

@@ -12,7 +12,8 @@ import pytest
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import Verdict, judge
-from onceproof.harness.model.family import POSTGRES, FamilyError, load_family
+from onceproof.harness.model.family import POSTGRES, FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Fault, Scenario

@@ -6,7 +6,7 @@ import pytest
 
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE
 from onceproof.harness.model.scenario import Fault

@@ -13,7 +13,7 @@ from msgspec import structs
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, POINTS
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,

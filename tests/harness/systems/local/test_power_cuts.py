@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onceproof import engine
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.disk.recorded_calls import MARK, START
 from onceproof.harness.systems.local.power_cuts import Cut, Recording, record
 from onceproof.harness.systems.local.recorded_child import (

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import FAULT_FIRED, JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.system import find_system

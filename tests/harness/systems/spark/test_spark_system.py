@@ -16,7 +16,7 @@ import pytest
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS, POINTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError

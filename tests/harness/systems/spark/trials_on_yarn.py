@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.spark.spark_system import SparkYarnSystem

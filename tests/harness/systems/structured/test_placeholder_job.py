@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from onceproof.harness.model.family import Workload, load_family
+from onceproof.harness.model.family import Workload
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.structured import placeholder_job as structured_only
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 

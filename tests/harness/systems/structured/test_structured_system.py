@@ -16,7 +16,8 @@ import pytest
 
 from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.explanation.visible_run import recovery_text, visible_trace
-from onceproof.harness.model.family import FamilyError, load_family
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, ROWS_WRITTEN, TRANSACTION_VISIBLE
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.structured.structured_system import StructuredStreamingSystem

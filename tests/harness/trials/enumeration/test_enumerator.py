@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.commands.cli import main
-from onceproof.harness.model.family import load_family
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.trials import examination
 from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from onceproof.harness.model.family import Family, FamilyError, Workload, load_family
+from onceproof.harness.model.family import Family, FamilyError, Workload
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.scenario import ACTION_CLASSES, Fault, Scenario, Schedule, check
 from onceproof.harness.systems.simulation.world import World

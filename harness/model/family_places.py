@@ -1,0 +1,134 @@
+"""How a family is found: a built-in one by name, a user's own by its file.
+
+The rules this module lives by:
+
+- A family is a module: built-in ones stand under ``scenarios``, a user's own in any file. Nothing is
+  registered or subclassed, so the shortest family is a short file.
+- An object or a class with the same members is a family as well, where one file holds several. The family
+  ``nexmark_q5`` of a package is ``nexmark/q5.py``; the built-in modules that hold several families are listed
+  in ``scenarios.SEVERAL``.
+- Every process finds a family by its address: a name, FILE.py, FILE.py:OBJECT, or the FILE.toml of a program.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from onceproof import scenarios
+from onceproof.harness.model.family import FAMILY_MODULE, Family, FamilyError, family_of, nearest
+from onceproof.harness.model.user_file import error_line, import_file
+
+_BUILT_IN: Final = f"{scenarios.__name__}."
+
+
+def family_names() -> list[str]:
+    """Return the names of the built-in families."""
+    return sorted(_built_in_places())
+
+
+def _built_in_places() -> dict[str, tuple[str, str]]:
+    """Return by family name its module and attribute; "" if the module itself is the family."""
+    found = {}
+    for module in pkgutil.iter_modules(scenarios.__path__, _BUILT_IN):
+        inner = [module]
+        if module.ispkg:
+            package = importlib.import_module(module.name)
+            inner = list(pkgutil.iter_modules(package.__path__, f"{module.name}."))
+        for each in inner:
+            name = _name_of(each.name)
+            if name in scenarios.SEVERAL:
+                found.update(
+                    {object_name: (each.name, object_name) for object_name in scenarios.SEVERAL[name]}
+                )
+            elif "._" not in each.name:
+                found[name] = each.name, ""
+    return found
+
+
+def _name_of(module: str) -> str:
+    """Return the name of the built-in family in a module."""
+    return module.removeprefix(_BUILT_IN).replace(".", "_")
+
+
+def load_family(address: str) -> Family:
+    """Return a built-in family by name, or the one in a user's FILE.py or FILE.py:OBJECT.
+
+    FamilyError if there is none.
+    """
+    path, attribute = split_address(address)
+    if path is not None:
+        return _from_file(path, attribute)
+    places = _built_in_places()
+    if address not in places:
+        near = nearest(address, places) or f"; there are {', '.join(sorted(places))}, or give a file.py"
+        raise FamilyError(f"unknown family {address!r}{near}")
+    module_name, attribute = places[address]
+    module = importlib.import_module(module_name)
+    return family_of(getattr(module, attribute) if attribute else module, f"family {address}")
+
+
+def split_address(address: str) -> tuple[Path | None, str]:
+    """Return the file in an address and the name of the object in it; no file for a built-in family."""
+    file, colon, attribute = address.rpartition(":")
+    if colon and file.endswith(".py"):
+        return Path(file), attribute
+    path = Path(address)
+    return (path if path.suffix == ".py" or path.name != address else None), ""
+
+
+def address_of(family: Family) -> str:
+    """Return the address by which another process finds a family; FamilyError if there is none."""
+    if isinstance(family, ModuleType):
+        if family.__name__.startswith(_BUILT_IN):
+            return _name_of(family.__name__)
+        file = vars(family).get("__file__")
+        if file is None:
+            raise FamilyError(f"family {family.name!r}: its module has no file that another process can load")
+        return str(file)
+    if type(family).__module__.startswith(_BUILT_IN) and family.name in _built_in_places():
+        return family.name
+    for wanted in (family, type(family)) if _has_no_state(family) else (family,):
+        place = _place_in_a_module(wanted, type(family).__module__)
+        if place is not None:
+            return place
+    raise FamilyError(
+        f"family {family.name!r} is an object that no module holds under a name, so no other process can find"
+        " it: assign it to a name at the top of a module"
+    )
+
+
+def _place_in_a_module(wanted: object, likeliest: str) -> str | None:
+    """Return FILE.py:NAME of an object that a module holds; the module where its class stands goes first."""
+    modules: list[object] = [module for name, module in sys.modules.items() if name != likeliest]
+    for module in (sys.modules.get(likeliest), *modules):
+        path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if path is not None and path.endswith(".py"):
+            for attribute, value in vars(module).items():
+                if value is wanted:
+                    return f"{path}:{attribute}"
+    return None
+
+
+def _has_no_state(family: Family) -> bool:
+    """Return whether a new object of the family's class equals the family: it has no state."""
+    return not getattr(family, "__dict__", None) and not hasattr(type(family), "__slots__")
+
+
+def _from_file(path: Path, attribute: str) -> Family:
+    """Import a user's file and return it, or an object in it, as a family."""
+    if not path.is_file():
+        raise FamilyError(f"{path}: no such file")
+    try:
+        module = import_file(path, FAMILY_MODULE)
+    except Exception as error:
+        raise FamilyError(error_line(path, error, FamilyError)) from error
+    if not attribute:
+        return family_of(module, str(path))
+    if not hasattr(module, attribute):
+        raise FamilyError(f"{path}: it has no {attribute!r}{nearest(attribute, vars(module))}")
+    return family_of(getattr(module, attribute), f"{path}:{attribute}")
