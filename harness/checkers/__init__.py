@@ -33,8 +33,19 @@ CHECKERS: Final[tuple[Checker, ...]] = (
 
 PROPERTIES: Final = tuple(checker.property for checker in CHECKERS)
 
+OF_CHECKPOINTS: Final = (ConsistentCut.property, Timeliness.property)
+"""Properties that can only be asked where the history has the checkpoints of the job."""
+
 CONTINUATIONS: Final = (restore_anywhere.PROPERTY, state_equivalence.PROPERTY)
 """Properties that are checked for a sample of the scenarios only: each check needs further runs, which
 continue the job from one of its checkpoints."""
 
-__all__ = ["CHECKERS", "CONTINUATIONS", "PROPERTIES", "Checker", "Signature", "Violation"]
+__all__ = [
+    "CHECKERS",
+    "CONTINUATIONS",
+    "OF_CHECKPOINTS",
+    "PROPERTIES",
+    "Checker",
+    "Signature",
+    "Violation",
+]

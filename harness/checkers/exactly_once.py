@@ -20,6 +20,7 @@ from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle, RowCounts, count_rows
 from onceproof.harness.model.history import (
     JOB_FINISHED,
+    ROWS_FOUND,
     ROWS_WRITTEN,
     TRANSACTION_VISIBLE,
     History,
@@ -113,9 +114,9 @@ def classify_rows(
 
 
 def _transactions_with(row: Row, history: History) -> list[str]:
-    """Return the transactions in which a row became visible, or the tasks that wrote it by key."""
+    """Return the transactions or looks in which a row became visible, or the tasks that wrote it by key."""
     return [
         subject
         for _, kind, subject, payload in history.events
-        if kind in (TRANSACTION_VISIBLE, ROWS_WRITTEN) and row in payload["rows"]
+        if kind in (TRANSACTION_VISIBLE, ROWS_FOUND, ROWS_WRITTEN) and row in payload["rows"]
     ]

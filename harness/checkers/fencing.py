@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onceproof.harness.checkers.checker import Violation
+from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
+    ROWS_GONE,
     ROWS_WRITTEN,
     TRANSACTION_HIDDEN,
     TRANSACTION_VISIBLE,
@@ -83,6 +84,9 @@ class Fencing:
                 if payload["attempt"] != running:
                     attempt = payload["attempt"]
                     violate(ZOMBIE_WRITE, f"task {subject}", step, attempt=attempt, running=running)
+            elif kind == ROWS_GONE:
+                rows = [list(row) for row in payload["rows"][:WITNESS_ROWS]]
+                violate(HIDDEN, subject, step, rows=rows, count=len(payload["rows"]))
             elif kind == TRANSACTION_HIDDEN:
                 anomaly = REPLACED if "replaced" in payload else HIDDEN
                 violate(anomaly, f"transaction {subject}", step, transaction=subject)

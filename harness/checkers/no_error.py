@@ -8,7 +8,8 @@ Anomalies:
 - restart without a fault: there are more restarts than fired faults. Each fault ends at most one attempt. The
   attempt that starts after a stop with savepoint, successful or not, is not counted. Nor is one that follows
   on an attempt without a fault of its own, which ended because a server was away: a server that was struck
-  may be away for many attempts, and a task that was idle finds its connection broken long after.
+  may be away for many attempts, and a task that was idle finds its connection broken long after. Nor is the
+  start of a program that had ended by itself after a fault: its supervisor starts it again.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class NoError:
                 faults += 1
                 is_struck |= subject not in JOB_FAULTS and subject in FAULTS
             elif kind == ATTEMPT_STARTED:
-                restarts += not (is_away and faults == faults_at_start)
+                by_supervisor = "by_supervisor" in payload
+                restarts += not (by_supervisor or (is_away and faults == faults_at_start))
                 is_away = False
                 if restarts > faults:
                     witness = {"step": step, "attempt": subject, "restarts": restarts, "faults": faults}

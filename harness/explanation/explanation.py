@@ -34,6 +34,8 @@ from onceproof.harness.model.history import (
     JOB_FAILED,
     JOB_FINISHED,
     LEAK,
+    ROWS_FOUND,
+    ROWS_GONE,
     ROWS_WRITTEN,
     TRANSACTION_HIDDEN,
     TRANSACTION_VISIBLE,
@@ -146,7 +148,7 @@ def _first_divergence(facts: Facts, verdict: Verdict, history: History) -> tuple
             divergences.append((step, _violation_phrase(violation)))
     wrong = first_wrong_transaction(facts, verdict.violations)
     if wrong is not None:
-        divergences.append((wrong.step, f"transaction {wrong.name} contains an unexpected row"))
+        divergences.append((wrong.step, f"{wrong.words} contains an unexpected row"))
     if not divergences:
         last = history.events[-1][0] if history.events else 0
         return last, f"step {last}: the end of the run"
@@ -255,6 +257,10 @@ def _event_text(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
         )
     if kind == ROWS_WRITTEN:
         return f"{subject} writes by key: {_rows(payload['rows'], marked)}"
+    if kind == ROWS_FOUND:
+        return f"the harness finds new rows ({subject}): {_rows(payload['rows'], marked)}"
+    if kind == ROWS_GONE:
+        return f"the harness does not find these rows any more ({subject}): {_rows(payload['rows'], marked)}"
     if kind == TRANSACTION_HIDDEN:
         return f"the rows of transaction {subject} are no longer visible"
     if kind == COMMIT_FAILED:

@@ -17,6 +17,7 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     FAULT_FIRED,
+    ROWS_FOUND,
     TRANSACTION_VISIBLE,
     History,
     Row,
@@ -46,13 +47,19 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class Visible:
-    """A transaction that became visible."""
+    """A transaction that became visible, or the rows that a look at the output found."""
 
     name: str
     step: int
     attempt: str
     epoch: int
     rows: list[Row]
+    is_transaction: bool = True
+
+    @property
+    def words(self) -> str:
+        """What it is, with its name."""
+        return f"transaction {self.name}" if self.is_transaction else f"what {self.name} found"
 
 
 @dataclass(slots=True)
@@ -120,6 +127,8 @@ def facts_of(history: History) -> Facts:
             transactions = tuple(payload["transactions"])
             cut = dict(payload["cut"])
             facts.checkpoints.append(Checkpoint(subject, step, payload["attempt"], cut, transactions))
+        elif kind == ROWS_FOUND:
+            facts.visible.append(Visible(subject, step, payload["attempt"], 0, payload["rows"], False))
         elif kind == TRANSACTION_VISIBLE:
             rows = [tuple(row) for row in payload["rows"]]
             facts.visible.append(Visible(subject, step, payload["attempt"], payload["epoch"], rows))

@@ -119,6 +119,10 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "VISIBLE", f"transaction {subject}: {rows}"
         case kinds.ROWS_WRITTEN:
             yield step, subject, "WRITES", ", ".join(map(_row, payload["rows"]))
+        case kinds.ROWS_FOUND:
+            yield step, JOB, "FOUND", f"{subject}: {', '.join(map(_row, payload['rows']))}"
+        case kinds.ROWS_GONE:
+            yield step, JOB, "GONE", f"{subject}: {', '.join(map(_row, payload['rows']))}"
         case kinds.TRANSACTION_HIDDEN:
             yield step, JOB, "HIDDEN", f"transaction {subject}"
         case kinds.COMMIT_FAILED:

@@ -36,6 +36,7 @@ from onceproof.harness.checkers.no_leaks import NoLeaks
 from onceproof.harness.checkers.timeliness import Timeliness
 from onceproof.harness.explanation.facts import StruckFault
 from onceproof.harness.model.faults import row_of
+from onceproof.harness.model.history import LOOK
 
 
 def row_text(row: Sequence[Any]) -> str:
@@ -89,10 +90,15 @@ def _wrong_rows(anomaly: str, witness: dict[str, Any]) -> str:
         return f"Row {row} never became visible; {expected}.{more}"
     if anomaly == exactly_once.DUPLICATED:
         visible, expected = _times(first["visible"]), _times(first["expected"])
-        return f"Row {row} is visible {visible} instead of {expected}, committed by {names}.{more}"
+        return f"Row {row} is visible {visible} instead of {expected}, {_came_by(names)}.{more}"
     if anomaly == exactly_once.WRONG_VALUE:
-        return f"Row {row}, committed by {names}, replaces an expected row that is missing.{more}"
-    return f"Row {row}, committed by {names}, does not follow from the input.{more}"
+        return f"Row {row}, {_came_by(names)}, replaces an expected row that is missing.{more}"
+    return f"Row {row}, {_came_by(names)}, does not follow from the input.{more}"
+
+
+def _came_by(names: str) -> str:
+    """Return how a row came: by which transactions, or in which looks at an output without transactions."""
+    return f"found by {names}" if names.startswith(LOOK) else f"committed by {names}"
 
 
 def _restore_sentence(anomaly: str, witness: dict[str, Any]) -> str:
@@ -195,6 +201,8 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
     ),
     (Fencing.property, fencing.HIDDEN): lambda w: (
         f"Rows of transaction {w['transaction']} were visible and disappeared at step {w['step']}."
+        if "transaction" in w
+        else f"Row {row_text(w['rows'][0])} was visible and is gone at step {w['step']}; {w['count']} in all."
     ),
     (Fencing.property, fencing.REPLACED): lambda w: (
         f"At step {w['step']} the rows of transaction {w['transaction']} replaced earlier rows, where rows"

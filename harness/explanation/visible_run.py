@@ -23,6 +23,7 @@ from onceproof.harness.model.history import (
     CHECKPOINT_TRIGGERED,
     FAULT_FIRED,
     JOB_FINISHED,
+    ROWS_FOUND,
     ROWS_WRITTEN,
     TASK_FAILED,
     TRANSACTION_VISIBLE,
@@ -72,7 +73,7 @@ def _marks_of(event: Event) -> Iterator[dict[str, Any]]:
         yield {"kind": _MARKS[kind], "lane": JOB, "step": step, "label": str(subject)}
     elif kind == JOB_FINISHED:
         yield {"kind": "finished", "lane": JOB, "step": step, "label": ""}
-    elif kind == TRANSACTION_VISIBLE and payload["rows"]:
+    elif kind in (TRANSACTION_VISIBLE, ROWS_FOUND) and payload["rows"]:
         yield {"kind": "visible", "lane": OUTPUT, "step": step, "label": subject}
     elif kind == ROWS_WRITTEN:
         label = ", ".join(map(row_text, payload["rows"]))

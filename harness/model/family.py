@@ -375,5 +375,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def source_file(family: Family) -> str | None:
     """Return the path of the file in which a family is written, as tracebacks name it."""
+    if hasattr(family, "oracle_file"):
+        # A program: what may be wrong in Python is its oracle.
+        file: str | None = family.oracle_file
+        return file
     module = family if isinstance(family, ModuleType) else sys.modules.get(type(family).__module__)
     return getattr(module, "__file__", None)

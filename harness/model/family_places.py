@@ -21,8 +21,10 @@ from typing import Final
 
 from onceproof import scenarios
 from onceproof.harness.model.family import FAMILY_MODULE, Family, FamilyError, family_of, nearest
+from onceproof.harness.model.program_family import ProgramFamily, program_family
 from onceproof.harness.model.user_file import error_line, import_file
 
+PROGRAM_SUFFIX: Final = ".toml"
 _BUILT_IN: Final = f"{scenarios.__name__}."
 
 
@@ -56,11 +58,13 @@ def _name_of(module: str) -> str:
 
 
 def load_family(address: str) -> Family:
-    """Return a built-in family by name, or the one in a user's FILE.py or FILE.py:OBJECT.
+    """Return a built-in family by name, the one in a user's FILE.py or FILE.py:OBJECT, or that of a program.
 
     FamilyError if there is none.
     """
     path, attribute = split_address(address)
+    if is_program(address):
+        return program_family(Path(address), load_family)
     if path is not None:
         return _from_file(path, attribute)
     places = _built_in_places()
@@ -70,6 +74,11 @@ def load_family(address: str) -> Family:
     module_name, attribute = places[address]
     module = importlib.import_module(module_name)
     return family_of(getattr(module, attribute) if attribute else module, f"family {address}")
+
+
+def is_program(address: str) -> bool:
+    """Return whether an address is that of a program on trial, FILE.toml."""
+    return address.endswith(PROGRAM_SUFFIX)
 
 
 def split_address(address: str) -> tuple[Path | None, str]:
@@ -83,6 +92,8 @@ def split_address(address: str) -> tuple[Path | None, str]:
 
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
+    if isinstance(family, ProgramFamily):
+        return str(family.path)
     if isinstance(family, ModuleType):
         if family.__name__.startswith(_BUILT_IN):
             return _name_of(family.__name__)

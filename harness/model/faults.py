@@ -11,6 +11,8 @@ The rules this module lives by:
   of the rows is the order in which the generator draws.
 - A server is another process than the job: its faults strike as the job passes a point, and the job lives on.
   Only families that need a server draw them (`generation/server_faults.py`).
+- A pause stops all processes of a program from outside. Only programs of which nothing else is known draw it
+  (`generation/program_faults.py`).
 - The points are written here a second time beside the engine's: checkers read them, and the judge does not
   import the accused. A test holds the two lists equal.
 """
@@ -47,6 +49,7 @@ FaultKind: TypeAlias = Literal[
     "kill_server",
     "pause_server",
     "cut_connection",
+    "pause_process",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -72,7 +75,7 @@ Point: TypeAlias = Literal[
     "end_of_data",
 ]
 Target: TypeAlias = Literal[
-    "tasks", "process", "master", "message", "write", "commit", "clock", "read", "deletion", "server"
+    "tasks", "process", "master", "message", "write", "commit", "clock", "read", "deletion", "server", "pause"
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
@@ -136,12 +139,12 @@ class FaultRow:
     @property
     def counts_passes(self) -> bool:
         """Whether it counts passes of its point. The others count messages, commits and calls of storages."""
-        return self.is_kill or self.strikes in ("clock", "server")
+        return self.is_kill or self.strikes in ("clock", "server", "pause")
 
     @property
     def holds_up(self) -> bool:
         """Whether ``Fault.delay`` is steps for which the job may have to wait; else it is milliseconds."""
-        return self.strikes not in ("clock", "server")
+        return self.strikes not in ("clock", "server", "pause")
 
     @property
     def kills_tasks(self) -> bool:
@@ -361,6 +364,15 @@ _ROWS: Final = (
         # In the middle of the next answer, not of the next request: the server has done what it was asked.
         means=("answer",),
     ),
+    FaultRow(
+        "pause_process",
+        "pause",
+        POINTS,
+        Capability.PAUSES,
+        "pause the process",
+        "the process was paused",
+        delay="required",
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
@@ -369,8 +381,11 @@ FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
-JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(row.kind for row in _ROWS if row.strikes != "server")
-"""The kinds that any job can suffer; the others need a server at an end of the job."""
+JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
+    row.kind for row in _ROWS if row.strikes not in ("server", "pause")
+)
+"""The kinds that any job of the engine can suffer; the others need a server at an end of the job, or strike
+programs of which nothing is known."""
 
 AT_PASSES: Final = frozenset(row.kind for row in _ROWS if row.counts_passes)
 """The kinds that strike as a point is passed."""

@@ -43,6 +43,10 @@ WAIT_BEGUN: Final = "wait_begun"
 WRITE_REFUSED: Final = "write_refused"
 CHECKPOINT_DECLINED: Final = "checkpoint_declined"
 LOGGED: Final = "logged"
+ROWS_FOUND: Final = "rows_found"
+ROWS_GONE: Final = "rows_gone"
+LOOK: Final = "look "
+"""With a number behind it the name of a look at an output that shows no transactions."""
 
 RESTART_WAIT: Final = "restart"
 INTERVAL_WAIT: Final = "interval"
@@ -72,6 +76,8 @@ EVENT_KINDS: Final = (
     WRITE_REFUSED,
     CHECKPOINT_DECLINED,
     LOGGED,
+    ROWS_FOUND,
+    ROWS_GONE,
 )
 
 
@@ -137,9 +143,22 @@ class History:
     trace: dict[str, Any] | None = None
     """Lanes, arrows and marks for the diagram and the explanation; only a replay fills it."""
 
-    def attempt_started(self, step: int, attempt: str, parallelism: int, restored: int | None) -> None:
-        """Record a new attempt, started from checkpoint ``restored``, or from the beginning if None."""
-        payload = {"parallelism": parallelism, "restored": restored}
+    def attempt_started(
+        self,
+        step: int,
+        attempt: str,
+        parallelism: int,
+        restored: int | None,
+        by_supervisor: bool = False,
+    ) -> None:
+        """Record a new attempt, started from checkpoint ``restored``, or from the beginning if None.
+
+        ``by_supervisor``: a program had ended by itself after a fault, and is started again as a supervisor
+        would.
+        """
+        payload: dict[str, Any] = {"parallelism": parallelism, "restored": restored}
+        if by_supervisor:
+            payload["by_supervisor"] = True
         self.events.append((step, ATTEMPT_STARTED, attempt, payload))
 
     def fault_fired(self, step: int, kind: str, point: str, task: str, means: str = "") -> None:
@@ -213,6 +232,17 @@ class History:
         payload = {"attempt": attempt, "keys": keys, "rows": list(rows)}
         self.events.append((step, ROWS_WRITTEN, task, payload))
 
+    def rows_found(self, step: int, place: str, attempt: str, rows: Iterable[Row]) -> None:
+        """Record rows that a reader of the output finds there, when nothing tells in which transaction.
+
+        ``place`` names the look, ``attempt`` the one that runs.
+        """
+        self.events.append((step, ROWS_FOUND, place, {"attempt": attempt, "rows": list(rows)}))
+
+    def rows_gone(self, step: int, place: str, rows: Iterable[Row]) -> None:
+        """Record rows that such a reader has found before and finds no more."""
+        self.events.append((step, ROWS_GONE, place, {"rows": list(rows)}))
+
     def commit_failed(self, step: int, transaction: str) -> None:
         """Record that the external system answered a commit with an error, whether or not it took place."""
         self.events.append((step, COMMIT_FAILED, transaction, {}))
@@ -285,8 +315,11 @@ def rows_at_end(history: History) -> list[Row]:
     rows: list[Row] = []
     table: dict[Row, Row] = {}
     for _, kind, _, payload in history.events:
-        if kind == TRANSACTION_VISIBLE:
+        if kind in (TRANSACTION_VISIBLE, ROWS_FOUND):
             rows += payload["rows"]
+        elif kind == ROWS_GONE:
+            for row in payload["rows"]:
+                rows.remove(row)
         elif kind == ROWS_WRITTEN:
             keys = payload["keys"]
             table.update({row[:keys]: row for row in payload["rows"]})

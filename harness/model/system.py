@@ -92,6 +92,7 @@ _HOMES: Final = {
         "onceproof.harness.systems.structured.structured_system",
         "StructuredStreamingSystem",
     ),
+    "command": ("onceproof.harness.systems.program.program_system", "CommandSystem"),
 }
 
 _EXTRAS: Final = {

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
+from onceproof.harness.checkers import CONTINUATIONS, OF_CHECKPOINTS, PROPERTIES
 from onceproof.harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
@@ -218,13 +218,16 @@ def machine_text() -> str:
 def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
     """Return how often each fault kind was planned and fired at each point, for faults of the system.
 
-    Faults of servers are listed where they were planned: most families have no server.
+    Faults of servers are listed where they were planned: most families have no server. So are all faults of
+    programs, of which few points are seen.
     """
+    sees_points = Capability.CHECKPOINTS_SEEN in system.capabilities
     cells = tuple(
         CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
         for kind, row in FAULTS.items()
         for point in row.points
-        if can_strike(system, kind, point) and (kind in JOB_FAULTS or tally.planned[f"{kind}/{point}"])
+        if can_strike(system, kind, point)
+        and ((kind in JOB_FAULTS and sees_points) or tally.planned[f"{kind}/{point}"])
     )
     return Coverage(cells=cells, points=POINTS, required=tally.scenarios >= CAMPAIGN)
 
@@ -327,6 +330,9 @@ def _family_result(name: str, result: RunResult, known: Sequence[KnownSignature]
     if not family.at_least_once and options_of(result.family(name)).at_least_once is None:
         # The family is never run in that mode.
         del asked[Mode.property]
+    if Capability.CHECKPOINTS_SEEN not in capabilities:
+        for each in OF_CHECKPOINTS:
+            asked.pop(each, None)
     if Capability.CONTINUATIONS in capabilities:
         asked |= dict.fromkeys(CONTINUATIONS, family.continued)
     if Capability.DETERMINISM in capabilities:

@@ -18,7 +18,8 @@ from typing import Final, TypeVar
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import options_of
-from onceproof.harness.model.family_places import family_names, load_family
+from onceproof.harness.model.family_places import family_names, is_program, load_family
+from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.settings.project_settings import Settings
 
@@ -83,7 +84,7 @@ def plan_run(
         scenarios, max_time = settings.scenarios, settings.max_time
         if scenarios is None and max_time is None:
             scenarios = SCENARIOS
-    on_trial = _first(system, settings.system, SYSTEM)
+    on_trial = system_of(settings, families, system)
     named = families_of(settings, families, on_trial)
     return RunPlan(
         families=named,
@@ -100,6 +101,14 @@ def plan_run(
         as_json=as_json,
         command=command,
     )
+
+
+def system_of(settings: Settings, families: Sequence[str] | None = None, system: str | None = None) -> str:
+    """Return the system to run on; programs run on the one for programs where no other is named."""
+    asked = families or settings.families
+    if system is None and asked and all(map(is_program, asked)):
+        return PROGRAMS
+    return _first(system, settings.system, SYSTEM)
 
 
 def families_of(

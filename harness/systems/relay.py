@@ -53,6 +53,7 @@ CAPABILITIES: Final = frozenset(
         Capability.KILL_ALL,
         Capability.KILL_PROCESS,
         Capability.RESCALE,
+        Capability.CHECKPOINTS_SEEN,
         Capability.ENGINE,
     }
 )
@@ -97,6 +98,7 @@ ANSWERS: Final = answers(
         Capability.CLOCK_JUMPS: _ONLY_DEATHS,
         Capability.STORAGE_FAULTS: _ONLY_DEATHS,
         Capability.LATE_PUTS: _ONLY_DEATHS,
+        Capability.PAUSES: _ONLY_DEATHS,
         Capability.SERVER_FAULTS: _ONLY_DEATHS,
         Capability.POWER_CUTS: _ONLY_DEATHS,
         Capability.COMMIT_ERRORS: _ONLY_DEATHS,

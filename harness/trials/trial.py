@@ -23,11 +23,13 @@ from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.generation.generator import generate
+from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import REPLAY_NOTE
 from onceproof.harness.model.family import NOTHING_DECLARED, Family, FamilyError, source_file
-from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, History
+from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
+from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
 from onceproof.harness.model.system import System, prepared
@@ -107,11 +109,13 @@ def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED)
 
 
 def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
-    """Return the scenario with the faults of servers that a system strikes, and with what it decides itself.
+    """Return the scenario with the faults that only some jobs or systems have, and what it decides itself.
 
     What is drawn follows from the seed: doing it again changes nothing, nor does a scenario without a seed.
     """
-    if Capability.SERVER_FAULTS in system.capabilities:
+    if isinstance(family, ProgramFamily):
+        scenario = with_program_faults(family, scenario)
+    elif Capability.SERVER_FAULTS in system.capabilities:
         scenario = with_server_faults(family, scenario)
     return prepared(system, scenario)
 
@@ -162,7 +166,7 @@ def _check_rows(family: Family, scenario: Scenario, history: History) -> None:
     """Raise a FamilyError if the job committed a row that cannot be compared with the oracle's."""
     place = source_file(family) or family.name
     for _, kind, _, payload in history.events:
-        if kind in (TRANSACTION_VISIBLE, ROWS_WRITTEN):
+        if kind in (TRANSACTION_VISIBLE, ROWS_FOUND, ROWS_WRITTEN):
             origin = f"{place}: seed {scenario.seed}: the job writes"
             _refuse_what_is_no_tuple(payload["rows"], origin, " to the sink")
 

@@ -59,6 +59,7 @@ CAPABILITIES: Final = frozenset(
         Capability.STORAGE_FAULTS,
         Capability.SERVER_FAULTS,
         Capability.RESCALE,
+        Capability.CHECKPOINTS_SEEN,
         Capability.ENGINE,
     }
 )
@@ -87,6 +88,7 @@ ANSWERS: Final = answers(
         Capability.KILL_MASTER: "Workers end with their coordinator: the job master cannot die alone.",
         Capability.WRITE_FAULTS: "Coordinator and workers write their checkpoints to a plain folder.",
         Capability.LATE_PUTS: "In a folder no write is late.",
+        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,
 )

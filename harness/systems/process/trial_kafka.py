@@ -10,11 +10,11 @@ The rules this module lives by:
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -31,6 +31,17 @@ PACE_S: Final = 0.01
 _SECONDS_TO_DELETE: Final = 10.0
 
 
+class OwnTopics(NamedTuple):
+    """Topics of one trial."""
+
+    servers: str
+    """Of the broker, for the harness."""
+    servers_of_job: str
+    """The same through a proxy, for the job."""
+    names: Mapping[str, str]
+    """The names of the topics, by those that were asked for."""
+
+
 class TrialKafka(TrialServer[KafkaBroker]):
     """A broker for scenarios."""
 
@@ -42,6 +53,20 @@ class TrialKafka(TrialServer[KafkaBroker]):
     def struck_by_faults(self, server: KafkaBroker) -> StruckServer:
         """Return the broker behind the proxy to which it sends its clients itself."""
         return StruckServer(server, CuttingProxy(server.proxied_port, server.proxy_port))
+
+    @contextmanager
+    def own_topics(self, partitions: Mapping[str, int]) -> Iterator[OwnTopics]:
+        """Yield new topics with so many partitions each; they are deleted afterwards."""
+        from onceproof.harness.systems.process.kafka_io import make_topics
+
+        broker, struck = self.server, self.struck
+        trial = self.next_name()
+        names = {name: f"{trial}-{name}" for name in partitions}
+        make_topics(broker.address, {names[name]: count for name, count in partitions.items()})
+        try:
+            yield OwnTopics(broker.address, f"{LOOPBACK}:{struck.port}", names)
+        finally:
+            _delete(broker.address, set(names.values()).__contains__)
 
     @contextmanager
     def topics(self, records: Mapping[str, Sequence[InputRecord]]) -> Iterator[TrialTopics]:
@@ -68,7 +93,6 @@ class TrialKafka(TrialServer[KafkaBroker]):
     def _delete(self, topics: TrialTopics) -> None:
         """Delete the topics of a scenario, and end what is open; a broker in trouble is left alone."""
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
 
         from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
 
@@ -79,9 +103,19 @@ class TrialKafka(TrialServer[KafkaBroker]):
                     cluster.abort(handle)
             finally:
                 cluster.close()
-            admin = AdminClient({"bootstrap.servers": topics.servers, "log_level": 0})
-            known = admin.list_topics(timeout=_SECONDS_TO_DELETE).topics
-            own = [name for name in known if name == topics.input_topic or topics.is_output(name)]
+        _delete(topics.servers, lambda name: name == topics.input_topic or topics.is_output(name))
+
+
+def _delete(servers: str, is_own: Callable[[str], bool]) -> None:
+    """Delete topics; a broker in trouble is left alone."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    with suppress(KafkaException):
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        known = admin.list_topics(timeout=_SECONDS_TO_DELETE).topics
+        own = [name for name in known if is_own(name)]
+        if own:
             for deleted in admin.delete_topics(own, operation_timeout=_SECONDS_TO_DELETE).values():
                 deleted.result(_SECONDS_TO_DELETE)
 

@@ -23,7 +23,7 @@ from onceproof.harness.systems.simulation.world import World
 NAME = "simulated"
 NAME_WITH_DATABASES = "simulated-rocksdb"
 
-CAPABILITIES: Final = frozenset(Capability) - {Capability.SERVER_FAULTS}
+CAPABILITIES: Final = frozenset(Capability) - {Capability.SERVER_FAULTS, Capability.PAUSES}
 
 ANSWERS: Final = answers(
     CAPABILITIES,
@@ -38,7 +38,10 @@ ANSWERS: Final = answers(
         **WRITE_METHODS,
         **COMMIT_METHODS,
     },
-    {Capability.SERVER_FAULTS: "Servers are models in its memory: there, commits fail."},
+    {
+        Capability.SERVER_FAULTS: "Servers are models in its memory: there, commits fail.",
+        Capability.PAUSES: "A schedule leaves tasks alone for as long as it likes.",
+    },
     {},
 )
 

@@ -35,6 +35,7 @@ CAPABILITIES: Final = frozenset(
         Capability.COMMIT_ERRORS,
         Capability.FAILED_COMMITS,
         Capability.RESCALE,
+        Capability.CHECKPOINTS_SEEN,
     }
 )
 
@@ -95,6 +96,7 @@ ANSWERS: Final = answers(
         Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the query's.",
         Capability.WRITE_FAULTS: "Java writes the files of the state store.",
         Capability.LATE_PUTS: "Java writes the files of the state store.",
+        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,
 )

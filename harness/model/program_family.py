@@ -1,0 +1,162 @@
+"""The family of a program on trial: its file in TOML, with the input and the oracle of another family.
+
+The rules this module lives by:
+
+- A family in the sense of `family.py`, so that runs, shrinking, reports and replays treat it as any other.
+  Its job is a placeholder: the program does the work, and only ``--system command`` can run it.
+- Input and expected rows come from the family that the file names as its oracle. Without one each record has
+  a number, and each number must come out once.
+- Of a file in Python only ``generate`` and ``expected`` are asked; the rest has defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from onceproof.harness.model.family import (
+    FAMILY_MODULE,
+    Declared,
+    Family,
+    FamilyError,
+    FamilyOptions,
+    JobIO,
+    Records,
+    Role,
+    Rows,
+    Workload,
+    columns_of,
+    nearest,
+    options_of,
+)
+from onceproof.harness.model.program_file import ProgramFile, ProgramFileError, read_program_file
+from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.model.user_file import error_line, import_file
+
+if TYPE_CHECKING:
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
+
+SYSTEM: Final = "command"
+"""The system that runs programs."""
+MOST_SPLITS: Final = 2
+MOST_RECORDS: Final = 60
+LATEST_STEP_MS: Final = 20
+KEYS: Final = 5
+
+
+class ProgramFamily:
+    """A program and its oracle as a family.
+
+    Args: path: of the file in TOML. oracle: the family whose input and expected rows are taken; the program's
+    own file need not have a job.
+    """
+
+    tasks: Final[Mapping[str, Role]] = {"input": "source", "program": "keyed", "output": "sink"}
+
+    def __init__(self, path: Path, file: ProgramFile, oracle: Any, oracle_file: str | None) -> None:
+        self.path = path
+        self.file = file
+        self.name = path.stem
+        self.oracle_file = oracle_file
+        """The user's own file with the oracle, as tracebacks name it; None: it is not one of a user."""
+        self._oracle = oracle
+        self.generator_version: int = getattr(oracle, "generator_version", 1)
+        self.record_schema: str = getattr(oracle, "record_schema", "")
+        self.row_schema: str = getattr(oracle, "row_schema", "")
+        self.oracle_sql: str = getattr(oracle, "oracle_sql", "SELECT 1")
+        asked = options_of(oracle)
+        repeats = asked.at_least_once or ("rows" if file.promise == "at_least_once" else None)
+        self.options = FamilyOptions(
+            declares=asked.declares,
+            at_least_once=repeats,
+            table_keys=asked.table_keys,
+            versions=asked.versions,
+            servers=file.servers,
+        )
+
+    @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The columns of a row, in the order in which they are compared; none if neither file says any."""
+        return self.file.output.columns or columns_of(self.row_schema)
+
+    def generate(self, random: Random) -> Workload:
+        """Draw splits of records, as the oracle does."""
+        workload: Workload = self._oracle.generate(random)
+        return workload
+
+    def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
+        """Build a job with the tasks of the placeholder, which fails at its first record."""
+        from onceproof.harness.model.placeholder_job import build_placeholder
+
+        build_placeholder(env, io, ("input", "program", "output"), SYSTEM)
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        """Return the rows that the oracle expects."""
+        rows: Rows = self._oracle.expected(records, declared)
+        return rows
+
+
+class EachRecordOnce:
+    """Records with a number and a key, each of which comes out once; the oracle of a program without one."""
+
+    record_schema = "id BIGINT, key STRING"
+    row_schema = "id BIGINT"
+
+    def generate(self, random: Random) -> Workload:
+        """Draw up to MOST_RECORDS records in up to MOST_SPLITS splits; no two have the same number."""
+        splits: dict[str, Sequence[InputRecord]] = {}
+        number = 0
+        for split in range(1 + int(random.random() * MOST_SPLITS)):
+            records: list[InputRecord] = []
+            time = 0
+            for _ in range(1 + int(random.random() * MOST_RECORDS / MOST_SPLITS)):
+                time += int(random.random() * LATEST_STEP_MS)
+                records.append((time, (number, f"k{int(random.random() * KEYS)}")))
+                number += 1
+            splits[f"split-{split}"] = records
+        return Workload(splits)
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        """Return the number of each record."""
+        return [(value[0],) for split in records.values() for _, value in split if isinstance(value, tuple)]
+
+
+def program_family(path: Path, named_family: Any) -> Family:
+    """Return the program in a file in TOML as a family.
+
+    ``named_family`` returns a built-in family by its name. Raises FamilyError.
+    """
+    try:
+        file = read_program_file(path)
+    except ProgramFileError as error:
+        raise FamilyError(str(error)) from None
+    if not file.oracle:
+        return ProgramFamily(path, file, EachRecordOnce(), None)
+    place = path.parent / file.oracle
+    if not file.oracle.endswith(".py"):
+        return ProgramFamily(path, file, named_family(file.oracle), None)
+    if not place.is_file():
+        raise FamilyError(f"{path}: oracle: {place}: no such file")
+    try:
+        module = import_file(place, FAMILY_MODULE)
+    except Exception as error:
+        raise FamilyError(error_line(place, error, FamilyError)) from error
+    _check_oracle(module, place)
+    return ProgramFamily(path, file, module, str(place))
+
+
+def _check_oracle(module: ModuleType, place: Path) -> None:
+    """Raise FamilyError where a file has not what is asked of an oracle."""
+    for member in ("generate", "expected"):
+        if not callable(getattr(module, member, None)):
+            near = nearest(member, vars(module))
+            raise FamilyError(f"{place}: an oracle needs a function {member!r}; it is missing{near}")
+    if not isinstance(getattr(module, "record_schema", None), str):
+        raise FamilyError(
+            f"{place}: an oracle needs 'record_schema', the columns of a record, as in 'word STRING'"
+        )
+    if not isinstance(options_of(module), FamilyOptions):
+        raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {module.options!r}")

@@ -1,0 +1,248 @@
+"""The file of a program on trial: how any program is started, fed and read, in TOML.
+
+The rules this module lives by:
+
+- The harness knows of the program what the file says, and nothing else: how it starts, what feeds it, where
+  its rows appear, and what it promises.
+- Every field is checked when the file is read. An unknown field, a wrong type or a contradiction is one line
+  that names the file, the field and the nearest name.
+- Words in braces stand for what a trial decides: ``{input}``, ``{output}`` and their like (PLACEHOLDERS).
+- The command is a list of words, and no shell reads it. The program is as trusted as any that its user
+  starts.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from onceproof.harness.model.faults import POINTS, Point, ServerName
+
+InputKind: TypeAlias = Literal["files", "kafka", "stdin", "socket"]
+OutputKind: TypeAlias = Literal["files", "kafka", "postgres", "stdout"]
+LineFormat: TypeAlias = Literal["json", "csv", "text"]
+Promise: TypeAlias = Literal["exactly_once", "at_least_once"]
+EndsWhen: TypeAlias = Literal["quiet", "exit"]
+
+PLACEHOLDERS: Final[Mapping[str, str]] = {
+    "python": "the Python that runs the harness",
+    "here": "the folder of the file",
+    "folder": "the folder of this trial, in which the program runs; it outlives the program",
+    "input": "the folder of the input files, the topic, or HOST:PORT of the socket",
+    "output": "the folder of the output files, the topic, or the table",
+    "kafka": "HOST:PORT of the Kafka broker",
+    "postgres": "the address of the database",
+    "parallelism": "how parallel the program is asked to be; a kill may change it",
+    "start": "the number of this start of the program, from 1",
+}
+"""What may stand in braces in commands, environments and statements, and what it becomes."""
+
+READ_POINT: Final[Point] = "element"
+"""Passed with each record that the harness gives."""
+SEEN_POINT: Final[Point] = "committed"
+"""Passed with each row that the harness sees for the first time."""
+STARTED_POINT: Final[Point] = "restored"
+"""Passed with each start of the program, when it says that it is ready if it says so."""
+OWN_POINTS: Final = frozenset({READ_POINT, SEEN_POINT, STARTED_POINT})
+
+_WORD: Final = re.compile(r"\{(\w+)\}")
+_Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+
+
+class ProgramFileError(Exception):
+    """A file of a program that cannot be used; the message is one line with file, field and mend."""
+
+
+class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the program starts, and of which processes it is made."""
+
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    resume: tuple[str, ...] = ()
+    """Words behind the command from the second start on."""
+    environment: dict[str, str] = {}
+    """Added to the environment of the harness."""
+    ready: str = ""
+    """A regular expression for the line that says that the program is ready; records are given then."""
+    parts: tuple[str, ...] = ()
+    """Regular expressions for command lines: processes of the program that are also killed alone."""
+    prepare: tuple[str, ...] = ()
+    """A command that runs once before the first start, in the folder of the file: it builds the program."""
+
+
+class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What feeds the program."""
+
+    kind: InputKind
+    format: LineFormat = "json"
+    pace_ms: _Milliseconds = 5
+    """From one record to the next; 0: all records are there before the program starts."""
+    key: str = ""
+    """Kafka only: the column that is the key of a message."""
+
+
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the rows of the program appear."""
+
+    kind: OutputKind
+    format: LineFormat = "json"
+    pattern: str = "**/*"
+    """Files only: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
+    columns: tuple[str, ...] = ()
+    """Which fields of a row are compared, in this order; none: those of the family's ``row_schema``."""
+    table: str = ""
+    """PostgreSQL only: the table, with its schema and a dot before it if it is in another than the usual."""
+    create: tuple[str, ...] = ()
+    """PostgreSQL only: statements that make the tables, before the first start."""
+
+
+class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a trial is over."""
+
+    when: EndsWhen = "quiet"
+    """quiet: all records are given and no row has come for a while; then the program gets SIGTERM. exit: the
+    program ends by itself, with exit code 0."""
+    quiet_seconds: _Seconds = 3.0
+    """How long rows that are missing are waited for."""
+    most_seconds: _Seconds = 60.0
+    """After which a trial is cut off."""
+
+
+class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that the harness knows of a program on trial."""
+
+    program: Command
+    input: Input
+    output: Output
+    oracle: str = ""
+    """A family, or a Python file with ``generate`` and ``expected``; none: each record comes out once."""
+    promise: Promise = "exactly_once"
+    done: Done = Done()
+    marks: dict[str, str] = {}
+    """By protocol point, a regular expression for what the program prints as it passes the point."""
+
+    @property
+    def servers(self) -> tuple[ServerName, ...]:
+        """The servers at the ends of the program."""
+        kinds = (self.input.kind, self.output.kind)
+        return tuple([name for name in ("postgres", "kafka") if name in kinds])
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The points that the harness sees the program pass, in the order of all points."""
+        return tuple([point for point in POINTS if point in OWN_POINTS or point in self.marks])
+
+    @property
+    def can_rescale(self) -> bool:
+        """Whether a start says how parallel the program is to be."""
+        words = (*self.program.command, *self.program.resume, *self.program.environment.values())
+        return any("{parallelism}" in word for word in words)
+
+
+def read_program_file(path: Path) -> ProgramFile:
+    """Return what a file says of a program. Raises ProgramFileError."""
+    try:
+        file = msgspec.toml.decode(path.read_bytes(), type=ProgramFile)
+    except OSError as error:
+        raise ProgramFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except msgspec.ValidationError as error:
+        raise ProgramFileError(f"{path}: {_in_words(str(error))}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProgramFileError(f"{path}: not TOML: {error}") from None
+    for problem in _contradictions(file):
+        raise ProgramFileError(f"{path}: {problem}")
+    return file
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with the placeholders of a trial replaced by their values."""
+    return _WORD.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def _contradictions(file: ProgramFile) -> Iterator[str]:
+    """Yield what is wrong with a file whose fields have the right types."""
+    for place, text in _texts(file):
+        for name in _WORD.findall(text):
+            if name not in PLACEHOLDERS:
+                yield f"{place}: {{{name}}} stands for nothing{_near(name, PLACEHOLDERS)}"
+            elif name in ("kafka", "postgres") and name not in file.servers:
+                yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {name!r}"
+    for point in file.marks:
+        if point not in POINTS:
+            yield f"marks: {point!r} is no protocol point{_near(point, dict.fromkeys(POINTS))}"
+        elif point in OWN_POINTS:
+            yield f"marks: {point!r} is seen without a mark; mark another point"
+    for place, pattern in _patterns(file):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield f"{place}: {pattern!r} is no regular expression: {error}"
+    if file.input.key and file.input.kind != "kafka":
+        yield f"input.key belongs to the kind 'kafka', not to {file.input.kind!r}"
+    if (file.output.kind == "postgres") != bool(file.output.table):
+        yield "output.table belongs to the kind 'postgres', which needs it"
+    if file.output.create and file.output.kind != "postgres":
+        yield f"output.create belongs to the kind 'postgres', not to {file.output.kind!r}"
+    if file.output.pattern.startswith("/") or ".." in Path(file.output.pattern).parts:
+        yield f"output.pattern: {file.output.pattern!r} leaves {{output}}; write it relative to that folder"
+    if file.done.when == "exit" and file.input.kind == "kafka":
+        yield "done.when: a topic has no end: a program that reads one is done when it is 'quiet'"
+
+
+def _patterns(file: ProgramFile) -> Iterator[tuple[str, str]]:
+    """Yield each regular expression, with its place."""
+    yield "program.ready", file.program.ready
+    for number, pattern in enumerate(file.program.parts):
+        yield f"program.parts[{number}]", pattern
+    for point, pattern in file.marks.items():
+        yield f"marks.{point}", pattern
+
+
+def _texts(file: ProgramFile) -> Iterator[tuple[str, str]]:
+    """Yield each text in which placeholders may stand, with its place."""
+    for number, word in enumerate(file.program.command):
+        yield f"program.command[{number}]", word
+    for number, word in enumerate(file.program.resume):
+        yield f"program.resume[{number}]", word
+    for name, value in file.program.environment.items():
+        yield f"program.environment.{name}", value
+    for number, statement in enumerate(file.output.create):
+        yield f"output.create[{number}]", statement
+
+
+def _near(name: str, names: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+
+
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?(\w*)`)?")
+_TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "": ProgramFile,
+    "program": Command,
+    "input": Input,
+    "output": Output,
+    "done": Done,
+}
+
+
+def _in_words(message: str) -> str:
+    """Return msgspec's message in the project's words, with the nearest name of an unknown field."""
+    unknown = _UNKNOWN.match(message)
+    if unknown is not None:
+        name, table = unknown[1], unknown[2] or ""
+        fields = dict.fromkeys(_TABLES[table].__struct_fields__)
+        where = f"{table}.{name}" if table else name
+        return f"unknown field {where}{_near(name, fields)}"
+    what, separator, place = message.partition(" - at `$")
+    what = what[:1].lower() + what[1:]
+    what = what.replace("object missing required field", "missing field").replace("`", "")
+    return f"{place.strip('`.')}: {what}" if separator else what
+
+
+INPUT_KINDS: Final[tuple[InputKind, ...]] = get_args(InputKind)
+OUTPUT_KINDS: Final[tuple[OutputKind, ...]] = get_args(OutputKind)

@@ -1,0 +1,1 @@
+"""Any program on trial, judged by what appears at its output."""

@@ -1,0 +1,112 @@
+"""Any program as a system under test: real processes, real SIGKILLs, judged by what appears at its output.
+
+The rules this module lives by:
+
+- A file in TOML says all that the harness knows of the program (`model/program_file.py`). Nothing runs inside
+  of it, and it needs no library of this project.
+- Its checkpoints and transactions are not seen. So exactly_once (or mode), liveness, fencing of rows that
+  vanish, and no_error are asked, and the properties of checkpoints are not.
+- Servers at its ends are kept over scenarios; topics, databases and folders are new for each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.family import Family, FamilyError, source_file
+from onceproof.harness.model.fault_answers import MissingPoints, answers
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.history import History
+from onceproof.harness.model.program_family import SYSTEM, ProgramFamily
+from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.system import applicable
+from onceproof.harness.systems.process.incarnations import trial_folder
+from onceproof.harness.systems.process.server_strikes import StruckServer
+from onceproof.harness.systems.program.program_ends import ProgramServers
+from onceproof.harness.systems.program.program_process import ProgramProcess
+from onceproof.harness.systems.program.program_run import ProgramRun, prepare
+
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.KILL_TASK,
+        Capability.KILL_ALL,
+        Capability.KILL_PROCESS,
+        Capability.PAUSES,
+        Capability.SERVER_FAULTS,
+        Capability.RESCALE,
+    }
+)
+_UNKNOWN: Final = "Nothing is known of what it sends, stores and commits."
+MISSING: Final[MissingPoints] = {}
+ANSWERS: Final = answers(
+    CAPABILITIES,
+    {
+        "kill_task": ProgramProcess.kill_part,
+        "tasks": ProgramProcess.kill,
+        "process": ProgramProcess.kill,
+        "pause": ProgramProcess.pause,
+        "server": StruckServer.strike,
+    },
+    {
+        Capability.KILL_MASTER: "Its parts are killed by their command lines, as kill_task.",
+        Capability.MESSAGE_FAULTS: _UNKNOWN,
+        Capability.WRITE_FAULTS: _UNKNOWN,
+        Capability.STORAGE_FAULTS: _UNKNOWN,
+        Capability.LATE_PUTS: _UNKNOWN,
+        Capability.COMMIT_ERRORS: "A connection that is cut in the middle of an answer does that.",
+        Capability.FAILED_COMMITS: "A connection that is cut in the middle of a request does that.",
+        Capability.CLOCK_JUMPS: "It reads the clock of the machine, which is not only its own.",
+        Capability.POWER_CUTS: "The machine stays on.",
+    },
+    MISSING,
+)
+
+
+class CommandSystem:
+    """Runs scenarios against programs, one after another."""
+
+    name = SYSTEM
+    capabilities = CAPABILITIES
+    missing = MISSING
+    answers = ANSWERS
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._servers = ProgramServers()
+        self._prepared: set[Path] = set()
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """Run a scenario in a new folder, and return its history; there is no trace."""
+        if not isinstance(family, ProgramFamily):
+            place = source_file(family) or family.name
+            raise FamilyError(
+                f"{place}: --system {SYSTEM} runs a program: give its FILE.toml instead of a family"
+            )
+        if family.path not in self._prepared:
+            prepare(family)
+            self._prepared.add(family.path)
+        faults, left = applicable(scenario.faults, CAPABILITIES, MISSING, family.file.servers)
+        faults = tuple([_possible(fault, family) for fault in faults])
+        with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
+            history = ProgramRun(family, scenario, faults, ends, folder).run()
+            for server in ends.servers.values():
+                server.calm()
+        for key, count in left.items():
+            history.statistics.not_applicable[key] = history.statistics.not_applicable.get(key, 0) + count
+        return history
+
+    def close(self) -> None:
+        """Stop the servers that programs have needed."""
+        self._servers.close()
+
+
+def _possible(fault: Fault, family: ProgramFamily) -> Fault:
+    """Return a fault without the rescale that the program's command does not allow."""
+    kills = FAULTS[fault.kind].is_kill
+    return (
+        replace(fault, rescale_to=0) if kills and fault.rescale_to and not family.file.can_rescale else fault
+    )
