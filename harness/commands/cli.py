@@ -36,7 +36,6 @@ from onceproof.harness.commands.shared_options import (
     ShrinkMaxTime,
     ShrinkTime,
     Subject,
-    System,
     Workers,
 )
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
@@ -260,7 +259,7 @@ def replay(
     subject: Subject,
     family: OneFamily = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print every event of the run.")] = False,
-    system: System = "simulated",
+    system: RunSystem = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one scenario again, with the same verdict and the same trace hash."""
@@ -273,7 +272,7 @@ def replay(
 def shrink(
     subject: Subject,
     family: OneFamily = None,
-    system: System = "simulated",
+    system: RunSystem = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FILE", help="File for the small scenario. Default: *.shrunk.json."),
@@ -290,7 +289,7 @@ def shrink(
 def explain(
     subject: Subject,
     family: OneFamily = None,
-    system: System = "simulated",
+    system: RunSystem = None,
     out: ExplainOut = EXPLAIN_FOLDER,
     max_time: ExplainMaxTime = None,
 ) -> None:

@@ -22,6 +22,7 @@ from onceproof.harness.explanation.decisions import decision_lines
 from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.exit_codes import FAILED, PASSED
+from onceproof.harness.model.program_family import default_system
 from onceproof.harness.model.system import find_system, let_go
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.report_builder import facts_of, failure_of, write_report
@@ -36,13 +37,19 @@ TITLE = "Why a scenario fails"
 
 
 def explain_command(
-    subject: str, family: str | None, system: str, out: Path, limit_seconds: float | None, command: str
+    subject: str,
+    family: str | None,
+    system: str | None,
+    out: Path,
+    limit_seconds: float | None,
+    command: str,
 ) -> int:
     """Explain why a scenario fails on a system, write a page about it, and return the exit code.
 
     ``limit_seconds`` bounds the shrinking on a real system; None stands for the default of the system.
     """
     scenario, loaded = scenario_and_family(subject, family)
+    system = system or default_system(loaded)
     on_trial = find_system(system)
     scenario = as_run(on_trial, loaded, scenario)
     asked = family or scenario.family

@@ -26,6 +26,7 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import family_names, load_family
+from onceproof.harness.model.program_family import default_system
 from onceproof.harness.model.scenario import Scenario, read_scenario
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
@@ -64,9 +65,10 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
     return scenario, loaded
 
 
-def replay_command(subject: str, family: str | None, trace: bool, system: str, as_json: bool) -> int:
+def replay_command(subject: str, family: str | None, trace: bool, system: str | None, as_json: bool) -> int:
     """Run one scenario again, print its verdict, and return the exit code."""
     scenario, loaded = scenario_and_family(subject, family)
+    system = system or default_system(loaded)
     on_trial = find_system(system)
     if trace and Capability.TRACE not in on_trial.capabilities:
         raise UsageError(f"system {system!r} records no trace: omit --trace, or use --system simulated")
@@ -131,13 +133,14 @@ def verdict_document(outcome: Outcome) -> dict[str, Any]:
 
 
 def shrink_command(
-    subject: str, family: str | None, system: str, out: Path | None, limit_seconds: float | None
+    subject: str, family: str | None, system: str | None, out: Path | None, limit_seconds: float | None
 ) -> int:
     """Shrink a failing scenario, write the small one to a file, and return the exit code.
 
     ``out`` is that file; None stands for a file beside the original. ``limit_seconds`` bounds the time.
     """
     scenario, loaded = scenario_and_family(subject, family)
+    system = system or default_system(loaded)
     on_trial = find_system(system)
     limit = limit_of(on_trial, limit_seconds)
     with let_go(on_trial):

@@ -10,8 +10,8 @@ import typer
 Families: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[FAMILY|FILE.py]...",
-        help="Families to run. Default: the families in pyproject.toml, else all built-in ones.",
+        metavar="[FAMILY|FILE]...",
+        help="Families to run, or programs (FILE.toml). Default: those in pyproject.toml, else all built-in.",
     ),
 ]
 Scenarios: TypeAlias = Annotated[
@@ -26,7 +26,12 @@ RunSeed: TypeAlias = Annotated[
     int | None, typer.Option("--seed", help="Seed from which all scenarios are drawn.", show_default="0")
 ]
 RunSystem: TypeAlias = Annotated[
-    str | None, typer.Option("--system", help="System under test.", show_default="simulated")
+    str | None,
+    typer.Option(
+        "--system",
+        help="System under test.",
+        show_default="simulated; command for a FILE.toml",
+    ),
 ]
 Workers: TypeAlias = Annotated[
     int | None,
@@ -74,11 +79,10 @@ OneFamily: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--family",
-        metavar="FAMILY|FILE.py",
+        metavar="FAMILY|FILE",
         help="Family of the scenario; needed with a seed, or if the family is not built in.",
     ),
 ]
-System: TypeAlias = Annotated[str, typer.Option("--system", help="System under test.")]
 CheckpointPath: TypeAlias = Annotated[
     str,
     typer.Argument(

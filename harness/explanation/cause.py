@@ -13,6 +13,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from onceproof.harness.checkers import Violation, consistent_cut, exactly_once, fencing
@@ -21,6 +22,7 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
 from onceproof.harness.explanation.facts import Checkpoint, Facts, Visible
 from onceproof.harness.explanation.sentences import fault_story, row_text
+from onceproof.harness.model.faults import KILLS
 
 Violations: TypeAlias = Sequence[Violation]
 
@@ -127,6 +129,37 @@ def _committed_twice(facts: Facts, violations: Violations) -> str:
     )
 
 
+def _written_again(facts: Facts, violations: Violations) -> str:
+    """Explain rows of a program that a later start of it wrote again, of which nothing more is known."""
+    duplicate = _with_anomaly(violations, ExactlyOnce.property, exactly_once.DUPLICATED)
+    if duplicate is None:
+        return ""
+    row = duplicate.witness["rows"][0]["row"]
+    looks = [each for each in facts.holding(row) if not each.is_transaction]
+    for first, again in pairwise(looks):
+        faults = [fault for fault in facts.faults if first.step <= fault.step < again.step]
+        if first.attempt != again.attempt and faults:
+            return (
+                f"Row {row_text(row)} of start {first.attempt} was there at step {first.step}. At step"
+                f" {faults[-1].step} {fault_story(faults[-1])}. Start {again.attempt} wrote it again: the"
+                " program shows its rows before it has stored how far it has come."
+            )
+    return ""
+
+
+def _not_written(facts: Facts, violations: Violations) -> str:
+    """Explain rows that a program lost at a death, of which nothing more is known."""
+    lost = _with_anomaly(violations, ExactlyOnce.property, exactly_once.LOST)
+    deaths = [fault for fault in facts.faults if fault.outside and fault.kind in KILLS]
+    if lost is None or not deaths:
+        return ""
+    row = row_text(lost.witness["rows"][0]["row"])
+    return (
+        f"Row {row} never came. At step {deaths[0].step} {fault_story(deaths[0])}: the program had stored how"
+        " far it had come before its rows were safe, or does not read again what it must."
+    )
+
+
 def _after_restore(facts: Facts, violations: Violations) -> str:
     """Explain a failure whose first wrong output comes from a restored attempt."""
     wrong = first_wrong_transaction(facts, violations)
@@ -219,6 +252,8 @@ _EXPLANATIONS_BY_SPECIFICITY: Final = (
     _foreign_snapshot,
     _never_committed,
     _committed_twice,
+    _written_again,
+    _not_written,
     _after_restore,
     _cut,
 )

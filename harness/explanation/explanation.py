@@ -236,13 +236,16 @@ def _stray_messages(trace: dict[str, Any], facts: Facts) -> Iterator[tuple[int, 
 
 def _event_text(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
     """Return the text of an event, or "" if the story leaves it out."""
-    step, kind, subject, payload = event
+    _, kind, subject, payload = event
+    if kind == ATTEMPT_STARTED and "outside" in payload:
+        again = "" if subject == "1" else " again"
+        return f"the program starts{again} (attempt {subject}), parallelism {payload['parallelism']}"
     if kind == ATTEMPT_STARTED:
         restored = payload["restored"]
         origin = "from the beginning" if restored is None else f"from checkpoint {restored}"
         return f"attempt {subject} starts {origin}, parallelism {payload['parallelism']}"
     if kind == FAULT_FIRED:
-        return fault_story(StruckFault(step, subject, payload["point"], payload["task"]))
+        return fault_story(StruckFault.of(event))
     if kind == CHECKPOINT_COMPLETED:
         cut = ", ".join(f"{split} {offset}" for split, offset in payload["cut"].items())
         return f"checkpoint {subject} is complete; it covers {cut or 'no input'}"

@@ -19,6 +19,7 @@ from onceproof.harness.model.history import (
     FAULT_FIRED,
     ROWS_FOUND,
     TRANSACTION_VISIBLE,
+    Event,
     History,
     Row,
 )
@@ -70,6 +71,14 @@ class StruckFault:
     kind: str
     point: str
     task: str
+    outside: bool = False
+    """Whether the point is one that the harness sees a program pass from outside."""
+
+    @classmethod
+    def of(cls, event: Event) -> StruckFault:
+        """Return the fault of an event FAULT_FIRED."""
+        step, _, kind, payload = event
+        return cls(step, kind, payload["point"], payload["task"], "outside" in payload)
 
 
 @dataclass(slots=True)
@@ -120,7 +129,8 @@ class Facts:
 def facts_of(history: History) -> Facts:
     """Return the facts of a history."""
     facts = Facts()
-    for step, kind, subject, payload in history.events:
+    for event in history.events:
+        step, kind, subject, payload = event
         if kind == ATTEMPT_STARTED:
             facts.attempts.append(Attempt(subject, step, payload["parallelism"], payload["restored"]))
         elif kind == CHECKPOINT_COMPLETED:
@@ -133,5 +143,5 @@ def facts_of(history: History) -> Facts:
             rows = [tuple(row) for row in payload["rows"]]
             facts.visible.append(Visible(subject, step, payload["attempt"], payload["epoch"], rows))
         elif kind == FAULT_FIRED:
-            facts.faults.append(StruckFault(step, subject, payload["point"], payload["task"]))
+            facts.faults.append(StruckFault.of(event))
     return facts

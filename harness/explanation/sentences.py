@@ -9,7 +9,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from onceproof.harness.checkers import (
@@ -37,6 +37,8 @@ from onceproof.harness.checkers.timeliness import Timeliness
 from onceproof.harness.explanation.facts import StruckFault
 from onceproof.harness.model.faults import row_of
 from onceproof.harness.model.history import LOOK
+from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT
+from onceproof.harness.model.scenario import ANY_TASK
 
 
 def row_text(row: Sequence[Any]) -> str:
@@ -44,11 +46,21 @@ def row_text(row: Sequence[Any]) -> str:
     return f"({', '.join(map(str, row))})"
 
 
+_SEEN_FROM_OUTSIDE: Final[Mapping[str, str]] = {
+    READ_POINT: "after it was given a record",
+    SEEN_POINT: "after a row of it was seen",
+    STARTED_POINT: "after it had started",
+}
+
+
 def fault_story(fault: StruckFault) -> str:
     """Return what a fault did, where: "count-1 was killed at the point committing"."""
     row = row_of(fault.kind)
-    done = fault.kind if row is None else row.sentence.format(task=fault.task)
-    return f"{done} at the point {fault.point.replace('_', ' ')} of {fault.task}"
+    is_any = fault.task == ANY_TASK
+    done = fault.kind if row is None else row.sentence.format(task="a task" if is_any else fault.task)
+    if fault.outside:
+        return f"{done} {_SEEN_FROM_OUTSIDE.get(fault.point, f'after it printed the mark of {fault.point}')}"
+    return f"{done} at the point {fault.point.replace('_', ' ')}" + ("" if is_any else f" of {fault.task}")
 
 
 def sentence_of(violation: Violation) -> str:

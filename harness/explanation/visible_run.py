@@ -99,19 +99,23 @@ def _attempts_of(history: History) -> list[dict[str, Any]]:
         elif kind == ATTEMPT_STARTED:
             if attempts:
                 attempts[-1]["to"] = max(failed, attempts[-1]["from"])
-            attempts.append({"name": subject, "from": step, "to": None, **payload})
+            shown = {name: payload[name] for name in ("parallelism", "restored")}
+            attempts.append({"name": subject, "from": step, "to": None, **shown})
     return attempts
 
 
 def recovery_text(recovery: Recovery) -> str:
     """Return how a job recovered from a fault, in one sentence, as far as it recovered."""
-    fault = StruckFault(0, recovery.kind, recovery.point, recovery.task)
+    outside = recovery.replayed is None and recovery.restored is None and recovery.parallelism_after > 0
+    fault = StruckFault(0, recovery.kind, recovery.point, recovery.task, outside)
     parts = [fault_story(fault)]
     if recovery.means:
         parts[0] += f" (by {recovery.means.replace('_', ' ')})"
     if recovery.position is not None:
         parts.append(f"the job had read {counted(recovery.position, 'record')}")
-    if recovery.parallelism_after:
+    if outside:
+        parts.append("it started again")
+    elif recovery.parallelism_after:
         origin = "the beginning" if recovery.restored is None else f"checkpoint {recovery.restored}"
         again = counted(recovery.replayed or 0, "record")
         parts.append(f"it started again from {origin} and read {again} again")

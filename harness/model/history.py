@@ -149,21 +149,31 @@ class History:
         attempt: str,
         parallelism: int,
         restored: int | None,
+        outside: bool = False,
         by_supervisor: bool = False,
     ) -> None:
         """Record a new attempt, started from checkpoint ``restored``, or from the beginning if None.
 
-        ``by_supervisor``: a program had ended by itself after a fault, and is started again as a supervisor
-        would.
+        ``outside``: it is a start of a program of which nothing more is known. ``by_supervisor``: the program
+        had ended by itself after a fault, and is started again as a supervisor would.
         """
         payload: dict[str, Any] = {"parallelism": parallelism, "restored": restored}
+        if outside:
+            payload["outside"] = True
         if by_supervisor:
             payload["by_supervisor"] = True
         self.events.append((step, ATTEMPT_STARTED, attempt, payload))
 
-    def fault_fired(self, step: int, kind: str, point: str, task: str, means: str = "") -> None:
-        """Record that a planned fault struck; ``means`` is "" for the default of its kind."""
-        payload = {"point": point, "task": task}
+    def fault_fired(
+        self, step: int, kind: str, point: str, task: str, means: str = "", outside: bool = False
+    ) -> None:
+        """Record that a planned fault struck; ``means`` is "" for the default of its kind.
+
+        ``outside``: the point was passed as the harness sees a program of which nothing is known.
+        """
+        payload: dict[str, Any] = {"point": point, "task": task}
+        if outside:
+            payload["outside"] = True
         if means:
             payload["means"] = means
         self.events.append((step, FAULT_FIRED, kind, payload))

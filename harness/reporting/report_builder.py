@@ -93,7 +93,7 @@ def build_report(
         known=tuple(_known_failure(entry, tally) for entry in known),
         example=teaching_example(result),
         coverage=coverage_of(tally, result.system),
-        costs=costs_of(tally),
+        costs=costs_of(tally) if Capability.CHECKPOINTS_SEEN in result.system.capabilities else (),
     )
 
 

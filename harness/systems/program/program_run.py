@@ -161,7 +161,12 @@ class ProgramRun:
         self._is_ready = False
         self._next_step()
         self.history.attempt_started(
-            self._step, str(self._starts), self._parallelism, None, by_supervisor=self._by_supervisor
+            self._step,
+            str(self._starts),
+            self._parallelism,
+            None,
+            outside=True,
+            by_supervisor=self._by_supervisor,
         )
         self.history.statistics.attempts += 1
         self._by_supervisor = False
@@ -329,7 +334,7 @@ class ProgramRun:
     def _fired(self, fault: Fault, task: str) -> None:
         self._next_step()
         statistics = self.history.statistics
-        self.history.fault_fired(self._step, fault.kind, fault.point, task, fault.means)
+        self.history.fault_fired(self._step, fault.kind, fault.point, task, fault.means, outside=True)
         key = (fault.kind, fault.point)
         statistics.coverage[key] = statistics.coverage.get(key, 0) + 1
         if fault.means:

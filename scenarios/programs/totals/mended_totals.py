@@ -1,7 +1,7 @@
 """Running totals by key, from files that grow: what it has read and its totals stand in a file of state.
 
-Rows wait in a hidden file until the progress that they belong to is stored; then the file gets its name. A start
-finds in its state which file it still has to name, and removes the others.
+Rows wait in a hidden file until the progress that they belong to is stored; then the file gets its name. A
+start finds in its state which file it still has to name, and removes the others.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 given, output = Path(sys.argv[1]), Path(sys.argv[2])
 stored = Path("state.json")
-state = json.loads(stored.read_text()) if stored.exists() else {"offsets": {}, "totals": {}, "batch": 0}
+state: dict[str, Any] = (
+    json.loads(stored.read_text()) if stored.exists() else {"offsets": {}, "totals": {}, "batch": 0}
+)
 offsets, totals = state["offsets"], state["totals"]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Any
 
 from onceproof import Workload
 
@@ -21,7 +23,7 @@ def generate(random: Random) -> Workload:
     return Workload({"amounts": records})
 
 
-def expected(records, declared):
+def expected(records: Mapping[str, Sequence[tuple[int, Any]]], declared: object) -> list[tuple[str, int]]:
     """Return the running total behind each amount of a key, in the order of the file."""
     totals: dict[str, int] = defaultdict(int)
     rows = []

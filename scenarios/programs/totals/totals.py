@@ -1,6 +1,7 @@
 """Running totals by key, from files that grow: what it has read and its totals stand in a file of state.
 
-It appends rows at once and stores its progress every tenth of a second: killed in between, it writes rows twice.
+It appends rows at once and stores its progress every tenth of a second: killed in between, it
+writes rows twice.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 given, written = Path(sys.argv[1]), Path(sys.argv[2]) / "totals.jsonl"
 stored = Path("state.json")
-state = json.loads(stored.read_text()) if stored.exists() else {"offsets": {}, "totals": {}}
+state: dict[str, Any] = {"offsets": {}, "totals": {}}
+if stored.exists():
+    state = json.loads(stored.read_text())
 offsets, totals = state["offsets"], state["totals"]
 
 
