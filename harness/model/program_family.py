@@ -3,7 +3,7 @@
 The rules this module lives by:
 
 - A family in the sense of `family.py`, so that runs, shrinking, reports and replays treat it as any other.
-  Its job is a placeholder: the program does the work, and only ``--system command`` can run it.
+  Its job is a stand-in: the program does the work, and only ``--system command`` can run it.
 - Input and expected rows come from the family that the file names as its oracle. Without one each record has
   a number, and each number must come out once.
 - Of a file in Python only ``generate`` and ``expected`` are asked; the rest has defaults.
@@ -88,10 +88,10 @@ class ProgramFamily:
         return workload
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
-        """Build a job with the tasks of the placeholder, which fails at its first record."""
-        from onceproof.harness.model.placeholder_job import build_placeholder
+        """Build a job that stands in for the program, and fails at its first record."""
+        from onceproof.harness.model.stand_in_job import build_stand_in
 
-        build_placeholder(env, io, ("input", "program", "output"), SYSTEM)
+        build_stand_in(env, io, ("input", "program", "output"), SYSTEM)
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return the rows that the oracle expects."""

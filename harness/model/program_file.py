@@ -31,6 +31,8 @@ EndsWhen: TypeAlias = Literal["quiet", "exit"]
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "python": "the Python that runs the harness",
+    "java": "the Java that Spark would use",
+    "kafka_jars": "the class path of the Java client of Kafka",
     "here": "the folder of the file",
     "folder": "the folder of this trial, in which the program runs; it outlives the program",
     "input": "the folder of the input files, the topic, or HOST:PORT of the socket",
@@ -50,6 +52,12 @@ STARTED_POINT: Final[Point] = "restored"
 """Passed with each start of the program, when it says that it is ready if it says so."""
 OWN_POINTS: Final = frozenset({READ_POINT, SEEN_POINT, STARTED_POINT})
 
+_SERVER_OF: Final[Mapping[str, ServerName]] = {
+    "kafka": "kafka",
+    "kafka_jars": "kafka",
+    "postgres": "postgres",
+}
+"""The server that must be at an end of the program for a placeholder to have a value."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
@@ -170,8 +178,8 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
         for name in _WORD.findall(text):
             if name not in PLACEHOLDERS:
                 yield f"{place}: {{{name}}} stands for nothing{_near(name, PLACEHOLDERS)}"
-            elif name in ("kafka", "postgres") and name not in file.servers:
-                yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {name!r}"
+            elif (server := _SERVER_OF.get(name)) and server not in file.servers:
+                yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {server!r}"
     for point in file.marks:
         if point not in POINTS:
             yield f"marks: {point!r} is no protocol point{_near(point, dict.fromkeys(POINTS))}"

@@ -64,6 +64,11 @@ class BrokerProgram:
         return self.folder / JARS
 
     @property
+    def class_path(self) -> str:
+        """The class path of the jars, in the order that the archive of classes was made with."""
+        return os.pathsep.join(str(jar) for jar in sorted(self.jars.glob("*.jar")))
+
+    @property
     def formatted(self) -> Path:
         """A data folder of a broker that has never run."""
         return self.folder / "formatted"
@@ -75,10 +80,8 @@ class BrokerProgram:
 
     def command(self, main: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
         """Return the command line that runs a class of Kafka."""
-        # The order decides the archive: Java refuses one that was made with another class path.
-        path = os.pathsep.join(str(jar) for jar in sorted(self.jars.glob("*.jar")))
         java = str(self.java.home / "bin" / "java")
-        return [java, *JAVA_OPTIONS, *options, "-cp", path, main, *arguments]
+        return [java, *JAVA_OPTIONS, *options, "-cp", self.class_path, main, *arguments]
 
     def archive_classes(self, run_once: Callable[[tuple[str, ...]], None]) -> None:
         """Make the class archive, unless there is one.

@@ -169,7 +169,7 @@ def test_recording_the_trace_does_not_change_the_run() -> None:
 
 def test_a_scenario_has_one_trace_in_every_process() -> None:
     code = (
-        "from onceproof.harness.model.family import family_names, load_family;"
+        "from onceproof.harness.model.family_places import family_names, load_family;"
         "from onceproof.harness.trials.trial import scenario_of;"
         "from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem;"
         "run = SimulatedSystem().run;"

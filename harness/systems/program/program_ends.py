@@ -18,6 +18,7 @@ from onceproof.harness.model.family import KAFKA, POSTGRES, FamilyError, column_
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import filled
 from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.services.kafka_jars import BrokerProgram
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.trial_kafka import TrialKafka
 from onceproof.harness.systems.process.trial_postgres import TrialPostgres
@@ -53,11 +54,15 @@ class ProgramEnds:
 
 
 class ProgramServers:
-    """The servers that programs have at their ends, over all trials of a system."""
+    """The servers that programs have at their ends, over all trials of a system.
 
-    def __init__(self) -> None:
-        self._kafka = TrialKafka()
-        self._postgres = TrialPostgres()
+    Args:
+        kafka, postgres: servers that run already; None: started when a program needs them.
+    """
+
+    def __init__(self, kafka: TrialKafka | None = None, postgres: TrialPostgres | None = None) -> None:
+        self._kafka = kafka or TrialKafka()
+        self._postgres = postgres or TrialPostgres()
 
     def close(self) -> None:
         """Stop those that run."""
@@ -81,6 +86,7 @@ class ProgramServers:
                 own = stack.enter_context(self._kafka.own_topics(partitions))
                 topics = (own.names["in"], own.names["out"])
                 direct[KAFKA], values[KAFKA] = own.servers, own.servers_of_job
+                values["kafka_jars"] = BrokerProgram.find().class_path
                 servers[KAFKA] = self._kafka.struck
             if POSTGRES in file.servers:
                 database = stack.enter_context(self._postgres.database())

@@ -9,9 +9,9 @@ The rules this module lives by:
   runs.
 - The harness is the program's supervisor: a program that ends by itself is started again. One that does so
   many times in a row, without a new row, has failed for good.
-- A trial is over when every expected row is there and nothing more comes for a moment, or when what is
-  missing has not come for a while, or when the program ends as its file says. What its last SIGTERM makes it
-  write still counts.
+- A trial is over when every expected row is there and the program has had its time to repeat some, or when
+  what is missing has not come for a while, or when the program ends as its file says. What its last SIGTERM
+  makes it write still counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.checkers.oracle import count_rows
+from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.faults import FAULTS, Point
 from onceproof.harness.model.history import LOOK, History, Recovery, Row
@@ -45,7 +45,9 @@ MOST_OWN_ENDS: Final = 8
 """How many times in a row a program may end by itself without a new row."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
 _SECONDS_TO_SETTLE: Final = 0.4
-"""How long a repeated row is waited for when every expected row is there."""
+"""How long a repeated row is waited for when every expected row is there, at least."""
+_TIMES_TO_SETTLE: Final = 1.5
+"""How much longer than the first start took to its first row the last one has to repeat some."""
 _SECONDS_TO_STOP: Final = 10.0
 _SECONDS_BEFORE_RESTART: Final = 0.1
 """After a program has ended by itself."""
@@ -81,6 +83,9 @@ class ProgramRun:
     """When the program starts next, while it does not run."""
     _by_supervisor: bool = False
     _is_ready: bool = False
+    _started_at: float = 0.0
+    _seconds_to_first_row: float | None = None
+    """From the start of the program to its first row."""
     _paused_until: float | None = None
     _own_ends: int = 0
     _waiting: list[_Waiting] = field(default_factory=list)
@@ -159,6 +164,7 @@ class ProgramRun:
         )
         self._restart_at = None
         self._is_ready = False
+        self._started_at = now
         self._next_step()
         self.history.attempt_started(
             self._step,
@@ -178,8 +184,7 @@ class ProgramRun:
 
     def _values(self) -> dict[str, str]:
         return {
-            "python": sys.executable,
-            "here": str(self.family.path.absolute().parent),
+            **of_this_machine(self.family),
             "folder": str(self.folder),
             "parallelism": str(self._parallelism),
             "start": str(self._starts),
@@ -273,6 +278,8 @@ class ProgramRun:
         now = time.monotonic()
         self._changed_at = now
         if new:
+            if self._seconds_to_first_row is None:
+                self._seconds_to_first_row = now - self._started_at
             self._own_ends = 0
             for recovery, died in self._recovering:
                 recovery.seconds = now - died
@@ -394,15 +401,21 @@ class ProgramRun:
         is_busy = self._process is None or not self._is_ready or self._paused_until is not None
         if done.when == "exit" or is_busy or any(each.due is not None for each in self._waiting):
             return False
-        quiet = time.monotonic() - self._changed_at
-        if quiet > done.quiet_seconds:
+        now = time.monotonic()
+        quiet = now - self._changed_at
+        first = self._seconds_to_first_row
+        if quiet > done.quiet_seconds and now - self._started_at > _TIMES_TO_SETTLE * (first or 0):
             return True
-        return quiet > min(_SECONDS_TO_SETTLE, done.quiet_seconds) and self._has_all_rows()
+        if first is None or quiet < _SECONDS_TO_SETTLE:
+            return False
+        # A start that has nothing to repeat is as quiet as one that has not come to it yet.
+        has_had_time = now - self._started_at > first * _TIMES_TO_SETTLE + _SECONDS_TO_SETTLE
+        return has_had_time and self._has_all_rows()
 
     def _has_all_rows(self) -> bool:
         if options_of(self.family).declares:
             return False
-        expected = Counter(count_rows(self.family.expected(self.scenario.records, NOTHING_DECLARED)))
+        expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
         return not expected - self._shown
 
     def _finish(self) -> None:
@@ -428,13 +441,24 @@ class ProgramRun:
         self._step += 1
 
 
+def of_this_machine(family: ProgramFamily) -> dict[str, str]:
+    """Return what placeholders stand for in all trials of a program on this machine."""
+    values = {"python": sys.executable, "here": str(family.path.absolute().parent)}
+    if any("{java}" in word for word in (*family.file.program.command, *family.file.program.prepare)):
+        try:
+            values["java"] = str(find_java(os.environ).home / "bin" / "java")
+        except JavaMissing as error:
+            raise FamilyError(f"{family.path}: {{java}}: {error}") from None
+    return values
+
+
 def prepare(family: ProgramFamily) -> None:
     """Run the command that builds a program, in the folder of its file. Raises FamilyError where it fails."""
     command = family.file.program.prepare
     if not command:
         return
     folder = family.path.absolute().parent
-    values = {"python": sys.executable, "here": str(folder)}
+    values = of_this_machine(family)
     place = f"{family.path}: program.prepare"
     words = [filled(word, values) for word in command]
     try:

@@ -74,9 +74,9 @@ class CommandSystem:
     missing = MISSING
     answers = ANSWERS
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, servers: ProgramServers | None = None) -> None:
         self._folder = folder
-        self._servers = ProgramServers()
+        self._servers = servers or ProgramServers()
         self._prepared: set[Path] = set()
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from onceproof.harness.model.placeholder_job import build_placeholder
+from onceproof.harness.model.stand_in_job import build_stand_in
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -18,4 +18,4 @@ tasks: Final[dict[str, Role]] = {"records": "source", "query": "keyed", "rows": 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build the job records -> query -> rows."""
-    build_placeholder(env, io, ("records", "query", "rows"), "structured_streaming")
+    build_stand_in(env, io, ("records", "query", "rows"), "structured_streaming")

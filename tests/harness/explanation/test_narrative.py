@@ -52,6 +52,8 @@ def test_every_kind_of_event_has_a_line() -> None:
     history.stop_failed(11, "a reason")
     history.job_stopped(11)
     history.wait_begun(11, "restart", 20, 11)
+    history.rows_found(11, "look 1", "1", [("bee", 1)])
+    history.rows_gone(11, "look 2", [("bee", 1)])
     history.logged(11, "job 'words': attempt 1.1 failed")
     history.write_refused(11, "count-0", 4)
     history.checkpoint_declined(11, "count-0", 4)

@@ -71,7 +71,7 @@ def test_one_record_for_each_round_suffices_with_back_to_back_checkpoints() -> N
 
 def test_another_process_with_another_hash_seed_draws_the_same() -> None:
     code = (
-        "from onceproof.harness.model.family import load_family;"
+        "from onceproof.harness.model.family_places import load_family;"
         "from onceproof.harness.generation.generator import generate;"
         "from onceproof.harness.model.scenario import to_json;"
         "print(to_json(generate(load_family('word_count'), 42)))"

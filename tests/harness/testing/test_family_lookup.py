@@ -87,7 +87,7 @@ def test_replay_command_sets_pythonpath_for_imported_modules(sales: Path) -> Non
     command = here(family, 7, folder)
     assert command == "PYTHONPATH=library onceproof replay 7 --family beside/sales.py"
     program = (
-        "import sys; from onceproof.harness.model.family import load_family;"
+        "import sys; from onceproof.harness.model.family_places import load_family;"
         " print(load_family(sys.argv[1]).name)"
     )
     ended = subprocess.run(

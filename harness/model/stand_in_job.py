@@ -33,7 +33,7 @@ class Refuse(KeyedProcessFunction):
         raise RunsElsewhere(f"run this family with --system {self._system}")
 
 
-def build_placeholder(
+def build_stand_in(
     env: StreamExecutionEnvironment, io: JobIO, tasks: tuple[str, str, str], system: str
 ) -> None:
     """Build a job of a source, a keyed operator and a sink with these names, which fails."""

@@ -1,0 +1,171 @@
+"""Files of programs on trial: what they may say, and one line for each mistake in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
+from onceproof.harness.model.family_places import address_of, load_family
+from onceproof.harness.model.program_family import ProgramFamily, default_system
+from onceproof.harness.model.program_file import ProgramFileError, filled, read_program_file
+from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
+
+PLAIN = """
+[program]
+command = ["{python}", "job.py"]
+[input]
+kind = "files"
+[output]
+kind = "files"
+"""
+ORACLE = """
+from onceproof import Workload
+record_schema = "word STRING"
+row_schema = "word STRING, n BIGINT"
+def generate(random):
+    return Workload({"words": [(0, "ant")]})
+def expected(records, declared):
+    return [("ant", 1)]
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "job.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_file_of_seven_lines_is_enough(write):
+    file = read_program_file(write(PLAIN))
+    assert file.program.command == ("{python}", "job.py")
+    assert file.points == ("committed", "restored", "element")
+    assert not file.can_rescale
+    assert file.servers == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("[input]", "[inputs]", r"unknown field inputs; did you mean input\?"),
+        ("command", "comand", r"unknown field program\.comand; did you mean command\?"),
+        ('[input]\nkind = "files"\n', "", r"missing field input"),
+        ('["{python}", "job.py"]', "[]", r"program\.command: expected array of length >= 1"),
+        ('["{python}", "job.py"]', '"job.py"', r"program\.command: expected array, got str"),
+        (
+            "{python}",
+            "{pyton}",
+            r"program\.command\[0\]: \{pyton\} stands for nothing; did you mean python\?",
+        ),
+        ("job.py", "{kafka}", r"\{kafka\} has no value: neither input nor output is of the kind 'kafka'"),
+        ('kind = "files"\n[o', 'kind = "file"\n[o', r"input\.kind: invalid enum value"),
+        ('kind = "files"\n[o', 'kind = "files"\npace_ms = -1\n[o', r"input\.pace_ms: expected int >= 0"),
+        ('kind = "files"\n[o', 'kind = "files"\nkey = "k"\n[o', r"input\.key belongs to the kind 'kafka'"),
+        ("[input]", '[marks]\ncomitted = "x"\n[input]', r"marks: 'comitted' is no protocol point"),
+        ("[input]", '[marks]\nelement = "x"\n[input]', r"marks: 'element' is seen without a mark"),
+        ("[input]", '[marks]\ncompleted = "("\n[input]', r"marks\.completed: '\(' is no regular expression"),
+        ("[input]", 'parts = ["["]\n[input]', r"program\.parts\[0\]: '\[' is no regular expression"),
+        ('[output]\nkind = "files"', '[output]\nkind = "postgres"', r"output\.table belongs to the kind"),
+        ("[output]\n", '[output]\ncreate = ["x"]\n', r"output\.create belongs to the kind 'postgres'"),
+        ("[output]\n", '[output]\npattern = "../*"\n', r"'\.\./\*' leaves \{output\}"),
+        ("[output]\n", '[output]\npattern = "/etc/*"\n', r"'/etc/\*' leaves \{output\}"),
+        ("[program]", "[program", r"not TOML"),
+        ("\n[program]", 'promise = "always"\n[program]', r"promise: invalid enum value"),
+    ],
+)
+def test_each_mistake_is_one_line_with_file_field_and_mend(write, before, after, line):
+    assert before in PLAIN
+    path = write(PLAIN.replace(before, after, 1))
+    with pytest.raises(ProgramFileError, match=line) as caught:
+        read_program_file(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_topic_that_is_read_has_no_end(write):
+    text = PLAIN.replace('kind = "files"', 'kind = "kafka"', 1) + '[done]\nwhen = "exit"\n'
+    with pytest.raises(ProgramFileError, match="a topic has no end"):
+        read_program_file(write(text))
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(FamilyError, match=r"nothing\.toml: cannot be read: No such file"):
+        load_family(str(tmp_path / "nothing.toml"))
+
+
+def test_placeholders_are_filled_and_other_braces_stay():
+    assert filled("{input}/{} {other} {input}", {"input": "x"}) == "x/{} {other} x"
+
+
+def test_without_an_oracle_each_record_comes_out_once(write):
+    family = load_family(str(write(PLAIN)))
+    check_family(family)
+    records = family.generate(Random(3)).records
+    rows = family.expected(records, NOTHING_DECLARED)
+    assert sorted(rows) == [(number,) for number in range(sum(map(len, records.values())))]
+    assert family.name == "job"
+    assert default_system(family) == "command"
+
+
+def test_an_oracle_in_python_needs_two_functions_and_a_schema(write, tmp_path):
+    (tmp_path / "oracle.py").write_text(ORACLE, encoding="utf-8")
+    family = load_family(str(write(f'oracle = "oracle.py"\n{PLAIN}')))
+    assert isinstance(family, ProgramFamily)
+    check_family(family)
+    assert family.row_columns == ("word", "n")
+    assert address_of(family) == str(tmp_path / "job.toml")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (
+            "def expected",
+            "def expcted",
+            r"oracle\.py: an oracle needs a function 'expected'; it is missing; did you",
+        ),
+        ("record_schema", "schema", r"oracle\.py: an oracle needs 'record_schema'"),
+        ("record_schema", "options = 1\nrecord_schema", r"oracle\.py: 'options' must be FamilyOptions"),
+        ("from onceproof", "from onceprof", r"oracle\.py:2: ModuleNotFoundError"),
+    ],
+)
+def test_a_mistake_in_the_oracle_names_its_file(write, tmp_path, before, after, line):
+    (tmp_path / "oracle.py").write_text(ORACLE.replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(FamilyError, match=line):
+        load_family(str(write(f'oracle = "oracle.py"\n{PLAIN}')))
+
+
+def test_an_error_in_expected_names_the_line_of_the_oracle(write, tmp_path):
+    (tmp_path / "oracle.py").write_text(ORACLE.replace('[("ant", 1)]', "records['none']"), encoding="utf-8")
+    family = load_family(str(write(f'oracle = "oracle.py"\n{PLAIN}')))
+    with pytest.raises(FamilyError, match=r"oracle\.py:8: seed 0: KeyError"):
+        check_family(family)
+
+
+def test_an_oracle_that_is_missing_is_one_line(write):
+    with pytest.raises(FamilyError, match=r"job\.toml: oracle: .*none\.py: no such file"):
+        load_family(str(write(f'oracle = "none.py"\n{PLAIN}')))
+
+
+def test_a_built_in_family_can_be_the_oracle(write):
+    family = load_family(str(write(f'oracle = "word_count"\n{PLAIN}')))
+    word_count = load_family("word_count")
+    assert family.generate(Random(1)) == word_count.generate(Random(1))
+    assert family.row_columns == ("word", "count")
+
+
+def test_a_promise_of_at_least_once_is_an_option_of_the_family(write):
+    family = load_family(str(write(f'promise = "at_least_once"\n{PLAIN}')))
+    assert options_of(family).at_least_once == "rows"
+
+
+def test_on_another_system_a_program_names_the_right_one(write):
+    family = load_family(str(write(PLAIN)))
+    verdict = try_scenario(family, scenario_of(family, 0)).verdict
+    assert "--system command" in str(verdict.violations[0].witness)
