@@ -7,7 +7,11 @@ The rules this module lives by:
   value is refused when it arrives, before any row behind it is written.
 - A table that exists must have the sink's columns, and a primary key or unique index over its key: without
   one, each write would add a row.
-- Each flush is one transaction, so a reader sees none or all of it.
+- Each flush is one transaction, so a reader sees none or all of it. It is on the disk before the checkpoint
+  that covers it, whatever the library's default. So is the switch to write-ahead logging, which rewrites the
+  header of a database that exists.
+- SQLite shows what a killed process has left in the log without having synced it. The sink syncs it before it
+  goes on, as all that a job finds.
 - All subtasks write to one file; a subtask that finds it locked waits. The file must be on a local disk of
   the one machine where they run, because SQLite's locks do not work over networks.
 """
@@ -83,8 +87,10 @@ class SqliteUpsertFunction(UpsertSinkFunction):
             connection = self._connection = sqlite3.connect(
                 self._path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
             )
-            use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous = FULL")
+            use_write_ahead_log(connection)
+            # It syncs the log first, and waits for no one.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             connection.execute(self._create)
             self._check_table(connection)
         except sqlite3.Error as error:

@@ -100,7 +100,12 @@ class CheckpointCommitter(ABC):
 
     @abstractmethod
     def is_checkpoint_committed(self, subtask_idx: int, checkpoint_id: int) -> bool:
-        """Return whether any attempt has recorded the batch as sent."""
+        """Return whether any attempt has recorded the batch as sent.
+
+        What it returns must be durable, like any record: the batch is not in the next checkpoint. An embedded
+        database may show a record that a killed process has written and not yet synced (SQLite does, until
+        ``PRAGMA wal_checkpoint``).
+        """
 
 
 class GenericWriteAheadSink(SinkFunction, CommittingFunction):

@@ -29,6 +29,8 @@ from onceproof.harness.systems.disk.volatile_disk import VolatileDisk
 
 MARK: Final = "mark"
 START: Final = "start"
+PUBLISH: Final = "publish"
+"""From here on readers of a database see what was committed."""
 _CHANGES: Final = ("rename", "link", "unlink", "mkdir", "rmdir")
 _LENGTH_BYTES: Final = 4
 _SYNCING: Final = frozenset({"sync_folder", "sync_file", "_sync"})
@@ -104,6 +106,18 @@ class CallLog:
             self.write(Call(method, other=site, descriptor=descriptor, flags=flags, data=data))
             if method == "close":
                 self._known.discard(descriptor)
+
+    def removed(self, path: str) -> None:
+        """Enter the removal of a file's name."""
+        if self.holds(path):
+            self.write(Call("unlink", path))
+
+    def folder_synced(self, path: str, site: str, descriptor: int) -> None:
+        """Enter the sync of the folder of a file, by a descriptor that stands for nothing else."""
+        if self.holds(path):
+            self.opened(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY, descriptor)
+            self.changed(descriptor, "fsync", site=site)
+            self.changed(descriptor, "close")
 
 
 @contextmanager
@@ -203,6 +217,8 @@ class Replay:
         """The marks that were passed."""
         self.processes = 0
         """How many processes have started."""
+        self.published = 0
+        """The number of the last call after which readers of a database may have seen more."""
         self._calls = calls
         self._without = without
         self._done = 0
@@ -211,8 +227,8 @@ class Replay:
     def run_to(self, count: int) -> None:
         """Perform the calls up to number ``count``."""
         for call in self._calls[self._done : count]:
+            self._done += 1
             self._perform(call)
-        self._done = max(self._done, count)
 
     def _perform(self, call: Call) -> None:
         disk, descriptors = self.disk, self._descriptors
@@ -222,6 +238,8 @@ class Replay:
                 descriptors.clear()
             case "mark":
                 self.marks.append(call.other)
+            case "publish":
+                self.published = self._done
             case "open":
                 descriptors[call.descriptor] = disk.open(call.path, call.flags)
             case "write":

@@ -2,7 +2,8 @@
 
 The rules this module lives by (as in ALICE, Pillai et al., OSDI 2014):
 
-- Data written since the last sync of its file may be there, be missing, be cut short, or be zeros.
+- Data written since the last sync of its file may be there, be missing, be cut short, or be zeros: of several
+  writes all up to any one, or, unless they survive in order, any of them.
 - A name made, changed or removed since the last sync of its folder may be changed or not, in any subset. Only
   changes of the same name survive in order. A rename is atomic.
 - The sync of a file says nothing of its name, the sync of a folder nothing of the data of its files, nor of
@@ -73,8 +74,11 @@ class _Folder:
 class PowerCut:
     """Draws what survives of the changes that are not synced."""
 
-    def __init__(self, random: Random, names: float | None = None, data: float | None = None) -> None:
+    def __init__(
+        self, random: Random, names: float | None = None, data: float | None = None, *, in_order: bool = True
+    ) -> None:
         self._random = random
+        self._in_order = in_order
         self._names = _SHARES[self._below(len(_SHARES))] if names is None else names
         self._data = _SHARES[self._below(len(_SHARES))] if data is None else data
 
@@ -98,14 +102,24 @@ class PowerCut:
         if not file.pending or self._random.random() < self._data:
             return bytes(file.content)
         content = bytearray(file.durable)
+        if not self._in_order:
+            for offset, data in file.pending:
+                if self._random.random() < self._data:
+                    _apply(content, offset, data)
+                else:
+                    self._tear(content, offset, data)
+            return bytes(content)
         whole = self._below(len(file.pending))
         for offset, data in file.pending[:whole]:
             _apply(content, offset, data)
-        offset, data = file.pending[whole]
+        self._tear(content, *file.pending[whole])
+        return bytes(content)
+
+    def _tear(self, content: bytearray, offset: int, data: bytes | None) -> None:
+        """Apply a write in part, as zeros, or not at all."""
         if data is not None and self._random.random() < 0.5:
             cut = data[: self._below(len(data) + 1)]
             _apply(content, offset, bytes(len(cut)) if self._random.random() < 0.5 else cut)
-        return bytes(content)
 
 
 class VolatileDisk:

@@ -9,10 +9,10 @@ The rules this module lives by:
 - A cut is a number of calls, a seed that draws what survived, and the parallelism of the next process. All
   stand in the sentence of a problem: with the seed of the input they replay it.
 - After a cut the process is started again on the rebuilt disk with its arguments, and runs to the job's end.
-  Then the rows are those of the family's oracle, each part file that a reader could have seen before the cut
-  is there and unchanged, and the latest checkpoint that was reported complete was on the disk, with the
-  record of the job. A savepoint that was reported complete and not claimed was there, too, and a second job
-  that begins from it writes the rest of the rows.
+  Then the rows are those of the family's oracle, what a reader could have seen before the cut is there
+  (`recorded_output.py` says when), and the latest checkpoint that was reported complete was on the disk, with
+  the record of the job. A savepoint that was reported complete and not claimed was there, too, and a second
+  job that begins from it writes the rest of the rows.
 - The disk is rebuilt in its old place, because checkpoints and records hold full paths.
 """
 
@@ -24,11 +24,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -37,20 +37,21 @@ from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.harness.model.family import NOTHING_DECLARED, Family
 from onceproof.harness.model.family_places import address_of
-from onceproof.harness.model.history import Row, as_tuple
+from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.systems.disk.recorded_calls import MARK, Call, Replay, read_log, unsynced
+from onceproof.harness.systems.disk.recorded_calls import MARK, PUBLISH, Call, Replay, read_log, unsynced
+from onceproof.harness.systems.disk.sqlite_calls import unsynced_sqlite
 from onceproof.harness.systems.disk.volatile_disk import Image, PowerCut
 from onceproof.harness.systems.local.recorded_child import (
     FINISHED,
     OTHER_CHECKPOINTS,
-    OUTPUT,
     SAVED,
     SAVEPOINT,
     RecordedJob,
     RecordedProcess,
     run,
 )
+from onceproof.harness.systems.local.recorded_output import OUTPUT
 
 CHILD: Final = "onceproof.harness.systems.local.recorded_child"
 PROCESS_SECONDS: Final = 60.0
@@ -60,7 +61,10 @@ _METADATA: Final = "/_metadata"
 _RECORD: Final = re.compile(r"state/[a-z]+/jobs/[0-9a-f]+\.json")
 """The registry: without it another program under the job's name would not be refused."""
 _CHECKPOINT: Final = re.compile(r"state/[a-z]+/[0-9a-f]+/chk-([0-9]+)/_metadata")
-_CHANGES_NAMES: Final = frozenset({"rename", "link", "unlink", "mkdir", "fsync"})
+_WORTH_A_CUT: Final = frozenset(
+    {"rename", "link", "unlink", "mkdir", "fsync", "write_at", "truncate", MARK, PUBLISH}
+)
+"""After the other calls, a cut shows nothing that it does not show after one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,9 @@ class Cut:
 
     def strike(self, replay: Replay) -> Image:
         """Return what is left of the disk of a replay, which has come to the cut."""
-        draws = PowerCut(Random(0), 0, 0) if self.seed is None else PowerCut(Random(self.seed))
-        return replay.disk.after(draws)
+        if self.seed is None:
+            return replay.disk.after(PowerCut(Random(0), 0, 0))
+        return replay.disk.after(PowerCut(Random(self.seed), in_order=False))
 
     def __str__(self) -> str:
         return f"cut after call {self.calls}, seed {self.seed}, parallelism {self.parallelism or 'as before'}"
@@ -110,8 +115,14 @@ class Recording:
         """
         replay = Replay(self.calls, self.job.root, without)
         replay.run_to(cut.calls)
-        found = self._problem_of(_Struck(cut, replay))
+        found = self._problem_of(self._struck(cut, replay))
         return found and f"{cut}: {found}"
+
+    def broken_after(self, cut: Cut) -> str | None:
+        """Return what is wrong on the disk after a cut already before the job is started on it."""
+        replay = Replay(self.calls, self.job.root)
+        replay.run_to(cut.calls)
+        return self._broken(self._struck(cut, replay))
 
     def catch(self, *sites: str, tries: int = 40, seed: int = 1) -> str | None:
         """Return the problem of some cut if the syncs of call sites are left out; None if no cut shows one.
@@ -121,11 +132,12 @@ class Recording:
         """
         struck: list[_Struck] = []
         for cut, whole, replay in self._with_and_without(sites, tries, seed):
-            each = _Struck(cut, replay)
-            if each.disk != cut.strike(whole):
-                if (broken := _broken_report(each.marks, each.disk)) is not None:
-                    return f"{cut}: {broken}"
-                struck.append(each)
+            if cut.strike(replay) == cut.strike(whole):
+                continue
+            each = self._struck(cut, replay)
+            if (broken := self._broken(each)) is not None:
+                return f"{cut}: {broken}"
+            struck.append(each)
         tried: list[_Struck] = []
         for each in struck:
             if any(each.is_like(other) for other in tried):
@@ -140,11 +152,7 @@ class Recording:
     ) -> Iterator[tuple[Cut, Replay, Replay]]:
         """Yield cuts in the order of the calls, each with the disk as it was, and without some syncs."""
         random = Random(seed)
-        numbers = [
-            number
-            for number, call in enumerate(self.calls, 1)
-            if call.method in _CHANGES_NAMES or call.method == MARK
-        ]
+        numbers = [number for number, call in enumerate(self.calls, 1) if call.method in _WORTH_A_CUT]
         cuts = [Cut(number, None) for number in numbers]
         cuts += [Cut(random.choice(numbers), random.getrandbits(32)) for _ in range(tries)]
         whole, without = (Replay(self.calls, self.job.root, each) for each in ((), sites))
@@ -155,7 +163,7 @@ class Recording:
 
     def _problem_of(self, struck: _Struck) -> str | None:
         """Start the job again on a disk, and judge what it leaves."""
-        if (broken := _broken_report(struck.marks, struck.disk)) is not None:
+        if (broken := self._broken(struck)) is not None:
             return broken
         planned = self.processes[max(struck.processes, 1) - 1]
         process = replace(
@@ -171,11 +179,8 @@ class Recording:
                 run(job)
             except Exception as error:
                 return f"the job does not go on: {error}"
-            visible = self._visible(OUTPUT)
-        for name, content in struck.seen.items():
-            if visible.get(name) != content:
-                return f"{name} was visible before, and is gone or another file"
-        problem = _difference(_rows(visible), self.expected)
+            problem = job.form.lost_at_end(Path(job.root), struck.seen)
+            problem = problem or _difference(self._rows(OUTPUT), self.expected)
         for mark in struck.marks:
             if problem is None and mark.startswith(SAVEPOINT) and not process.begins_from:
                 problem = self._problem_of_savepoint(struck.disk, job, mark.removeprefix(SAVEPOINT))
@@ -189,7 +194,7 @@ class Recording:
                 run(second)
             except Exception as error:
                 return f"savepoint {folder} does not restore: {error}"
-            before, after = _rows(self._visible(OUTPUT)), _rows(self._visible(CONTINUED))
+            before, after = self._rows(OUTPUT), self._rows(CONTINUED)
         # The first job may have gone on after the savepoint, so its rows may have some of the second one's.
         problem = _difference((before | after), self.expected) or _difference(after, after & self.expected)
         return problem and f"savepoint {folder}: {problem}"
@@ -202,18 +207,22 @@ class Recording:
         try:
             write_image(disk, root)
             # Each start is one of the program anew, in which the power stays on.
-            with unsynced(), submitted(Configuration(), lambda graph: None, __file__):
+            databases = unsynced_sqlite() if self.job.writes_tables else nullcontext()
+            with unsynced(), databases, submitted(Configuration(), lambda graph: None, __file__):
                 yield
         finally:
             shutil.rmtree(root)
 
-    def _visible(self, output: str) -> dict[str, bytes]:
-        """Return the part files in an output folder by their paths below the root."""
-        return {
-            f"{output}/{path.name}": path.read_bytes()
-            for path in Path(self.job.root, output).glob("*")
-            if not path.name.startswith(".")
-        }
+    def _rows(self, output: str) -> Counter[Row]:
+        return self.job.form.rows(Path(self.job.root), output)
+
+    def _struck(self, cut: Cut, replay: Replay) -> _Struck:
+        return _Struck(cut, replay, self.job.form.seen(self.calls, replay))
+
+    def _broken(self, struck: _Struck) -> str | None:
+        """Return what is wrong on a disk already before the job is started on it."""
+        broken = _broken_report(struck.marks, struck.disk)
+        return broken or self.job.form.lost_on(struck.disk, struck.seen)
 
 
 class _Struck:
@@ -221,12 +230,12 @@ class _Struck:
 
     __slots__ = ("cut", "disk", "marks", "processes", "seen")
 
-    def __init__(self, cut: Cut, replay: Replay) -> None:
+    def __init__(self, cut: Cut, replay: Replay, seen: Any) -> None:
         self.cut = cut
         self.disk = cut.strike(replay)
         self.marks = tuple(replay.marks)
         self.processes = replay.processes
-        self.seen = _part_files(replay.disk.live())
+        self.seen = seen
 
     def is_like(self, other: _Struck) -> bool:
         """Return whether the same would be found, by a process of the same arguments."""
@@ -244,10 +253,14 @@ def record(
     folder: Path,
     *processes: RecordedProcess,
     state_backend: str = "hashmap",
+    writes_tables: bool = False,
+    has_users_table: bool = False,
+    program: Sequence[str] = ("-m", CHILD),
 ) -> Recording:
     """Run a family's job in real processes, and return its recording.
 
-    Each of ``processes`` but the last kills itself or stops the job; by default there is one.
+    Each of ``processes`` but the last kills itself or stops the job; by default there is one. ``program`` is
+    what Python runs in them, with the file of the job as its last argument.
     """
     log, spec = folder / "calls.log", folder / "job.json"
     root = folder / "disk"
@@ -258,6 +271,8 @@ def record(
         root=str(root),
         log=str(log),
         state_backend=state_backend,
+        writes_tables=writes_tables,
+        has_users_table=has_users_table,
     )
     planned = processes or (RecordedProcess(),)
     for process in planned:
@@ -266,7 +281,7 @@ def record(
             begun_from = _begun_from(process, [call.other for call in read_log(str(log))], job.root)
         spec.write_bytes(msgspec.json.encode(replace(job, process=process, savepoint=begun_from)))
         ended = subprocess.run(
-            [sys.executable, "-m", CHILD, str(spec)],
+            [sys.executable, *program, str(spec)],
             capture_output=True,
             timeout=PROCESS_SECONDS,
             check=False,
@@ -298,20 +313,6 @@ def write_image(image: Image, folder: Path) -> None:
             (folder / path).mkdir()
         else:
             (folder / path).write_bytes(content)
-
-
-def _part_files(image: Image) -> dict[str, bytes]:
-    return {
-        path: content
-        for path, content in image.items()
-        if content is not None and path.startswith(f"{OUTPUT}/") and "/." not in path
-    }
-
-
-def _rows(files: Mapping[str, bytes]) -> Counter[Row]:
-    return Counter(
-        as_tuple(msgspec.json.decode(line)) for each in files.values() for line in each.splitlines()
-    )
 
 
 def _difference(rows: Counter[Row], expected: Counter[Row]) -> str | None:

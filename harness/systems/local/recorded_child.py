@@ -8,6 +8,7 @@ complete, and the end of the job.
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -23,7 +24,17 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.disk.recorded_calls import CallLog, recorded
+from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite
 from onceproof.harness.systems.local.part_file_io import PartFileIO
+from onceproof.harness.systems.local.recorded_output import (
+    OUTPUT,
+    DatabaseIO,
+    DatabaseTables,
+    PartFiles,
+    RecordedOutput,
+    make_users_table,
+    short_logs,
+)
 
 FINISHED = "finished"
 STOPPED = "stopped"
@@ -32,8 +43,6 @@ SAVEPOINT = "savepoint "
 CHECKPOINTS = "state/checkpoints"
 OTHER_CHECKPOINTS = "state/others"
 """Where a process keeps its checkpoints that begins the job from a savepoint."""
-OUTPUT = "results/rows"
-"""Below the root. Storage and sink each make two folders; the syncs of the one do nothing for the other."""
 SAVED: Final[dict[str, str]] = {"savepoint": "kept/taken", "stop": "ends/stop"}
 """Where savepoints are, by what asks for them."""
 
@@ -75,6 +84,15 @@ class RecordedJob(msgspec.Struct, frozen=True, kw_only=True):
     savepoint: str = ""
     """The folder of the savepoint with which the process begins."""
     output: str = OUTPUT
+    writes_tables: bool = False
+    """Whether the sinks write to an SQLite database; else they write part files."""
+    has_users_table: bool = False
+    """Whether that database was there before, with a table of the user."""
+
+    @property
+    def form(self) -> RecordedOutput:
+        """The form of the output."""
+        return DatabaseTables() if self.writes_tables else PartFiles()
 
 
 def run(job: RecordedJob) -> None:
@@ -98,9 +116,16 @@ def run(job: RecordedJob) -> None:
     splits = {
         split: [(value, timestamp) for timestamp, value in records] for split, records in job.records.items()
     }
-    output = Path(job.root, job.output)
-    family.job(environment, PartFileIO(CollectionSource(splits), output, {}, process.parallelism))
-    environment.execute(family.name)
+    source, root, parallelism = CollectionSource(splits), Path(job.root), process.parallelism
+    if not job.writes_tables:
+        family.job(environment, PartFileIO(source, root / job.output, {}, parallelism))
+        environment.execute(family.name)
+        return
+    with short_logs():
+        if job.has_users_table:
+            make_users_table(root)
+        family.job(environment, DatabaseIO(source, root, job.output, parallelism, family))
+        environment.execute(family.name)
 
 
 def main(path: str) -> None:
@@ -123,7 +148,8 @@ def main(path: str) -> None:
         if process.asks and len(completed_ids) == COMPLETED_BEFORE_REQUEST:
             self.submit(JobRequest(process.asks, f"{job.root}/{SAVED[process.asks]}"), answered)
 
-    with recorded(log), replaced(LocalExecution, "checkpoint_completed", completed):
+    databases = recorded_sqlite(log) if job.writes_tables else nullcontext()
+    with recorded(log), databases, replaced(LocalExecution, "checkpoint_completed", completed):
         run(job)
     log.mark(STOPPED if process.asks == "stop" else FINISHED)
 

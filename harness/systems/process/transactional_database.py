@@ -4,8 +4,8 @@ The rules this module lives by:
 
 - It is one SQLite file, which all processes of a run use concurrently. A process that dies in the middle of a
   write has written nothing.
-- Writes survive the death of any process, but not that of the machine: no fault kills machines, and waiting
-  for the disk would take most of the time of a run.
+- Writes survive the death of any process, but not that of the machine: no fault of a trial kills machines,
+  and waiting for the disk would take most of the time of a run. A durable one is for recorded power cuts.
 - Each call opens its own connection, because a worker may be forked from a process with an open connection,
   or be stopped while it holds one.
 - Visible transactions are numbered (``place``), so a reader learns the order in which they became visible.
@@ -80,8 +80,9 @@ def writer_of(name: str) -> tuple[int, int, str]:
 class Database:
     """Transactions by name, and the tables of upsert sinks, in one file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_durable: bool = False) -> None:
         self.path = path
+        self._is_durable = is_durable
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
@@ -190,8 +191,11 @@ class Database:
 
     def _connected(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT, isolation_level=None)
+        connection.execute(f"PRAGMA synchronous = {'FULL' if self._is_durable else 'OFF'}")
         use_write_ahead_log(connection)
-        connection.execute("PRAGMA synchronous = OFF")
+        if self._is_durable:
+            # What a killed process has left in the log is relied on from now on.
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         connection.execute(_CREATE)
         return connection
 

@@ -46,6 +46,18 @@ def test_synced_name_without_synced_data_may_be_short_or_zeros(disk):
     assert {b"content", b"", b"cont", bytes(4)} <= found
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+def test_later_write_survives_an_earlier_one_only_where_none_are_in_order(disk, in_order):
+    _write(disk, "/disk/a", bytes(8), sync=True)
+    _sync(disk, "/disk")
+    descriptor = disk.open("/disk/a", os.O_RDWR)
+    for offset, data in ((0, b"1111"), (4, b"2222")):
+        disk.write_at(descriptor, offset, data)
+    found = {disk.after(PowerCut(Random(seed), in_order=in_order))["a"] for seed in range(300)}
+    assert {bytes(8), b"1111" + bytes(4), b"11112222"} <= found
+    assert (bytes(4) + b"2222" in found) is not in_order
+
+
 def test_rename_is_atomic(disk):
     _write(disk, "/disk/a", b"old", sync=True)
     _write(disk, "/disk/b", b"new", sync=True)

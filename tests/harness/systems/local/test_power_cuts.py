@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from onceproof import engine
-from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.disk.recorded_calls import MARK, START
-from onceproof.harness.systems.local.power_cuts import Cut, Recording, record
+from onceproof.harness.systems.local.power_cuts import Cut, Recording
 from onceproof.harness.systems.local.recorded_child import (
     CHECKPOINTS,
     FINISHED,
@@ -21,6 +20,7 @@ from onceproof.harness.systems.local.recorded_child import (
     SAVEPOINT,
     RecordedProcess,
 )
+from tests.harness.systems.local.recorded_words import record_words
 
 pytestmark = pytest.mark.slow
 
@@ -69,13 +69,7 @@ LIVES: dict[str, tuple[RecordedProcess, ...]] = {
 
 
 def _record(folder: Path, backend: str, *processes: RecordedProcess) -> Recording:
-    family = load_family("word_count")
-    words = family.WORDS
-    records = {
-        f"words-{split}": tuple((time, words[(3 * time + split) % 5]) for time in range(12))
-        for split in range(2)
-    }
-    return record(family, records, folder, *processes, state_backend=backend)
+    return record_words(folder, *processes, state_backend=backend)
 
 
 @pytest.fixture(scope="module")
