@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceproof.engine.connectors.jdbc.database_errors import RefusedByDatabase
 from onceproof.engine.connectors.jdbc.two_phase_database import LedgerEntry
-from onceproof.engine.connectors.postgres.postgres_table import quoted_name
+from onceproof.engine.connectors.postgres.postgres_table import beside_parameters, quoted_name
 
 if TYPE_CHECKING:
     from onceproof.engine.connectors.postgres.timed_connection import TimedConnection
@@ -53,21 +53,22 @@ class PostgresLedger:
     def record(self, connection: TimedConnection, entry: LedgerEntry) -> bool:
         """Write an entry. Return False if it is there already."""
         done = connection.execute(
-            f"INSERT INTO {self.name} (transaction, job, owner, subtask, checkpoint, row_count)"
-            " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            f"INSERT INTO {beside_parameters(self.name)} (transaction, job, owner, subtask, checkpoint,"
+            " row_count) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             entry,
         )
         return done.rowcount == 1
 
     def has(self, connection: TimedConnection, name: str) -> bool:
         """Return whether there is an entry of a transaction or batch."""
-        found = connection.execute(f"SELECT 1 FROM {self.name} WHERE transaction = %s", (name,))
+        ledger = beside_parameters(self.name)
+        found = connection.execute(f"SELECT 1 FROM {ledger} WHERE transaction = %s", (name,))
         return found.fetchone() is not None
 
     def forget(self, connection: TimedConnection, owner: str, subtask: int, older_than_ms: int) -> None:
         """Delete the entries of a subtask that were written longer ago than this."""
         connection.execute(
-            f"DELETE FROM {self.name} WHERE owner = %s AND subtask = %s"
+            f"DELETE FROM {beside_parameters(self.name)} WHERE owner = %s AND subtask = %s"
             " AND recorded_at < now() - %s * interval '1 millisecond'",
             (owner, subtask, older_than_ms),
         )

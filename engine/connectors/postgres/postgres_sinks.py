@@ -28,7 +28,12 @@ from onceproof.engine.connectors.jdbc.transaction_names import PREFIX, SessionNa
 from onceproof.engine.connectors.jdbc.two_phase_database import LedgerEntry
 from onceproof.engine.connectors.postgres.postgres_ledger import LEDGER, PostgresLedger
 from onceproof.engine.connectors.postgres.postgres_sessions import PostgresDatabase, PostgresSession
-from onceproof.engine.connectors.postgres.postgres_table import PostgresTable, quoted_name, shown
+from onceproof.engine.connectors.postgres.postgres_table import (
+    PostgresTable,
+    beside_parameters,
+    quoted_name,
+    shown,
+)
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink, PendingBatch
 from onceproof.engine.extras import POSTGRES, require
@@ -89,11 +94,11 @@ class PostgresUpsertFunction(UpsertSinkFunction):
         super().__init__(buffered_keys)
         self._target = table
         self._keys = keys
-        columns = [quoted_name(column) for column in table.columns]
+        columns = [beside_parameters(quoted_name(column)) for column in table.columns]
         changes = ", ".join(f"{column} = EXCLUDED.{column}" for column in columns[keys:])
         places = ", ".join(["%s"] * len(columns))
         self._statement = (
-            f"INSERT INTO {table.name} ({table.list}) VALUES ({places})"
+            f"INSERT INTO {beside_parameters(table.name)} ({', '.join(columns)}) VALUES ({places})"
             f" ON CONFLICT ({', '.join(columns[:keys])})"
             f" DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
         )

@@ -24,7 +24,7 @@ from typing import Any, Final
 from onceproof.engine.connectors.jdbc.database_errors import RefusedByDatabase
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
 from onceproof.engine.connectors.postgres.page_fetcher import Page, PageFetcher, Query
-from onceproof.engine.connectors.postgres.postgres_table import PostgresTable, quoted_name
+from onceproof.engine.connectors.postgres.postgres_table import PostgresTable, beside_parameters, quoted_name
 from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.durations import Duration, Time, milliseconds_of
 from onceproof.engine.elements import Record
@@ -105,7 +105,7 @@ class PostgresSource(Source):
                 " the source that the checkpoint was taken with"
             )
         low, high = int(match[1]), int(match[2])
-        key = quoted_name(self._key)
+        key = beside_parameters(quoted_name(self._key))
         question = f"{self._select} WHERE {key} > %s AND {key} <= %s ORDER BY {key} LIMIT %s"
 
         def query(connection: Any, after: int) -> Page:
@@ -178,7 +178,7 @@ class PostgresGrowingSource(Source):
                 f"split {split!r} at {position!r} is not of a growing key of {self._table.place}: restore"
                 " with the source that the checkpoint was taken with"
             )
-        key = quoted_name(self._key)
+        key = beside_parameters(quoted_name(self._key))
         # xmin is the transaction that wrote a row, the horizon the oldest transaction that still runs.
         question = (
             f"{self._select}, (SELECT pg_snapshot_xmin(pg_current_snapshot())::xid AS horizon) AS now"
@@ -264,7 +264,9 @@ def _table_and_select(
     if page_rows < 1:
         raise ValueError(f"pages of {page_rows} rows: at least 1 is needed")
     described = PostgresTable(options, table, columns, schema, USE)
-    return described, f"SELECT {described.list}{extra}, {quoted_name(key)} FROM {described.name}"
+    names = (beside_parameters(name) for name in (described.list, quoted_name(key), described.name))
+    columns, key_column, name = names
+    return described, f"SELECT {columns}{extra}, {key_column} FROM {name}"
 
 
 def _checked_bounds(table: PostgresTable, key: str, *, wants_bounds: bool) -> tuple[int, int]:

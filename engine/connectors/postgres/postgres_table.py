@@ -125,6 +125,11 @@ def quoted_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def beside_parameters(sql: str) -> str:
+    """Return names for a statement that has parameters, in which psycopg takes ``%`` for the sign of one."""
+    return sql.replace("%", "%%")
+
+
 def shown(value: Any) -> str:
     """Return a value for a message of one line."""
     try:

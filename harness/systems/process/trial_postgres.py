@@ -54,6 +54,7 @@ class TrialPostgres(TrialServer[PostgresServer]):
 
     def _drop(self, name: str) -> None:
         import psycopg
+        from psycopg import sql
 
         server = self.server
         with suppress(psycopg.Error):
@@ -62,6 +63,7 @@ class TrialPostgres(TrialServer[PostgresServer]):
                     "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
                 ).fetchall()
                 for (gid,) in left:
-                    connection.execute(f"ROLLBACK PREPARED '{gid}'")
+                    # A program gives its transactions the names that it likes.
+                    connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
             with psycopg.connect(server.address, autocommit=True) as connection:
                 connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

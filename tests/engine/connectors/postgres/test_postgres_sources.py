@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from onceproof.engine import (
     Duration,
@@ -56,6 +57,21 @@ def test_job_reads_each_row_once_in_several_ranges(options: Any, outside: Any) -
     assert sorted(stream.execute_and_collect("words"), key=lambda row: row[1]) == [
         (f"w{n}", n) for n in range(1, ROWS + 1)
     ]
+
+
+@pytest.mark.parametrize("name", ['we"ird; DROP TABLE words; --', "100 %", "%s"])
+def test_any_name_is_a_table_or_a_column(options: Any, outside: Any, name: str) -> None:
+    table, key = sql.Identifier(name), sql.Identifier(f"{name} key")
+    outside.execute(sql.SQL("CREATE TABLE {} ({} bigint PRIMARY KEY, word text)").format(table, key))
+    outside.execute(sql.SQL("INSERT INTO {} VALUES (1, 'a'), (2, 'b')").format(table))
+    sources = (
+        each(options, name, ["word"], f"{name} key") for each in (PostgresSource, PostgresGrowingSource)
+    )
+    for source in sources:
+        [split] = source.splits()
+        reader = source.open_split(split, None)
+        assert read(reader, 2) == [("a",), ("b",)]
+        reader.close()
 
 
 def test_range_goes_on_in_its_middle(options: Any, outside: Any) -> None:

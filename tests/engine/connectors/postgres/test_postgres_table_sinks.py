@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from onceproof.engine import JdbcConnectionOptions, PostgresUpsertSink, PostgresWriteAheadSink
 from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
@@ -70,6 +71,30 @@ def test_upsert_of_key_columns_alone_changes_nothing_there(job_of: Any, options:
     job.functions[0].invoke(("a",), None)
     job.snapshot(1)
     assert counts(outside) == [("a", 7)]
+
+
+NAMES = ('we"ird; DROP TABLE counts; --', "100 %", "%s", "a%(b)s'")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_is_a_table_a_column_or_a_ledger(job_of: Any, options: Any, outside: Any, name: str) -> None:
+    table, column, ledger = (sql.Identifier(each) for each in (name, f"{name} column", f"{name} ledger"))
+    outside.execute(sql.SQL("CREATE TABLE {} ({} text PRIMARY KEY, n bigint)").format(table, column))
+    columns = [f"{name} column", "n"]
+    upsert = job_of(PostgresUpsertSink(options, name, columns))
+    upsert.start()
+    upsert.functions[0].invoke(("a", 1), None)
+    upsert.snapshot(1)
+    ahead = job_of(PostgresWriteAheadSink(options, name, columns, ledger=f"{name} ledger"))
+    ahead.start()
+    ahead.functions[0].invoke(("b", 2), None)
+    ahead.snapshot(1)
+    ahead.notify(1)
+    assert outside.execute(sql.SQL("SELECT * FROM {} ORDER BY n").format(table)).fetchall() == [
+        ("a", 1),
+        ("b", 2),
+    ]
+    assert outside.execute(sql.SQL("SELECT count(*) FROM {}").format(ledger)).fetchone() == (1,)
 
 
 def test_what_a_dead_attempt_still_asks_for_comes_no_more(job_of: Any, options: Any, outside: Any) -> None:

@@ -95,6 +95,20 @@ def test_planted_bugs_are_seen_by_the_watch_and_by_a_lost_answer(
     assert broken in {violation.property for violation in verdict.violations}
 
 
+def test_prepared_transaction_of_any_name_goes_with_the_database_of_its_trial(
+    postgres_server: PostgresServer,
+) -> None:
+    trial = TrialPostgres(postgres_server)
+    with trial.database() as database, psycopg.connect(database.address, autocommit=True) as connection:
+        for statement in ("BEGIN", "CREATE TABLE t ()", "PREPARE TRANSACTION 'it''s'"):
+            connection.execute(statement)
+    name = database.address.rpartition("/")[2]
+    with psycopg.connect(postgres_server.address, autocommit=True) as connection:
+        left = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchall()
+    trial.close()
+    assert left == []
+
+
 def test_watch_sees_committed_rows_alone_and_misses_those_that_go(database: str) -> None:
     watch = PostgresWatch(database)
     output = PostgresOutput(database)
