@@ -8,12 +8,15 @@ The rules this module lives by:
   the create is a condition of the request); others are refused before the job begins. There is no lock as on
   a folder: a second process takes the job over, and the first one ends when it finds out.
 - A request may be performed late, or twice, and one that failed may still be performed.
+- Each process opens the file system for itself: connections and their threads do not survive a fork, and the
+  workers of a job are forked.
 - Listings are never cached, because files of other processes must be visible.
 - Every error of the file system becomes a StorageError: one line with the file, what failed and the mend.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -43,6 +46,10 @@ def _options(scheme: str) -> dict[str, Any]:
     return options
 
 
+class RemoteStorageError(StorageError):
+    """A request to the file system has failed. The message is one line."""
+
+
 class RemoteCheckpointStorage:
     """Checkpoints below an address such as ``s3://bucket/checkpoints``."""
 
@@ -56,12 +63,11 @@ class RemoteCheckpointStorage:
                 f"checkpoint folder {root}: nothing is known of {scheme}:// that would keep two processes"
                 f" of a job apart: use a folder that all machines share, or {', '.join(sorted(EXCLUSIVE))}"
             )
-        try:
-            self._files, self._path = fsspec.core.url_to_fs(root, **_options(scheme))
-        except ImportError as error:
-            raise StorageError(f"checkpoint folder {root} cannot be reached: {error}") from error
-        except Exception as error:
-            raise self._failure("", "cannot be reached", error) from error
+        self._opened: Any = None
+        self._opened_by = 0
+        """The process that has opened it."""
+        self._path = ""
+        self._open()
 
     def write(self, path: str, data: bytes) -> None:
         self._create(path, "cannot be written", lambda file: self._files.pipe_file(file, data))
@@ -152,6 +158,22 @@ class RemoteCheckpointStorage:
         """Return the full address of a file, for messages."""
         return join_location(self.root, path)
 
+    @property
+    def _files(self) -> Any:
+        """The file system. Raises StorageError if this process cannot open it."""
+        if self._opened_by != os.getpid():
+            self._open()
+        return self._opened
+
+    def _open(self) -> None:
+        try:
+            self._opened, self._path = fsspec.core.url_to_fs(self.root, **_options(scheme_of(self.root)))
+        except ImportError as error:
+            raise StorageError(f"checkpoint folder {self.root} cannot be reached: {error}") from error
+        except Exception as error:
+            raise self._failure("", "cannot be reached", error) from error
+        self._opened_by = os.getpid()
+
     def _resolve(self, path: str) -> str:
         check_inside(path, self.root)
         return join_location(self._path, path)
@@ -176,7 +198,7 @@ class RemoteCheckpointStorage:
         except Exception as error:
             raise self._failure(path, what, error) from error
 
-    def _failure(self, path: str, what: str, error: Exception) -> StorageError:
+    def _failure(self, path: str, what: str, error: Exception) -> RemoteStorageError:
         said: Any = getattr(error, "strerror", None) or str(error) or type(error).__name__
         at = join_location(self.root, path) if path else self.root
-        return StorageError(f"checkpoint file {at} {what}: {' '.join(str(said).split())}: {_MEND}")
+        return RemoteStorageError(f"checkpoint file {at} {what}: {' '.join(str(said).split())}: {_MEND}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+
 import fsspec
 import pytest
 
@@ -15,6 +17,7 @@ from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
+from onceproof.harness.services.object_store_server import BUCKET
 
 
 @pytest.fixture
@@ -181,3 +184,15 @@ def test_places_are_folders_or_addresses(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     assert is_same(str(tmp_path / "link"), str(tmp_path))
     assert not is_same("s3://bucket/a", "s3://bucket/b")
+
+
+def test_forked_worker_opens_the_file_system_for_itself(object_store):
+    storage = open_storage(f"s3://{BUCKET}/forked")
+    storage.write("chk-1/a", b"of the coordinator")
+    worker = multiprocessing.get_context("fork").Process(
+        target=storage.write, args=("chk-1/b", b"of a worker")
+    )
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 0
+    assert storage.read("chk-1/b") == b"of a worker"
