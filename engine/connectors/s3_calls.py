@@ -10,8 +10,8 @@ The rules this module lives by:
   holds botocore (1.43) up for ever, because it reads on at the end of the stream.
 - The client takes an answer whose headers were cut off for a whole one without the rest of them. So an answer
   counts only with the field that each has, and an object without a token is asked for once more.
-- A try to begin an upload that had no answer may have begun one, which nobody can complete. If a later try
-  begins another one, the first is looked for and dropped: no other writer has its key.
+- A try to begin an upload that had no answer may have begun one, which no process can complete. If a later
+  try begins another one, the first is looked for and dropped: no other writer has its key.
 - A process makes its own client: connections are not inherited by forked children.
 """
 

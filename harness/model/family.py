@@ -38,6 +38,7 @@ AtLeastOnce: TypeAlias = Literal["rows", "effects"]
 
 POSTGRES: Final = "postgres"
 KAFKA: Final = "kafka"
+S3: Final = "s3"
 """The names of the servers that families may need."""
 ROLES: Final = ("source", "keyed", "sink")
 FAMILY_MODULE: Final = "onceproof_family_"
@@ -109,6 +110,12 @@ class JobIO(Protocol):
 
     def file_sink(self, name: str) -> Any:
         """Return a file sink for tuples with buckets, which rolls by size and time, for ``add_sink``."""
+
+    def object_sink(self, name: str) -> Any:
+        """Return a file sink at s3:// with buckets, which rolls by size, time and count, for ``add_sink``."""
+
+    def parquet_sink(self, name: str) -> Any:
+        """Return a sink of Parquet files of a few rows at s3://, with buckets, for ``add_sink``."""
 
     def upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink for tuples by their first ``keys`` columns, for ``add_sink`` or ``sink_to``."""
@@ -257,8 +264,8 @@ _OPTIONS: Final[_Members] = {
         "a function streaming_query(records, io)",
     ),
     "servers": (
-        lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA},
-        f"some of {(POSTGRES, KAFKA)}",
+        lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA, S3},
+        f"some of {(POSTGRES, KAFKA, S3)}",
     ),
     "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
 }

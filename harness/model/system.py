@@ -155,11 +155,12 @@ def applicable(
     capabilities: frozenset[Capability],
     missing: Container[tuple[FaultKind, Point]] = (),
     servers: Container[str] = (),
+    immortal: Container[str] = (),
 ) -> tuple[tuple[Fault, ...], dict[tuple[str, str], int]]:
     """Return the faults that a system supports, and the number of unsupported ones by (kind, point).
 
     ``missing`` are the pairs that never occur there although the kind is supported, ``servers`` the names of
-    those that the family needs.
+    those that the family needs; those in ``immortal`` would lose everything as they die, and are not killed.
     """
     taken: list[Fault] = []
     left: dict[tuple[str, str], int] = {}
@@ -169,6 +170,8 @@ def applicable(
         if row.is_kill and fault.rescale_to:
             needed.add(Capability.RESCALE)
         is_there = not fault.server or fault.server in servers
+        if fault.kind == "kill_server" and fault.server in immortal:
+            is_there = False
         if needed <= capabilities and (fault.kind, fault.point) not in missing and is_there:
             taken.append(fault)
         else:

@@ -47,14 +47,16 @@ class ObjectStoreServer:
     Args:
         folder: for data, log and the record of the process.
         port: of the loopback interface; 0: the one that the folder keeps, else a free one.
+        dies_with_parent: whether the server is killed when this process has died (on Linux only).
     """
 
     name = "s3"
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
+    def __init__(self, folder: Path, port: int = 0, *, dies_with_parent: bool = False) -> None:
         self.folder = folder
         self.port = kept_port(folder, "server", port)
         self._processes = ServerProcesses(folder / "processes.json")
+        self._dies_with_parent = dies_with_parent
         self._versitygw = shutil.which("versitygw")
 
     @property
@@ -92,7 +94,7 @@ class ObjectStoreServer:
                     f"s3: port {self.port} of {LOOPBACK} is taken: end what listens there, or remove"
                     f" {self.folder} for a server with another port"
                 )
-            self._processes.start(command, self.log)
+            self._processes.start(command, self.log, dies_with_parent=self._dies_with_parent)
         self._wait_until_it_answers()
         self._make_bucket()
 
@@ -115,6 +117,10 @@ class ObjectStoreServer:
     def is_running(self) -> bool:
         """Return whether the process of the server lives."""
         return bool(self._processes.living())
+
+    def has_died(self) -> bool:
+        """Return whether the server has ended by itself, or was killed."""
+        return self._processes.has_died()
 
     # ---- internal
 

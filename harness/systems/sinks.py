@@ -49,7 +49,15 @@ REACTIONS: Final = (RAISES, RETRIES_LATER, UPDATES, FAILS)
 updated committable; or reports a failure, which fails the job."""
 
 SinkKind: TypeAlias = Literal[
-    "write-ahead", "committing", "upsert", "files", "postgres", "postgres-upsert", "kafka"
+    "write-ahead",
+    "committing",
+    "upsert",
+    "files",
+    "objects",
+    "parquet",
+    "postgres",
+    "postgres-upsert",
+    "kafka",
 ]
 """The sinks of ``JobIO`` besides two-phase commit."""
 
@@ -57,6 +65,7 @@ ROWS_OF_A_PART: Final = 3
 BUCKETS: Final = ("", "one", "two/inner")
 ROLLS_BY_SIZE: Final = RollingPolicy.default_rolling_policy(part_size=60)
 """A file is complete with the bytes of a few rows."""
+ROLLS_BY_COUNT: Final = RollingPolicy.on_checkpoint_rolling_policy(part_rows=ROWS_OF_A_PART)
 BUFFERED_KEYS: Final = 3
 
 
@@ -83,6 +92,14 @@ class SinksByKind(ABC):
     def file_sink(self, name: str) -> Any:
         """Return a file sink with buckets, which begins a new file after some rows and some time."""
         return self.make_sink("files", name)
+
+    def object_sink(self, name: str) -> Any:
+        """Return a file sink at s3:// with buckets, which rolls by size, time and count."""
+        return self.make_sink("objects", name)
+
+    def parquet_sink(self, name: str) -> Any:
+        """Return a sink of Parquet files at s3:// with buckets, which rolls by count."""
+        return self.make_sink("parquet", name)
 
     def upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink that writes by the first ``keys`` columns into a table of the external system."""

@@ -11,11 +11,14 @@ from onceproof.harness.model.history import TASK_FAILED, TRANSACTION_VISIBLE
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.simulation.simulated_object_store import TROUBLES
+from onceproof.harness.systems.simulation.simulated_sinks import ROLLS_ALSO_BY_COUNT
+from onceproof.harness.systems.sinks import ROLLS_BY_COUNT
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios import files_rolling
 from tests.scenarios.golden import meaning_of
 
 FAMILY = load_family("files_rolling")
+ROLLS = {"objects_parquet": ROLLS_BY_COUNT, "objects_rolling": ROLLS_ALSO_BY_COUNT}
 
 
 def test_generator_draws_what_it_drew() -> None:
@@ -39,6 +42,25 @@ def test_rows_are_exact_whatever_becomes_of_requests_to_the_store(trouble: str) 
         files += kinds.count(TRANSACTION_VISIBLE)
     assert files > 20
     assert bool(struck) == (trouble in ("late", "torn"))
+
+
+@pytest.mark.parametrize("name", ["objects_parquet", "objects_rolling"])
+def test_rows_of_files_that_roll_by_count_are_exact_under_each_trouble(name: str) -> None:
+    family = load_family(name)
+    full = 0
+    for index, trouble in enumerate(TROUBLES):
+        scenario = generate(family, scenario_seed(12, name, index))
+        scenario = replace(
+            scenario, parameters={**scenario.parameters, "trouble": trouble, "trouble_from": 3}
+        )
+        trial = try_scenario(family, scenario, twice=False, continued=False)
+        assert trial.verdict.passed, (scenario.seed, trial.verdict)
+        sizes = [len(event[3]["rows"]) for event in trial.history.events if event[1] == TRANSACTION_VISIBLE]
+        most = ROLLS[name].part_rows
+        assert most is not None
+        assert max(sizes, default=0) <= most
+        full += sizes.count(most)
+    assert full > 5
 
 
 @pytest.mark.local_kill

@@ -36,6 +36,8 @@ GOLDEN = {
     "nexmark_q5": "2:48097b59bd3921d9",
     "nexmark_q7": "2:48097b59bd3921d9",
     "nexmark_q8": "2:0308157dc2fcb4d9",
+    "objects_parquet": "1:90addc513c50eac6",
+    "objects_rolling": "1:90addc513c50eac6",
     "order_lines": "1:689d45d8f527730d",
     "parcels": "1:ab6c7abf1ad4be7e",
     "pausing_sensors": "1:d63f992c28263970",

@@ -26,16 +26,20 @@ from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.job_startup import find_starting_point, resume_from_starting_point
 from onceproof.engine.runtime.local import LocalExecution
-from onceproof.engine.runtime.mounted_storage import MountedStorage
+from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.recovery import Recovered, recover
-from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.local.second_program import check_guard, other_program
-from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
+from onceproof.harness.systems.local.unreliable_storage import (
+    UnreliableObjects,
+    UnreliableStorage,
+    unreliable_storage,
+)
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
-from onceproof.harness.systems.recording.event_log import EventLog
+from onceproof.harness.systems.process.server_strikes import is_server_away
+from onceproof.harness.systems.recording.event_log import ERROR, SERVER_AWAY, EventLog
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
 
 
@@ -44,7 +48,7 @@ class Trial(NamedTuple):
 
     graph: JobGraph
     storage: MountedStorage
-    files: UnreliableStorage
+    files: UnreliableStorage | UnreliableObjects
     """Its own folder; no fault strikes it before it has a fault clock."""
     recovered: Recovered
     check_guard: Callable[[], None]
@@ -57,12 +61,12 @@ def begin(spec: Spec, log: EventLog, assembly: Assembly, locked: ExitStack) -> T
     ``locked`` keeps the folder locked.
     """
     graph = assembly.graph(spec.parallelism)
-    files = UnreliableStorage(f"{spec.checkpoints}/{graph.job_id}")
+    files = unreliable_storage(f"{spec.checkpoints}/{graph.job_id}")
     storage = MountedStorage(files)
     locked.enter_context(storage.exclusive())
     other = other_program(graph)
     # No fault strikes the questions of the harness.
-    reliable = LocalCheckpointStorage(storage.root)
+    reliable = open_storage(storage.root)
     check_guard(reliable, graph, other)
     recovered = resume_from_starting_point(
         storage,
@@ -119,9 +123,14 @@ def main(path: str, run: Run = run, log_of: Callable[[str], EventLog] = EventLog
                 from onceproof.harness.model.mutants import find_mutant
 
                 stack.enter_context(find_mutant(spec.mutant, spec.mutant_file or None).applied())
+            if spec.objects is not None:
+                # It imports a client, which only some families need.
+                from onceproof.harness.systems.process.object_io import reach_store
+
+                reach_store(spec)
             return run(spec, log, stack)
     except Exception as error:
-        log_error(log, "process", error)
+        log_error(log, "process", error, SERVER_AWAY if is_server_away(error) else ERROR)
         return 1
 
 

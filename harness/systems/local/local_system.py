@@ -33,7 +33,7 @@ from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.restore_point import as_found
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import KAFKA, POSTGRES, Family, options_of
+from onceproof.harness.model.family import KAFKA, POSTGRES, S3, Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
 from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.history import JOB_FINISHED, History
@@ -55,6 +55,7 @@ from onceproof.harness.systems.process.server_strikes import (
 )
 from onceproof.harness.systems.process.server_watch import ServerWatch
 from onceproof.harness.systems.process.trial_kafka import TrialKafka
+from onceproof.harness.systems.process.trial_objects import TrialObjectStore
 from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
@@ -68,7 +69,7 @@ TIMES_WHERE_STRUCK: Final = 3
 SAVEPOINT_FILE: Final = "deleted file of a savepoint"
 CHILD: Final = "onceproof.harness.systems.local.local_child"
 
-STRUCK: Final = (POSTGRES, KAFKA)
+STRUCK: Final = (POSTGRES, KAFKA, S3)
 """The servers that faults can strike."""
 _STORAGE_FAULTS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes in (READ, DELETION))
 """Faults after which files may stay that should be deleted, until a later start of the job."""
@@ -100,6 +101,7 @@ ANSWERS: Final = answers(
         "read": UnreliableStorage.suffer,
         "deletion": UnreliableStorage.suffer,
         "server": StruckServer.strike,
+        "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
     {
@@ -130,6 +132,7 @@ class LocalSystem:
         process_seconds: float = LONGEST_PROCESS_SECONDS,
         postgres: TrialPostgres | None = None,
         kafka: TrialKafka | None = None,
+        objects: TrialObjectStore | None = None,
     ) -> None:
         if mutant:
             # An unknown mutant is an error here, not in each child.
@@ -140,12 +143,14 @@ class LocalSystem:
         self._process_seconds = process_seconds
         self._postgres = postgres or TrialPostgres()
         self._kafka = kafka or TrialKafka()
+        self._objects = objects or TrialObjectStore()
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in new folders, and return its history; there is no trace."""
         needed = options_of(family).servers
         struck = [server for server in STRUCK if server in needed]
-        faults, left = applicable(scenario.faults, self.capabilities, self.missing, struck)
+        immortal = () if self._objects.survives_kills else (S3,)
+        faults, left = applicable(scenario.faults, self.capabilities, self.missing, struck, immortal)
         with ExitStack() as stack:
             folder = stack.enter_context(trial_folder(self._folder))
             spec = msgspec.structs.replace(
@@ -169,6 +174,10 @@ class LocalSystem:
                 from onceproof.harness.systems.process.kafka_watch import KafkaWatch
 
                 run.watches.append(stack.enter_context(KafkaWatch(spec.kafka)))
+            if spec.objects is not None:
+                from onceproof.harness.systems.process.object_watch import ObjectWatch
+
+                run.watches.append(stack.enter_context(ObjectWatch(spec.objects)))
             history = run.run()
         history.statistics.not_applicable = left
         return history
@@ -177,6 +186,7 @@ class LocalSystem:
         """Stop the servers that a family has needed."""
         self._postgres.close()
         self._kafka.close()
+        self._objects.close()
 
     def _ends_of_job(
         self, family: Family, scenario: Scenario, faults: tuple[Fault, ...], stack: ExitStack
@@ -191,6 +201,10 @@ class LocalSystem:
         if KAFKA in options_of(family).servers:
             ends["kafka"] = stack.enter_context(self._kafka.topics(scenario.records))
             servers[KAFKA] = self._kafka.struck
+        if S3 in options_of(family).servers:
+            objects = stack.enter_context(self._objects.place())
+            ends |= {"objects": objects, "checkpoints": objects.checkpoints, "savepoints": objects.savepoints}
+            servers[S3] = self._objects.struck
         if any(fault.server for fault in faults):
             ends["strikes"] = stack.enter_context(StrikeSocket(servers)).address
             ends["request_timeout_ms"] = request_timeout_ms(faults)
@@ -219,14 +233,13 @@ def start_child(
     )
 
 
-def damages_in(folder: str) -> list[str]:
-    """Return in words what is damaged or missing of the savepoint in a folder."""
-    storage = open_storage(folder, stands_in=True)
+def damages_in(folder: str, read: Callable[[str], bytes]) -> list[str]:
+    """Return in words what is damaged or missing of the savepoint in a folder; ``read`` reads its files."""
     try:
-        metadata = decode_metadata(storage.read(METADATA), METADATA)
+        metadata = decode_metadata(read(METADATA), METADATA)
     except (OSError, DamagedFile) as error:
         return [str(error)]
-    return [str(damage) for damage in damages_of(as_found(metadata, folder), storage.read)]
+    return [str(damage) for damage in damages_of(as_found(metadata, folder), read)]
 
 
 @dataclass(slots=True)
@@ -260,7 +273,7 @@ class LocalRun(JobRun):
         """
         history = builder.history
         for folder in builder.savepoints:
-            for damage in damages_in(folder):
+            for damage in damages_in(folder, self._reading(folder)):
                 builder.left_behind(SAVEPOINT_FILE, f"{folder}: {damage}")
         if _STORAGE_FAULTS.isdisjoint(kind for kind, _ in history.statistics.coverage):
             return
@@ -269,6 +282,17 @@ class LocalRun(JobRun):
         ending = self.next_process(builder)
         if all(event["kind"] != event_log.JOB_FINISHED for event in ending.events):
             builder.cannot_begin(ending.last_words)
+
+    def _reading(self, folder: str) -> Callable[[str], bytes]:
+        """Return what reads the files of a savepoint in a folder."""
+        objects = self.spec.objects
+        if objects is None:
+            return open_storage(folder, stands_in=True).read
+        # It imports a client, which only some families need.
+        from onceproof.harness.systems.process.object_output import StoreReader
+
+        reader = StoreReader(objects)
+        return lambda path: reader.content_at(f"{folder}/{path}")
 
     def start(self, path: Path, output: BinaryIO) -> subprocess.Popen[bytes]:
         """Start the process of a specification; it prints into ``output``."""

@@ -35,7 +35,7 @@ from onceproof.harness.systems.local.attempt_leaks import AttemptLeaks, Left
 from onceproof.harness.systems.local.board_clocks import BoardClocks
 from onceproof.harness.systems.local.logged_requests import LoggedRequests
 from onceproof.harness.systems.local.observed_worker import ObservedWorker
-from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
+from onceproof.harness.systems.local.unreliable_storage import UnreliableObjects, UnreliableStorage
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.process_table import session_members
@@ -61,7 +61,7 @@ class ObservedWorkersExecution(LoggedRequests, WorkersExecution):
         spec: Spec,
         graph_of: Callable[[int], JobGraph],
         storage: MountedStorage,
-        files: UnreliableStorage,
+        files: UnreliableStorage | UnreliableObjects,
         recovered: Recovered,
         board: FaultBoard,
     ) -> None:

@@ -1,4 +1,4 @@
-"""The checkpoint folder of a local process, in which single reads, lists and deletions fail.
+"""The checkpoint storage of a local process, in which single reads, lists and deletions fail.
 
 The rules this module lives by:
 
@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
+from onceproof.engine.locations import scheme_of
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, RESTORING
+from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
@@ -35,25 +38,15 @@ class CallFaults(Protocol):
         """Count a call of the storage. Return the fault that it suffers, if any."""
 
 
-class UnreliableStorage(LocalCheckpointStorage):
-    """A checkpoint folder; ``fault_clock`` says which call fails, once there is one."""
+class UnreliableCalls:
+    """The faults of a storage; ``fault_clock`` says which call fails, once there is one."""
 
     fault_clock: CallFaults | None = None
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, at: str) -> None:
+        super().__init__(at)  # type: ignore[call-arg]  # That of the storage beside this class.
         self._listed_until: dict[str, float] = {}
         """Deleted files that are still listed, and until when, by the monotonic clock in seconds."""
-
-    def read(self, path: str) -> bytes:
-        """Return the content of a file. Raises AwayForAMoment where a fault strikes."""
-        self.suffer(READ, path)
-        return super().read(path)
-
-    def delete(self, path: str) -> None:
-        """Delete a file. Raises AwayForAMoment where a fault strikes."""
-        self.suffer(DELETION, path)
-        super().delete(path)
 
     def suffer(self, what: str, path: str) -> None:
         """Count a call; a fault may strike it. Raises AwayForAMoment."""
@@ -73,9 +66,51 @@ class UnreliableStorage(LocalCheckpointStorage):
                 assert fault is not None
                 self._listed_until[path] = time.monotonic() + fault.delay / 1000
 
-    def list(self, prefix: str) -> list[str]:
-        """Return the sorted paths that begin with a prefix. Raises AwayForAMoment where a fault strikes."""
-        self.suffer(READ, prefix)
+    def with_stale(self, prefix: str, found: Sequence[str]) -> list[str]:
+        """Return the sorted paths that begin with a prefix, those included that are listed on."""
         now = time.monotonic()
         stale = [path for path, until in self._listed_until.items() if now < until]
-        return sorted({*super().list(prefix), *(path for path in stale if path.startswith(prefix))})
+        return sorted({*found, *(path for path in stale if path.startswith(prefix))})
+
+
+class UnreliableStorage(UnreliableCalls, LocalCheckpointStorage):
+    """A checkpoint folder. Reads, lists and deletions raise AwayForAMoment where a fault strikes."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+        self.suffer(READ, path)
+        return super().read(path)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self.suffer(DELETION, path)
+        super().delete(path)
+
+    def list(self, prefix: str) -> list[str]:
+        """Return the sorted paths that begin with a prefix."""
+        self.suffer(READ, prefix)
+        return self.with_stale(prefix, super().list(prefix))
+
+
+class UnreliableObjects(UnreliableCalls, RemoteCheckpointStorage):
+    """Checkpoints in an object store, which fail likewise, besides all that happens to the store itself."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of an object."""
+        self.suffer(READ, path)
+        return super().read(path)
+
+    def delete(self, path: str) -> None:
+        """Delete an object."""
+        self.suffer(DELETION, path)
+        super().delete(path)
+
+    def list(self, prefix: str) -> list[str]:
+        """Return the sorted paths that begin with a prefix."""
+        self.suffer(READ, prefix)
+        return self.with_stale(prefix, super().list(prefix))
+
+
+def unreliable_storage(at: str) -> UnreliableStorage | UnreliableObjects:
+    """Return the storage at a place: a folder, or an address of an object store."""
+    return UnreliableObjects(at) if scheme_of(at) else UnreliableStorage(at)

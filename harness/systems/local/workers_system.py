@@ -81,6 +81,7 @@ ANSWERS: Final = answers(
         "read": UnreliableStorage.suffer,
         "deletion": UnreliableStorage.suffer,
         "server": StruckServer.strike,
+        "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
     {

@@ -28,6 +28,8 @@ from onceproof.harness.systems.process.neighbour_files import move_in
 from onceproof.harness.systems.process.visible_outputs import ReadRows, read_json_rows
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
+MOST_TIMES_GIVEN_UP: Final = 20
+"""A server is back within a second, and a process takes a second to begin."""
 _CRASH: Final = "Fatal Python error: "
 
 
@@ -58,6 +60,8 @@ class JobRun(ABC):
     read_rows: ReadRows = read_json_rows
     progress: Callable[[History], None] | None = None
     _number: int = field(default=0, init=False)
+    _given_up: int = field(default=0, init=False)
+    """How many processes in a row have given up because a server was away."""
 
     @abstractmethod
     def live(self, number: int, path: Path) -> Ending:
@@ -76,6 +80,7 @@ class JobRun(ABC):
             spec.parallelism,
             spec.postgres,
             spec.kafka,
+            spec.objects,
         )
 
     def run(self) -> History:
@@ -85,7 +90,8 @@ class JobRun(ABC):
         checkpoints = Path(spec.checkpoints)
         output = Path(spec.output)
         output.mkdir(parents=True, exist_ok=True)
-        checkpoints.mkdir(parents=True, exist_ok=True)
+        if spec.objects is None:
+            checkpoints.mkdir(parents=True, exist_ok=True)
         neighbour = move_in(output, spec.suffix)
         builder = self.history_builder()
         while not builder.is_over:
@@ -111,8 +117,12 @@ class JobRun(ABC):
         return ending
 
     def _ended_unasked(self, builder: HistoryBuilder, ending: Ending) -> None:
-        """Add why a process has ended that was not killed; one that has stopped with a savepoint said so."""
-        if not builder.has_stopped:
+        """Add why a process has ended that was not killed; one that has stopped with a savepoint said so.
+
+        One that has given up because a struck server was away is followed by another, as by a supervisor.
+        """
+        self._given_up = self._given_up + 1 if builder.has_given_up else 0
+        if not builder.has_stopped and not 0 < self._given_up <= MOST_TIMES_GIVEN_UP:
             builder.cannot_begin(ending.last_words)
 
     def next_process(self, builder: HistoryBuilder) -> Ending:

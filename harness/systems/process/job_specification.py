@@ -66,6 +66,33 @@ class TrialTopics(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return topic.startswith(f"{self.prefix}-out-")
 
 
+class TrialObjects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The part of an object store that one scenario has to itself."""
+
+    bucket: str
+    prefix: str
+    """What the keys of all its objects begin with, without a slash at the end."""
+    environment: dict[str, str]
+    """The variables by which a client reaches the store."""
+    environment_of_job: dict[str, str]
+    """The same for the job, through a proxy."""
+
+    @property
+    def output(self) -> str:
+        """The address of the part files."""
+        return f"s3://{self.bucket}/{self.prefix}/output"
+
+    @property
+    def checkpoints(self) -> str:
+        """The address of the checkpoint directories."""
+        return f"s3://{self.bucket}/{self.prefix}/checkpoints"
+
+    @property
+    def savepoints(self) -> str:
+        """The address of savepoints."""
+        return f"s3://{self.bucket}/{self.prefix}/savepoints"
+
+
 class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One process of one job."""
 
@@ -128,6 +155,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The address of the database of PostgreSQL that the job writes to; "": there is none."""
     kafka: TrialTopics | None = None
     """The topics that the job reads and writes; None: there are none."""
+    objects: TrialObjects | None = None
+    """Where the job has its checkpoints, and its part files, in an object store; None: there is none."""
     postgres_of_job: str = ""
     """The same database as the job reaches it, through a proxy; "": it is reached directly."""
     strikes: str = ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.part_files import OutputFileConfig
-from onceproof.harness.model.family import KAFKA, POSTGRES, FamilyError
+from onceproof.harness.model.family import KAFKA, POSTGRES, S3, FamilyError
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.process.job_specification import Spec, TrialTopics
 from onceproof.harness.systems.process.table_sinks import make_sink
@@ -78,6 +78,8 @@ class ProcessIO(SinksByKind):
             return self._postgres_sink(name, keys)
         if kind == "kafka":
             return self._kafka_sink(name)
+        if kind in ("objects", "parquet"):
+            return self._object_sink(kind)
         if kind == "files":
             return self._file_sink(in_buckets=True)
         database = Database(database_of(Path(self._spec.output)))
@@ -98,6 +100,15 @@ class ProcessIO(SinksByKind):
         from onceproof.harness.systems.process.kafka_io import make_kafka_sink
 
         return make_kafka_sink(topics, name, self._commits)
+
+    def _object_sink(self, kind: SinkKind) -> Any:
+        if self._spec.objects is None:
+            raise self._no_server("a sink at s3://", S3)
+        # It imports a client of S3, which only these families need.
+        from onceproof.harness.systems.process.object_io import make_object_sink
+
+        timeout_ms = self._spec.request_timeout_ms
+        return make_object_sink(self._spec.objects, kind, self._column_types, self._commits, timeout_ms)
 
     def _topics(self, what: str) -> TrialTopics:
         if self._spec.kafka is None:

@@ -29,6 +29,8 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
+from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.runtime.remote_storage import RemoteStorageError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.service import Service, ServiceError
@@ -37,6 +39,7 @@ from onceproof.harness.systems.fault_clock import ClockState
 SHORT_REQUEST_MS: Final = 250
 """The time-out of requests in scenarios with pauses: half of the pauses are longer."""
 _CONNECTORS: Final = "onceproof.engine.connectors."
+"""The modules of connectors, whose errors are their servers'."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.02
 _SECONDS_TO_COME_BACK: Final = 30.0
 _DONE: Final = b"done\n"
@@ -78,10 +81,7 @@ class StruckServer:
         seconds = fault.delay / 1000
         match fault.kind:
             case "kill_server":
-                with self._lock:
-                    self._dead_until = time.monotonic() + seconds
-                    self._paused_until = None
-                    self._service.kill()
+                self.kill(seconds)
             case "pause_server":
                 with self._lock:
                     self._service.pause()
@@ -90,6 +90,16 @@ class StruckServer:
                 self._proxy.cut_next("answer" if fault.means == "answer" else "request")
             case other:
                 raise ValueError(f"{other} strikes no server")
+
+    def kill(self, seconds: float) -> None:
+        """Kill the server, which is back after a while; no object store in memory, which would lose all.
+
+        ``seconds`` is how long it is away.
+        """
+        with self._lock:
+            self._dead_until = time.monotonic() + seconds
+            self._paused_until = None
+            self._service.kill()
 
     def calm(self) -> None:
         """Take back what still waits to strike, and return when the server runs. Raises ServiceError."""
@@ -184,13 +194,20 @@ def strike_server(address: str, fault: Fault) -> None:
 
 
 def is_server_away(error: BaseException) -> bool:
-    """Return whether an error comes of one by which a connector says that its server is not there now."""
+    """Return whether an error comes of one by which a connector says that its server is not there now.
+
+    An error that no restart mends says something else, such as that rows are lost.
+    """
     cause: BaseException | None = error
+    is_away = False
     while cause is not None:
+        if isinstance(cause, UnrecoverableError):
+            return False
         if isinstance(cause, OSError) and type(cause).__module__.startswith(_CONNECTORS):
-            return True
+            is_away = True
+        is_away |= isinstance(cause, RemoteStorageError)
         cause = cause.__cause__
-    return False
+    return is_away
 
 
 def may_be_away(faults: Iterable[Fault], state: ClockState) -> bool:

@@ -144,8 +144,28 @@ def records_read(source: SourceOperator) -> dict[str, int]:
     return {split: position[1] for split, position in source.positions().items()}
 
 
-class LoggingFileSink(FileSinkFunction):
-    """The engine's file sink, which logs the commit of each file."""
+class LogsPartFiles(FileSinkFunction):
+    """A file sink that logs the commit of each file; a subclass sets ``_commits``."""
+
+    _commits: LoggedCommits
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commit all files; where one fails, those behind it come late as well, and the log says so."""
+        try:
+            super().commit(transaction)
+        except Exception:
+            for name in names_in(transaction):
+                self._commits.log.write(event_log.COMMIT_FAILED, transaction=name)
+            raise
+
+    def commit_part(self, listed: Transaction) -> None:
+        name, length, *_ = listed
+        commit = super().commit_part
+        self._commits.make(self.get_runtime_context(), name, length, lambda: commit(listed))
+
+
+class LoggingFileSink(LogsPartFiles):
+    """The engine's file sink, which logs its commits."""
 
     def __init__(
         self,
@@ -165,17 +185,3 @@ class LoggingFileSink(FileSinkFunction):
     def __deepcopy__(self, memo: object) -> LoggingFileSink:
         config = OutputFileConfig(self._prefix, self._suffix)
         return LoggingFileSink(self._base_path, self._form, config, self._commits, self._in_buckets)
-
-    def commit(self, transaction: Transaction) -> None:
-        """Commit all files; where one fails, those behind it come late as well, and the log says so."""
-        try:
-            super().commit(transaction)
-        except Exception:
-            for name in names_in(transaction):
-                self._commits.log.write(event_log.COMMIT_FAILED, transaction=name)
-            raise
-
-    def commit_part(self, listed: Transaction) -> None:
-        name, length, *_ = listed
-        commit = super().commit_part
-        self._commits.make(self.get_runtime_context(), name, length, lambda: commit(listed))

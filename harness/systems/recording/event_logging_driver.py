@@ -129,11 +129,11 @@ def log_task_failure(
     log.write(kind, task=task, attempt=attempt, cause=" ".join(cause.split()), injected=injected)
 
 
-def log_error(log: EventLog, where: str, error: BaseException) -> None:
+def log_error(log: EventLog, where: str, error: BaseException, kind: str = event_log.ERROR) -> None:
     """Log an error, and the function that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     log.write(
-        event_log.ERROR,
+        kind,
         where=where,
         type=type(error).__name__,
         function=frames[-1].name if frames else "?",

@@ -27,13 +27,15 @@ from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState
-from onceproof.harness.systems.process.job_specification import TrialTopics
+from onceproof.harness.systems.process.job_specification import TrialObjects, TrialTopics
+from onceproof.harness.systems.process.server_strikes import may_be_away
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
 from onceproof.harness.systems.recording import event_log
 
 if TYPE_CHECKING:
     from onceproof.harness.systems.process.kafka_output import KafkaOutput
+    from onceproof.harness.systems.process.object_output import ObjectOutput
     from onceproof.harness.systems.process.postgres_io import PostgresOutput
 
 _SHARED: Final = "shared"
@@ -56,6 +58,7 @@ class HistoryBuilder:
         parallelism: int,
         postgres: str = "",
         kafka: TrialTopics | None = None,
+        objects: TrialObjects | None = None,
     ) -> None:
         self.history = History()
         self.parallelism = parallelism
@@ -69,6 +72,8 @@ class HistoryBuilder:
         """Whether a fault killed the process whose log was added last."""
         self.has_stopped = False
         """Whether the process whose log was added last has ended with a savepoint, to be started again."""
+        self.has_given_up = False
+        """Whether it has ended because a server was away that a fault had struck."""
         self.savepoints: list[str] = []
         """The folders of the savepoints that were reported complete."""
         self._faults = faults
@@ -92,6 +97,13 @@ class HistoryBuilder:
 
             self._kafka_output = KafkaOutput(kafka)
             self._outputs = (self._kafka_output, *self._outputs)
+        self._objects_output: ObjectOutput | None = None
+        if objects is not None:
+            # It imports a client of S3, which only some families need.
+            from onceproof.harness.systems.process.object_output import ObjectOutput
+
+            self._objects_output = ObjectOutput(objects)
+            self._outputs = (self._objects_output, *self._outputs)
         self._step = 0
         self._attempt = ""
         self._cuts: dict[str, dict[str, int]] = {}
@@ -112,7 +124,7 @@ class HistoryBuilder:
 
     def add_process_log(self, events: list[dict[str, Any]]) -> None:
         """Add the event log of one process, once the process is dead."""
-        self.death_was_planned = self.has_stopped = False
+        self.death_was_planned = self.has_stopped = self.has_given_up = False
         self._points = {}
         for event in events:
             self._step += 1
@@ -150,12 +162,17 @@ class HistoryBuilder:
                 self._becomes_visible(event["transaction"], is_empty=False, at=event["at"])
             case event_log.ROWS_GONE:
                 self._rows_gone(event["transaction"])
+            case event_log.UPLOAD_BEGUN:
+                if self._objects_output is not None:
+                    self._objects_output.upload_begun(event["upload"])
             case event_log.COMMIT_FAILED:
                 self.history.commit_failed(self._step, event["transaction"])
             case event_log.FAULT_STRUCK:
                 self._fault_struck(event)
             case event_log.TASK_FAILED:
                 self._task_failed(event)
+            case event_log.SERVER_AWAY:
+                self._server_away(event)
             case event_log.LEFT_BEHIND:
                 self.left_behind(event["what"], event["name"])
             case event_log.JOB_STOPPED:
@@ -272,6 +289,14 @@ class HistoryBuilder:
             self._step, event["task"], event["attempt"], event["cause"], event["injected"]
         )
 
+    def _server_away(self, event: dict[str, Any]) -> None:
+        """Add a process that has given up; without a fault of a server that is an error."""
+        if may_be_away(self._faults, self.waiting):
+            self.has_given_up = True
+            self.history.task_failed(self._step, "process", self._attempt, event["text"], injected=True)
+        else:
+            self._error(event)
+
     def _error(self, event: dict[str, Any]) -> None:
         self.history.error(self._step, event["where"], event["type"], event["function"], event["text"])
         self.is_over = True
@@ -387,7 +412,8 @@ class HistoryBuilder:
     def at_rest(self, checkpoints: Path, neighbour: Mapping[str, bytes] = NO_FILES) -> None:
         """Add what was left behind: transactions that were not ended, and files of checkpoints.
 
-        ``neighbour`` are the hidden files of another job in the output folder: add those that are gone.
+        ``checkpoints`` is their folder, if they are in none of an object store. ``neighbour`` are the hidden
+        files of another job in the output folder: add those that are gone.
         """
         for output in self._outputs:
             for name in output.unfinished():
@@ -397,10 +423,16 @@ class HistoryBuilder:
             path = self._output / name
             if not path.is_file() or path.read_bytes() != content:
                 self.history.leak(self._step, "lost transaction of another job", name)
-        for path in sorted(checkpoints.rglob("*")):
-            parts = path.relative_to(checkpoints).parts
+        if self._objects_output is None:
+            files = [str(path.relative_to(checkpoints)) for path in sorted(checkpoints.rglob("*"))]
+        else:
+            files = self._objects_output.files("checkpoints")
+            if not self._objects_output.is_neighbour_there():
+                self.history.leak(self._step, "lost transaction of another job", "an upload")
+        for file in files:
+            parts = file.split("/")
             if _SHARED in parts[:-1] or any(part.startswith("chk-") for part in parts):
-                self.history.leak(self._step, "orphan file", str(path.relative_to(checkpoints)))
+                self.history.leak(self._step, "orphan file", file)
         if self._postgres_output is not None:
             self._postgres_output.close()
         if self._kafka_output is not None:

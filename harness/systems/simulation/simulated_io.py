@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
 
+from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.harness.model.scenario import InputRecord, Scenario
@@ -14,8 +15,22 @@ from onceproof.harness.systems.simulation.simulated_object_store import (
     SimulatedObjectCalls,
     StoreTrouble,
 )
-from onceproof.harness.systems.simulation.simulated_sinks import SimulatedFileSink, SimulatedSink, make_sink
-from onceproof.harness.systems.sinks import SinkKind, SinksByKind
+from onceproof.harness.systems.simulation.simulated_sinks import (
+    ROLLS,
+    ROLLS_ALSO_BY_COUNT,
+    SimulatedFileSink,
+    SimulatedSink,
+    make_sink,
+)
+from onceproof.harness.systems.sinks import ROLLS_BY_COUNT, SinkKind, SinksByKind
+
+_ROLLS: Final[Mapping[SinkKind, RollingPolicy]] = {
+    "files": ROLLS,
+    "objects": ROLLS_ALSO_BY_COUNT,
+    # The store of the simulation reads lines of JSON. Files of Parquet are tried over a real one.
+    "parquet": ROLLS_BY_COUNT,
+}
+"""The kinds of sinks that write part files into the object store, and when these begin new ones."""
 
 
 class SimulatedReader(SplitReader):
@@ -155,8 +170,8 @@ class SimulatedIO(SinksByKind):
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the external system."""
         self.table_keys = self.table_keys or keys
-        if kind == "files":
-            return SimulatedFileSink(self._object_calls())
+        if (rolls := _ROLLS.get(kind)) is not None:
+            return SimulatedFileSink(self._object_calls(), rolls)
         if kind == "kafka":
             move_producers_in(self._system)
         return make_sink(kind, self._system, self.parameters, keys)

@@ -34,6 +34,7 @@ ADDRESS: Final = "s3://simulation/rows"
 PART_BYTES: Final = 40
 """A part of a few rows: files have several."""
 ROLLS: Final = RollingPolicy.default_rolling_policy(80, rollover_interval=40, inactivity_interval=15)
+ROLLS_ALSO_BY_COUNT: Final = RollingPolicy.default_rolling_policy(80, 40, 15, part_rows=4)
 CHECK_INTERVAL_MS: Final = 10
 
 
@@ -75,20 +76,21 @@ class SimulatedFileSink(ObjectSinkFunction):
 
     part_bytes = PART_BYTES
 
-    def __init__(self, calls: SimulatedObjectCalls) -> None:
+    def __init__(self, calls: SimulatedObjectCalls, rolls: RollingPolicy = ROLLS) -> None:
         super().__init__(
             ADDRESS,
             Encoder.json_lines_encoder(),
             OutputFileConfig.builder().build(),
-            ROLLS,
+            rolls,
             BucketsOfRows(),
             CHECK_INTERVAL_MS,
         )
         self._calls = calls
+        self._policy = rolls
         self.calls_of = self._simulated
 
     def __deepcopy__(self, memo: object) -> SimulatedFileSink:
-        return SimulatedFileSink(self._calls)
+        return SimulatedFileSink(self._calls, self._policy)
 
     def commit(self, transaction: Transaction) -> None:
         """Commit all files; where one fails, those behind it come late as well, and the history says so."""
