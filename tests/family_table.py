@@ -30,7 +30,9 @@ RUNS: Final = 4
 """Runs of each family to see its features in."""
 SCENARIOS: Final = 1000
 """Scenarios of each family whose faults are counted."""
-SERVER_FAULTS: Final[tuple[FaultKind, ...]] = tuple(kind for kind in FAULTS if kind not in JOB_FAULTS)
+SERVER_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
+    kind for kind, row in FAULTS.items() if row.strikes == "server"
+)
 _LIST_STATES: Final = {BROADCAST: "broadcast", UNION: "union list"}
 _SINKS: Final = {
     "SimulatedSink": "two-phase commit",
