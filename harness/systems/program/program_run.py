@@ -358,6 +358,8 @@ class ProgramRun:
         assert self._process is not None, "only a program that runs is killed"
         self._process.kill()
         self._read_log()
+        # What it has still written before its death is its own, not that of the next start.
+        self._look()
         self._process = None
         self._paused_until = None
         self._parallelism = fault.rescale_to or self._parallelism
@@ -404,7 +406,9 @@ class ProgramRun:
         now = time.monotonic()
         quiet = now - self._changed_at
         first = self._seconds_to_first_row
-        if quiet > done.quiet_seconds and now - self._started_at > _TIMES_TO_SETTLE * (first or 0):
+        if quiet > self.family.file.quiet_seconds and now - self._started_at > _TIMES_TO_SETTLE * (
+            first or 0
+        ):
             return True
         if first is None or quiet < _SECONDS_TO_SETTLE:
             return False

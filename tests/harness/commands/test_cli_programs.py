@@ -1,0 +1,86 @@
+"""`onceproof run FILE.toml`: the page about programs, done as its reader does it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from onceproof.harness.model.exit_codes import FAILED, PASSED, USAGE
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.program_file import PLACEHOLDERS
+from onceproof.harness.trials.trial import check_family
+from tests.harness.commands.conftest import Command
+
+pytestmark = pytest.mark.local_kill
+
+PAGE = Path(__file__).parents[3] / "harness" / "docs" / "programs.md"
+EXAMPLES = Path(__file__).parents[3] / "scenarios" / "programs"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Path:
+    """A folder with the first program of the page and its file."""
+    (tmp_path / "copier.py").write_text(blocks("python")[0], encoding="utf-8")
+    (tmp_path / "copier.toml").write_text(blocks("toml")[0], encoding="utf-8")
+    return tmp_path
+
+
+def test_the_program_of_the_page_fails_and_its_replay_fails(onceproof: Command, reader: Path) -> None:
+    ran = onceproof("run", "copier.toml", "--scenarios", "3", "-n", "1", "--shrink-time", "2")
+    assert ran.code == FAILED, ran.out + ran.error
+    assert "FAILED copier: exactly_once, duplicated" in ran.out
+    assert re.search(r"Row \(\d+\) is visible twice instead of once, found by look \d+ and look \d+", ran.out)
+    replay = re.search(r"onceproof (replay \S+\.json .*)", ran.out)
+    assert replay is not None, ran.out
+    assert "--family copier.toml" in replay[1]
+    page = (reader / "reports" / "out" / "run" / "index.html").read_text(encoding="utf-8")
+    assert "shows its rows before it has stored how far it has come" in page
+    again = onceproof(*replay[1].replace(" --system command", "").split())
+    assert again.code == FAILED, again.out + again.error
+
+
+def test_the_mended_program_of_the_page_passes(onceproof: Command, reader: Path) -> None:
+    program = reader / "copier.py"
+    head, _, _ = program.read_text(encoding="utf-8").partition("stored_at = ")
+    program.write_text(head + blocks("python")[1], encoding="utf-8")
+    ran = onceproof("run", "copier.toml", "--scenarios", "6", "-n", "2")
+    assert ran.code == PASSED, ran.out + ran.error
+    assert "Asked: 5 properties in each of 6 scenarios." in ran.out
+
+
+def test_the_oracle_of_the_page_is_one(reader: Path) -> None:
+    (reader / "oracle.py").write_text(blocks("python")[2], encoding="utf-8")
+    (reader / "copier.toml").write_text('oracle = "oracle.py"\n' + blocks("toml")[0], encoding="utf-8")
+    check_family(load_family(str(reader / "copier.toml")))
+
+
+def test_the_page_names_every_placeholder() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in PLACEHOLDERS if f"`{{{name}}}`" not in text] == []
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.toml")), ids=lambda path: path.stem)
+def test_the_examples_are_sound(path: Path) -> None:
+    check_family(load_family(str(path)))
+    assert f"`{path.parent.name}`" in PAGE.read_text(encoding="utf-8")
+
+
+def test_a_mistake_in_the_file_is_one_line_with_exit_code_4(onceproof: Command, reader: Path) -> None:
+    file = reader / "copier.toml"
+    file.write_text(file.read_text(encoding="utf-8").replace("[output]", "[outputs]"), encoding="utf-8")
+    ran = onceproof("run", "copier.toml")
+    assert ran.code == USAGE
+    assert ran.error.strip() == "onceproof: copier.toml: unknown field outputs; did you mean output?"
+
+
+def test_a_family_on_the_system_for_programs_is_one_line(onceproof: Command, reader: Path) -> None:
+    ran = onceproof("run", "word_count", "--system", "command", "--scenarios", "1", "-n", "1")
+    assert ran.code == USAGE, ran.error
+    (line,) = ran.error.strip().splitlines()
+    assert line.endswith("--system command runs a program: give its FILE.toml instead of a family")
