@@ -137,11 +137,16 @@ def _written_again(facts: Facts, violations: Violations) -> str:
     row = duplicate.witness["rows"][0]["row"]
     looks = [each for each in facts.holding(row) if not each.is_transaction]
     for first, again in pairwise(looks):
-        faults = [fault for fault in facts.faults if first.step <= fault.step < again.step]
-        if first.attempt != again.attempt and faults:
+        ends = [
+            *((fault.step, fault_story(fault)) for fault in facts.faults),
+            *((step, "the program was asked to end, and ended") for step in facts.stops),
+        ]
+        between = [(step, text) for step, text in ends if first.step <= step < again.step]
+        if first.attempt != again.attempt and between:
+            step, text = max(between)
             return (
                 f"Row {row_text(row)} of start {first.attempt} was there at step {first.step}. At step"
-                f" {faults[-1].step} {fault_story(faults[-1])}. Start {again.attempt} wrote it again: the"
+                f" {step} {text}. Start {again.attempt} wrote it again: the"
                 " program shows its rows before it has stored how far it has come."
             )
     return ""

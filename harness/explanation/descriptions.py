@@ -9,6 +9,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ from onceproof.engine.messages import (
 )
 from onceproof.harness.model.family_places import family_names
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, OperationKind, Scenario
 
 SIMULATED: Final = "simulated"
 """The system that a command uses if its ``--system`` is missing."""
@@ -86,13 +87,19 @@ def fault_text(fault: Fault) -> str:
     return ", ".join(parts)
 
 
+_OPERATIONS: Final[Mapping[OperationKind, str]] = {
+    "savepoint": "take a savepoint",
+    "stop": "stop with a savepoint",
+    "terminate": "end the program in order, and start it again",
+}
+
+
 def operation_text(operation: Operation) -> str:
     """Return a requested operation in words.
 
     Example: `stop with a savepoint at completed, checkpoint 2, then run with parallelism 3 on rocksdb`.
     """
-    what = "stop with a savepoint" if operation.kind == "stop" else "take a savepoint"
-    parts = [f"{what} at {operation.point.replace('_', ' ')}"]
+    parts = [f"{_OPERATIONS[operation.kind]} at {operation.point.replace('_', ' ')}"]
     if operation.task != ANY_TASK:
         parts[0] += f" of {operation.task}"
     if operation.checkpoint:

@@ -33,6 +33,7 @@ from onceproof.harness.model.history import (
     FAULT_FIRED,
     JOB_FAILED,
     JOB_FINISHED,
+    JOB_STOPPED,
     LEAK,
     ROWS_FOUND,
     ROWS_GONE,
@@ -272,6 +273,8 @@ def _event_text(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
         return f"{subject} raises {payload['type']} in {payload['function']}: {payload['text']}"
     if kind == LEAK:
         return f"left behind: {subject} {payload['name']}"
+    if kind == JOB_STOPPED and "outside" in payload:
+        return "the program was asked to end, and ended"
     return {
         JOB_FINISHED: "the job finishes",
         JOB_FAILED: f"the job fails: {payload.get('cause', '')}",

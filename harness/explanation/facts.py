@@ -17,6 +17,7 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     FAULT_FIRED,
+    JOB_STOPPED,
     ROWS_FOUND,
     TRANSACTION_VISIBLE,
     Event,
@@ -89,6 +90,8 @@ class Facts:
     checkpoints: list[Checkpoint] = field(default_factory=list)
     visible: list[Visible] = field(default_factory=list)
     faults: list[StruckFault] = field(default_factory=list)
+    stops: list[int] = field(default_factory=list)
+    """The steps at which a program ended as it was asked to."""
 
     def attempt(self, name: str) -> Attempt | None:
         return next((attempt for attempt in self.attempts if attempt.name == name), None)
@@ -142,6 +145,8 @@ def facts_of(history: History) -> Facts:
         elif kind == TRANSACTION_VISIBLE:
             rows = [tuple(row) for row in payload["rows"]]
             facts.visible.append(Visible(subject, step, payload["attempt"], payload["epoch"], rows))
+        elif kind == JOB_STOPPED and "outside" in payload:
+            facts.stops.append(step)
         elif kind == FAULT_FIRED:
             facts.faults.append(StruckFault.of(event))
     return facts

@@ -133,7 +133,8 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.SAVEPOINT_COMPLETED:
             yield step, JOB, "completes", f"savepoint {subject}"
         case kinds.JOB_STOPPED:
-            yield step, JOB, "stops", "with a savepoint, to be restarted from it"
+            how = "in order" if "outside" in payload else "with a savepoint, to be restarted from it"
+            yield step, JOB, "stops", how
         case kinds.STOP_FAILED:
             yield step, JOB, "FAILED", f"to stop with a savepoint: {payload['reason']}"
         case kinds.JOB_FINISHED:

@@ -94,7 +94,7 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     for _ in range(chance.weighted(_COUNTS)):
         faults += chance.weighted(_patterns_of(program))(chance, program)
     stops = chance.chance(0.15)
-    stop = Operation("stop", READ_POINT, occurrence=chance.integer(1, max(1, program.records)))
+    stop = Operation("terminate", READ_POINT, occurrence=chance.integer(1, max(1, program.records)))
     return replace(
         plain,
         parallelism=parallelism,

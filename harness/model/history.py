@@ -271,9 +271,12 @@ class History:
         """Record that a savepoint completed; the job runs on."""
         self.events.append((step, SAVEPOINT_COMPLETED, checkpoint, {"attempt": attempt}))
 
-    def job_stopped(self, step: int) -> None:
-        """Record that the job ended with a savepoint, from which it will be started again."""
-        self.events.append((step, JOB_STOPPED, "job", {}))
+    def job_stopped(self, step: int, outside: bool = False) -> None:
+        """Record that the job ended with a savepoint, from which it will be started again.
+
+        ``outside``: it is a program of which nothing is known, and ended in order.
+        """
+        self.events.append((step, JOB_STOPPED, "job", {"outside": True} if outside else {}))
 
     def stop_failed(self, step: int, reason: str) -> None:
         """Record that the savepoint of a stop failed; the tasks have stopped, so the attempt is over."""

@@ -64,7 +64,7 @@ ActionClass: TypeAlias = Literal[
 ]
 ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
 
-OperationKind: TypeAlias = Literal["savepoint", "stop"]
+OperationKind: TypeAlias = Literal["savepoint", "stop", "terminate"]
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
 Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
@@ -112,7 +112,8 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """A request to the job, made once, at a protocol point; it waits for the point as a fault does.
 
     A savepoint is taken while the job runs on. A stop ends the job with a savepoint; the job is then started
-    from it, at ``parallelism`` and on ``state_backend`` if they are given.
+    from it, at ``parallelism`` and on ``state_backend`` if they are given. A program of which nothing is
+    known is asked to terminate, and is then started again.
     """
 
     kind: OperationKind
@@ -342,10 +343,10 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
         place = f"{path}: operations[{index}]"
         if operation.parallelism > highest:
             raise ScenarioError(f"{place}: parallelism {operation.parallelism} > max_parallelism {highest}")
-        if operation.kind == "savepoint" and operation != replace(
+        if operation.kind != "stop" and operation != replace(
             operation, parallelism=0, state_backend=None, claims=False
         ):
-            raise ScenarioError(f"{place}: how the job goes on belongs to a stop, not to a savepoint")
+            raise ScenarioError(f"{place}: how the job goes on belongs to a stop, not to a {operation.kind}")
 
 
 def _beyond_bounds(scenario: Scenario) -> str:

@@ -198,6 +198,16 @@ def fewer_faults(scenario: Scenario, system: System) -> Iterator[Scenario]:
             yield _prepared(system, scenario, faults=faults[:place] + faults[place + 1 :])
 
 
+def fewer_operations(scenario: Scenario, system: System) -> Iterator[Scenario]:
+    """Yield a scenario without requests to the job, and without each of them."""
+    asked = scenario.asked
+    if asked:
+        yield _prepared(system, scenario, operations=UNSET)
+    for place in range(len(asked)):
+        if len(asked) > 1:
+            yield _prepared(system, scenario, operations=asked[:place] + asked[place + 1 :])
+
+
 def usual_watermarks(scenario: Scenario, system: System) -> Iterator[Scenario]:
     """Yield a scenario with the engine's default watermark interval."""
     if scenario.watermark_interval != USUAL_WATERMARK_INTERVAL_MS:
@@ -253,14 +263,21 @@ def _with_records(scenario: Scenario, system: System, records: Mapping[str, Sequ
     def share(count: int, least: int) -> int:
         return max(least, -(-count * after // max(1, before)))
 
-    faults = [replace(fault, occurrence=share(fault.occurrence, 1)) for fault in scenario.faults]
-    interval = share(scenario.checkpoint_interval_ms, STEPS_PER_RECORD)
-    return _prepared(system, scenario, records=records, checkpoint_interval_ms=interval, faults=tuple(faults))
+    changes: dict[str, object] = {
+        "records": records,
+        "checkpoint_interval_ms": share(scenario.checkpoint_interval_ms, STEPS_PER_RECORD),
+        "faults": tuple([replace(each, occurrence=share(each.occurrence, 1)) for each in scenario.faults]),
+    }
+    if scenario.asked:
+        changes["operations"] = tuple(
+            [replace(each, occurrence=share(each.occurrence, 1)) for each in scenario.asked]
+        )
+    return _prepared(system, scenario, **changes)
 
 
 def _prepared(system: System, scenario: Scenario, **changes: object) -> Scenario:
     return prepared(system, replace(scenario, **changes))
 
 
-PHASES: Final = (fewer_faults, fewer_subtasks, fewer_records, usual_watermarks)
+PHASES: Final = (fewer_faults, fewer_operations, fewer_subtasks, fewer_records, usual_watermarks)
 """The reductions, tried in turn until none of them helps."""

@@ -126,6 +126,8 @@ class ObservedWorkersExecution(LoggedRequests, WorkersExecution):
                 self._ask_for_the_end(total)
 
     def _ask(self, operation: Operation) -> None:
+        if operation.kind == "terminate":
+            raise ValueError("a job of the engine is stopped, not asked to terminate")
         request = JobRequest(operation.kind, self._spec.savepoints)
 
         def ask() -> None:

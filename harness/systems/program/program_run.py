@@ -317,7 +317,7 @@ class ProgramRun:
                 if isinstance(waiting.wanted, Fault):
                     self._strike(waiting.wanted)
                 else:
-                    self._stop(waiting.wanted)
+                    self._stop()
                 self._changed_at = time.monotonic()
 
     def _strike(self, fault: Fault) -> None:
@@ -381,7 +381,7 @@ class ProgramRun:
         self._process.pause()
         self._paused_until = time.monotonic() + fault.delay / 1000
 
-    def _stop(self, operation: Operation) -> None:
+    def _stop(self) -> None:
         """End the program in order, and start it again."""
         assert self._process is not None, "only a program that runs is stopped"
         self._process.resume()
@@ -391,8 +391,7 @@ class ProgramRun:
         self._process = None
         self._look()
         self._next_step()
-        self.history.job_stopped(self._step)
-        self._parallelism = operation.parallelism or self._parallelism
+        self.history.job_stopped(self._step, outside=True)
         self._restart_at = time.monotonic()
 
     # The end.

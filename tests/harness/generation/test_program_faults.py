@@ -16,7 +16,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import check, from_json, to_json
 
-GOLDEN = "a63aeb7ae54363eb"
+GOLDEN = "471b9a1bd814c4a8"
 FILE = """
 [program]
 command = ["job", "{input}", "{parallelism}"]

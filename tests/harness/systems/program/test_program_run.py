@@ -251,7 +251,7 @@ def test_a_stop_ends_a_program_in_order_and_starts_it_again(tmp_path: Path) -> N
             written.flush()
             time.sleep(0 if line else 0.005)
     """
-    stop = Operation("stop", "element", occurrence=3)
+    stop = Operation("terminate", "element", occurrence=3)
     history, verdict = tried(program(tmp_path, stores_at_end), operations=(stop,))
     assert verdict.passed, verdict.violations
     assert len(events_of(history, JOB_STOPPED)) == 1
