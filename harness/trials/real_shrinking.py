@@ -188,11 +188,15 @@ def without_schedule(scenario: Scenario, system: System) -> Scenario:
 
 
 def fewer_faults(scenario: Scenario, system: System) -> Iterator[Scenario]:
-    """Yield a scenario without faults, with cheaper and with simpler ones, and without each of them."""
+    """Yield a scenario without faults, with cheaper and simpler ones, with each alone, and without each."""
     faults = scenario.faults
     for changed in ((), tuple([_cheaper(fault, system) for fault in faults]), tuple(map(_simpler, faults))):
         if changed != faults:
             yield _prepared(system, scenario, faults=changed)
+    # Most failures need one fault: of many, each alone comes before all but one.
+    if len(faults) > 2:
+        for fault in faults:
+            yield _prepared(system, scenario, faults=(fault,))
     for place in range(len(faults)):
         if len(faults) > 1:
             yield _prepared(system, scenario, faults=faults[:place] + faults[place + 1 :])

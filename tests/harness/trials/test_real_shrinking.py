@@ -168,13 +168,13 @@ def test_an_input_that_the_family_refuses_does_not_count(system: System) -> None
 
 def test_an_interrupt_returns_the_smallest_so_far(system: System) -> None:
     def fails(scenario: Scenario) -> bool:
-        if len(made) == 5:
+        if len(made) == 7:
             raise KeyboardInterrupt
         return has_fatal_fault(scenario)
 
     runs, made = counting(fails)
     shrunk = shrink(scenario_with(FATAL), runs, system)
-    assert len(made) == 5
+    assert len(made) == 7
     assert runs.was_interrupted
     assert shrunk.signature == SIGNATURE
     assert shrunk.scenario.record_count() < shrunk.before.record_count()
