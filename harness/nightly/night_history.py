@@ -8,6 +8,8 @@ The rules this module lives by:
   lists of structs.
 - A damaged file is renamed so that Parquet readers ignore it, and reported in one line; it is never deleted.
   A file of a newer onceproof is reported and left as it is.
+- A file may come from a stranger: what is no regular file is not opened, and no more is read or unpacked of
+  one than a night can have.
 - The name of a file ends with the digest of its content, which is compared before the library sees a byte:
   some damaged files end the process inside of it ("terminate called after throwing ParquetException").
 - The history keeps a fixed number of nights and deletes the oldest. File names begin with the time of the
@@ -19,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -29,6 +32,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import parquet
 
+from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.trials.runner import OutputUnwritable
 
 FORMAT_VERSION: Final = 1
@@ -39,6 +43,10 @@ _NAME: Final = re.compile(rf".*-([0-9a-f]{{{2 * _DIGEST_BYTES}}}){re.escape(SUFF
 ASIDE: Final = "_damaged-"
 MOST_VALUES: Final = 1_000_000
 """The most values of a night, over all columns."""
+MOST_BYTES: Final = 1 << 24
+"""Of a file."""
+MOST_UNPACKED_BYTES: Final = 1 << 26
+"""Of all values, which are compressed in the file."""
 
 
 class PropertyFigures(msgspec.Struct, frozen=True):
@@ -257,24 +265,27 @@ class NightHistory:
 
 
 def _read(path: Path) -> NightRow:
-    # Opened here, because the library takes an equals sign in a path for a partition.
-    with path.open("rb") as file:
-        # Files of earlier versions have no digest.
-        if (named := _NAME.fullmatch(path.name)) is not None:
-            if hashlib.file_digest(file, _new_digest).hexdigest() != named[1]:
-                raise ValueError("its content has changed since it was written")
-            file.seek(0)
-        content = parquet.ParquetFile(file)
-        version = int((content.schema_arrow.metadata or {}).get(VERSION_KEY, b"0"))
-        if version > FORMAT_VERSION:
-            raise _NewerFormat(
-                f"format version {version}, but this onceproof reads up to {FORMAT_VERSION};"
-                " the night is skipped"
-            )
-        # A few bytes can stand for any number of equal values.
-        if not version or content.metadata.num_rows != 1 or _values_in(content) > MOST_VALUES:
-            raise ValueError("a Parquet file, but not one of a night")
-        rows = content.read().to_pylist()
+    # To open a pipe would wait for its writer.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("no regular file")
+    # Read here, because the library takes an equals sign in a path for a partition.
+    data = read_at_most(path, MOST_BYTES)
+    # Files of earlier versions have no digest.
+    if (named := _NAME.fullmatch(path.name)) is not None and _new_digest(data).hexdigest() != named[1]:
+        raise ValueError("its content has changed since it was written")
+    content = parquet.ParquetFile(pa.BufferReader(data))
+    version = int((content.schema_arrow.metadata or {}).get(VERSION_KEY, b"0"))
+    if version > FORMAT_VERSION:
+        raise _NewerFormat(
+            f"format version {version}, but this onceproof reads up to {FORMAT_VERSION}; the night is skipped"
+        )
+    # A few bytes can stand for any number of equal values, or for a long one.
+    values, unpacked_bytes = _size_of(content)
+    if not version or content.metadata.num_rows != 1 or values > MOST_VALUES:
+        raise ValueError("a Parquet file, but not one of a night")
+    if unpacked_bytes > MOST_UNPACKED_BYTES:
+        raise ValueError(f"its values take {unpacked_bytes:,} bytes, and those of a night are few")
+    rows = content.read().to_pylist()
     if len(rows) != 1:
         raise ValueError("a Parquet file, but not one of a night")
     night = msgspec.convert(rows[0] | {"seed": _seed(rows[0].get("seed"))}, NightRow)
@@ -286,9 +297,11 @@ def _read(path: Path) -> NightRow:
 _new_digest = partial(hashlib.blake2b, digest_size=_DIGEST_BYTES)
 
 
-def _values_in(content: parquet.ParquetFile) -> int:
+def _size_of(content: parquet.ParquetFile) -> tuple[int, int]:
+    """Return how many values there are, and how many bytes they take once they are unpacked."""
     groups = [content.metadata.row_group(place) for place in range(content.metadata.num_row_groups)]
-    return sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    return sum(each.num_values for each in columns), sum(each.total_uncompressed_size for each in columns)
 
 
 def _to_columns(row: NightRow) -> dict[str, Any]:

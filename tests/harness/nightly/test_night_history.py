@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -16,6 +18,7 @@ from pyarrow import parquet
 
 from onceproof.harness.model.exit_codes import USAGE, exit_code_of
 from onceproof.harness.nightly.night_history import (
+    MOST_UNPACKED_BYTES,
     SCHEMA,
     VERSION_KEY,
     FamilyFigures,
@@ -204,6 +207,46 @@ def test_night_whose_content_is_not_that_of_its_name_is_set_aside(
     assert len(warnings) == 1
     assert warnings[0].endswith(": its content has changed since it was written")
     assert path.with_name(f"_damaged-{path.name}").exists()
+
+
+def too_large(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def a_long_value(path: Path) -> None:
+    schema = pa.schema([("status", pa.string())], {VERSION_KEY: b"1"})
+    values = pa.table({"status": ["a" * (MOST_UNPACKED_BYTES + 1)]}, schema=schema)
+    parquet.write_table(values, path, compression="zstd", use_dictionary=False)
+
+
+@pytest.mark.parametrize(
+    ("forge", "reason"),
+    [
+        (too_large, "cannot be read, the night is skipped: it is larger than 16,777,216 bytes"),
+        (a_pipe, "no regular file"),
+        (a_device, "no regular file"),
+        (a_long_value, "its values take 67,1.* bytes, and those of a night are few"),
+    ],
+    ids=["too large", "a pipe", "a device", "a long value"],
+)
+def test_forged_night_is_one_line_and_takes_no_time_and_no_memory(
+    history: NightHistory, warnings: list[str], forge: Any, reason: str
+) -> None:
+    path = history.add(night())
+    forge(path.with_name("20261101T021705123456Z-1a2b3c4d.parquet"))
+    assert history.read() == [night()]
+    [warning] = warnings
+    assert re.search(reason, warning)
+    assert "\n" not in warning
 
 
 def test_unwritable_history_folder_is_a_one_line_error(tmp_path: Path) -> None:
