@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,11 +118,17 @@ class Recording:
         found = self._problem_of(self._struck(cut, replay))
         return found and f"{cut}: {found}"
 
-    def broken_after(self, cut: Cut) -> str | None:
-        """Return what is wrong on the disk after a cut already before the job is started on it."""
+    def first_broken(self, cuts: Iterable[Cut]) -> str | None:
+        """Return what is wrong after a cut already before the job is started again; None if nothing is.
+
+        The cuts are tried in their order, which is that of the calls.
+        """
         replay = Replay(self.calls, self.job.root)
-        replay.run_to(cut.calls)
-        return self._broken(self._struck(cut, replay))
+        for cut in cuts:
+            replay.run_to(cut.calls)
+            if (broken := self._broken(self._struck(cut, replay))) is not None:
+                return f"{cut}: {broken}"
+        return None
 
     def catch(self, *sites: str, tries: int = 40, seed: int = 1) -> str | None:
         """Return the problem of some cut if the syncs of call sites are left out; None if no cut shows one.
