@@ -150,8 +150,10 @@ class _RecordingVfs:
         self._vfs.zName, self._vfs.pNext = _NAME, None
         self._vfs.xOpen = self._pointer(_Open, self._open)
         self._vfs.xDelete = self._pointer(_Delete, self._delete)
-        get = _GetSystemCall(self._below.xGetSystemCall)
-        self._open_directory = _OpenDirectory(get(address, _OPEN_DIRECTORY))
+        open_directory = _GetSystemCall(self._below.xGetSystemCall)(address, _OPEN_DIRECTORY)
+        if open_directory is None:
+            raise HiddenLibrary("the SQLite of this Python syncs no folders: take one whose SQLite does")
+        self._open_directory = _OpenDirectory(open_directory)
 
     def enter(self) -> None:
         """Become the VFS of new connections."""
@@ -162,7 +164,8 @@ class _RecordingVfs:
     def leave(self) -> None:
         """Let new connections have the VFS of the operating system again."""
         _SetSystemCall(self._below.xSetSystemCall)(self._address, _OPEN_DIRECTORY, None)
-        self._library.sqlite3_vfs_register(c_void_p(self._address), 1)
+        # Connections that are open keep it. The one that was the default before is so again.
+        self._library.sqlite3_vfs_unregister(ctypes.byref(self._vfs))
 
     def _pointer(self, kind: Any, method: Callable[..., int]) -> Any:
         """Return the address of a function for SQLite. An error of ours is one of input or output there."""
@@ -356,6 +359,7 @@ def sqlite_library() -> Any:
     try:
         library.sqlite3_vfs_find.restype = c_void_p
         library.sqlite3_vfs_register.argtypes = (c_void_p, c_int)
+        library.sqlite3_vfs_unregister.argtypes = (c_void_p,)
     except AttributeError as error:
         raise HiddenLibrary(
             "the SQLite of this Python hides its functions: take a Python whose sqlite3 uses the library of"

@@ -14,7 +14,7 @@ import pytest
 
 from onceproof.engine.connectors.sqlite import SqliteUpsertSink
 from onceproof.harness.systems.disk.recorded_calls import Call, CallLog, Replay, read_log
-from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite, unsynced_sqlite
+from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite, sqlite_library, unsynced_sqlite
 from onceproof.harness.systems.disk.volatile_disk import PowerCut
 
 WRITER = """
@@ -78,6 +78,17 @@ def test_connection_beside_a_recording_is_not_recorded(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "disk" / "a.db")) as connection:
         connection.execute("CREATE TABLE t (k)")
     assert [call.method for call in read_log(str(folder / "log"))] == ["start"]
+
+
+def test_sqlite_is_as_before_after_a_recording(folder: Path) -> None:
+    library = sqlite_library()
+    before = library.sqlite3_vfs_find(None)
+    for _ in range(3):
+        with recorded_sqlite(_log(folder)):
+            assert library.sqlite3_vfs_find(None) != before
+            assert library.sqlite3_vfs_find(b"onceproof-recorded") is not None
+        assert library.sqlite3_vfs_find(None) == before
+        assert library.sqlite3_vfs_find(b"onceproof-recorded") is None
 
 
 def test_connection_may_outlive_its_recording(folder: Path) -> None:
