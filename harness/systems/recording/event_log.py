@@ -8,6 +8,8 @@ The rules this module lives by:
 - A kill may cut the last line short, and only that one. A line without a newline does not count; the history
   builder looks at the files to find out what became of the event.
 - Each process has a file of its own; nothing is appended to the torn line of a predecessor.
+- The code under trial runs in the same process. A line that is no event ends the run, with one line that
+  names it.
 - Times are nanoseconds of the machine's monotonic clock, which all its processes share. They put in order
   what several processes wrote beside each other: a cause is written, and so timed, before its effect.
 """
@@ -21,6 +23,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
+
+from onceproof.engine.outside_files import read_at_most
+from onceproof.harness.model.family import FamilyError
 
 PROCESS_STARTED: Final = "process_started"
 SUBTASK_STARTED: Final = "subtask_started"
@@ -60,6 +65,9 @@ JOB_STOPPED: Final = "job_stopped"
 """With a savepoint, from which the next process goes on."""
 JOB_FINISHED: Final = "job_finished"
 JOB_FAILED: Final = "job_failed"
+
+MOST_BYTES: Final = 1 << 30
+"""Of a log."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -119,10 +127,25 @@ def read_all_events(path: Path) -> list[dict[str, Any]]:
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """Return the events of a process, without a last line that is torn."""
+    """Return the events of a process, without a last line that is torn. Raises FamilyError for no events."""
     try:
-        data = path.read_bytes()
+        data = read_at_most(path, MOST_BYTES)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise FamilyError(f"{path}: the event log of a process cannot be read: {error.strerror}") from None
     whole, _, _ = data.rpartition(b"\n")
-    return [_decoder.decode(line) for line in whole.splitlines()]
+    return [_event(line, f"{path}:{number}") for number, line in enumerate(whole.splitlines(), 1)]
+
+
+def _event(line: bytes, place: str) -> dict[str, Any]:
+    """Return the event of a line. Raises FamilyError: the code under trial runs where the log is written."""
+    try:
+        event = _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    else:
+        if type(event.get("at")) is int and type(event.get("kind")) is str:
+            return event
+        reason = "it has no time or no kind"
+    raise FamilyError(f"{place}: no event of a process: {reason}: let the family write elsewhere")
