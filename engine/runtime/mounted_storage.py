@@ -15,13 +15,21 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from onceproof.engine.locations import location, scheme_of
+from onceproof.engine.runtime import remote_storage
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage
+from onceproof.engine.runtime.webhdfs_storage import WebHdfsCheckpointStorage
 
 
 def open_storage(at: str, *, stands_in: bool = False) -> CheckpointStorage:
     """Return the storage at a place; see LocalCheckpointStorage. Raises StorageError if it is not usable."""
-    return RemoteCheckpointStorage(at) if scheme_of(at) else LocalCheckpointStorage(at, stands_in=stands_in)
+    match scheme_of(at):
+        case "":
+            return LocalCheckpointStorage(at, stands_in=stands_in)
+        case remote_storage.WEBHDFS:
+            return WebHdfsCheckpointStorage(at)
+        case _:
+            return RemoteCheckpointStorage(at)
 
 
 class MountedStorage:

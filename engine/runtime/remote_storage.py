@@ -1,5 +1,7 @@
 """The storage of checkpoints in a file system of fsspec: ``s3://``, ``gs://``, ``abfs://``, ``memory://``.
 
+``webhdfs://`` has its own (`webhdfs_storage.py`), built on this one.
+
 The rules this module lives by:
 
 - A write of a file is atomic in an object store, so no file is renamed.
@@ -28,7 +30,8 @@ from onceproof.engine.locations import join_location, scheme_of
 from onceproof.engine.runtime.storage import MissingFile, StorageError, check_inside
 
 EXCLUSIVE: Final = frozenset(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"))
-"""The schemes of file systems with an exclusive create."""
+"""The schemes of file systems with an exclusive create in fsspec."""
+WEBHDFS: Final = "webhdfs"
 OF_ONE_PROCESS: Final = frozenset(("memory",))
 _MEND: Final = "check address, rights and network, or choose another execution.checkpointing.dir"
 
@@ -54,14 +57,22 @@ class RemoteCheckpointStorage:
     """Checkpoints below an address such as ``s3://bucket/checkpoints``."""
 
     writes_may_be_late = True
+    schemes = EXCLUSIVE
+    """Those of the file systems that this class keeps checkpoints in."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         scheme = scheme_of(root)
-        if scheme not in EXCLUSIVE:
+        if scheme == "hdfs":
+            raise StorageError(
+                f"checkpoint folder {root}: hdfs:// has no client here that creates a file exclusively: write"
+                " webhdfs://HOST:PORT/PATH, with the address of the NameNode's web interface (port 9870)"
+            )
+        if scheme not in self.schemes:
+            known = ", ".join(sorted((*EXCLUSIVE, WEBHDFS)))
             raise StorageError(
                 f"checkpoint folder {root}: nothing is known of {scheme}:// that would keep two processes"
-                f" of a job apart: use a folder that all machines share, or {', '.join(sorted(EXCLUSIVE))}"
+                f" of a job apart: use a folder that all machines share, or {known}"
             )
         self._opened: Any = None
         self._opened_by = 0

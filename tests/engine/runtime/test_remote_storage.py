@@ -99,7 +99,7 @@ def test_a_path_that_leaves_an_address_is_refused(address, path, method):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("hdfs://host/a", "checkpoint folder hdfs://host/a: nothing is known of hdfs:// that would keep two"),
+        ("hdfs://host/a", r"checkpoint folder hdfs://host/a: .* write webhdfs://HOST:PORT/PATH"),
         ("sftp://host/a", "nothing is known of sftp://"),
         ("gs://bucket/a", "checkpoint folder gs://bucket/a cannot be reached: .*gcsfs"),
     ],
