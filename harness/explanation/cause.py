@@ -152,6 +152,25 @@ def _written_again(facts: Facts, violations: Violations) -> str:
     return ""
 
 
+def _vanished(facts: Facts, violations: Violations) -> str:
+    """Explain rows of a program that a reader had seen and that are gone."""
+    hidden = _with_anomaly(violations, Fencing.property, fencing.HIDDEN)
+    if hidden is None or "rows" not in hidden.witness:
+        return ""
+    row, step = hidden.witness["rows"][0], hidden.witness["step"]
+    looks = [each for each in facts.holding(row) if each.step < step]
+    attempt = facts.running_at(step)
+    if not looks or attempt is None:
+        return ""
+    text = f"Row {row_text(row)} of start {looks[-1].attempt} was there at step {looks[-1].step}."
+    if attempt.name == looks[-1].attempt:
+        return f"{text} The same start took it away again."
+    return (
+        f"{text} Start {attempt.name} took it away: the program shows rows before it has stored how far it"
+        " has come, and goes back behind what readers have seen."
+    )
+
+
 def _not_written(facts: Facts, violations: Violations) -> str:
     """Explain rows that a program lost at a death, of which nothing more is known."""
     lost = _with_anomaly(violations, ExactlyOnce.property, exactly_once.LOST)
@@ -258,6 +277,7 @@ _EXPLANATIONS_BY_SPECIFICITY: Final = (
     _never_committed,
     _committed_twice,
     _written_again,
+    _vanished,
     _not_written,
     _after_restore,
     _cut,

@@ -56,6 +56,8 @@ class _Program:
     """What is known of a program before faults are drawn for it."""
 
     records: int
+    arrives: bool
+    """Whether records are given while it runs."""
     marks: tuple[Point, ...]
     servers: tuple[ServerName, ...]
     has_parts: bool
@@ -86,7 +88,12 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     marks = tuple([point for point in file.points if point in file.marks])
     rescales = file.can_rescale and chance.chance(0.5)
     program = _Program(
-        scenario.record_count(), marks, file.servers, bool(file.program.parts), rescales and file.can_rescale
+        scenario.record_count(),
+        bool(file.input.pace_ms),
+        marks,
+        file.servers,
+        bool(file.program.parts),
+        rescales,
     )
     parallelism = chance.integer(1, HIGHEST_PARALLELISM) if file.can_rescale else 1
     delay = chance.integer(0, LONGEST_RESTART_DELAY_MS)
@@ -94,7 +101,11 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     for _ in range(chance.weighted(_COUNTS)):
         faults += chance.weighted(_patterns_of(program))(chance, program)
     stops = chance.chance(0.15)
-    stop = Operation("terminate", READ_POINT, occurrence=chance.integer(1, max(1, program.records)))
+    stop = Operation(
+        "terminate",
+        READ_POINT if program.arrives else SEEN_POINT,
+        occurrence=chance.integer(1, max(1, program.records)),
+    )
     return replace(
         plain,
         parallelism=parallelism,
@@ -114,7 +125,8 @@ def _patterns_of(program: _Program) -> tuple[tuple[_Pattern, int], ...]:
 
 def _point(chance: Chance, program: _Program) -> tuple[Point, int]:
     """Return a point and the pass of it at which something strikes."""
-    point: Point = chance.weighted(((READ_POINT, 4), (SEEN_POINT, 5), *((mark, 4) for mark in program.marks)))
+    given: tuple[tuple[Point, int], ...] = ((READ_POINT, 4),) if program.arrives else ()
+    point: Point = chance.weighted((*given, (SEEN_POINT, 5), *((mark, 4) for mark in program.marks)))
     most = MOST_MARKS if point in program.marks else program.records
     return point, chance.integer(1, max(1, most))
 

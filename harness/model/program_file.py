@@ -30,7 +30,7 @@ Promise: TypeAlias = Literal["exactly_once", "at_least_once"]
 EndsWhen: TypeAlias = Literal["quiet", "exit"]
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
-    "python": "the Python that runs the harness",
+    "python": "the Python that has program.packages; without them the one that runs the harness",
     "java": "the Java that Spark would use",
     "kafka_jars": "the class path of the Java client of Kafka",
     "here": "the folder of the file",
@@ -81,6 +81,9 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A regular expression for the line that says that the program is ready; records are given then."""
     parts: tuple[str, ...] = ()
     """Regular expressions for command lines: processes of the program that are also killed alone."""
+    packages: tuple[str, ...] = ()
+    """What pip installs for it, as in "bytewax==0.21.1", in an environment of its own, whose Python is
+    ``{python}``."""
     prepare: tuple[str, ...] = ()
     """A command that runs once before the first start, in the folder of the file: it builds the program."""
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -37,6 +36,7 @@ from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.program.program_ends import ProgramEnds
 from onceproof.harness.systems.program.program_outputs import StandardOutput
+from onceproof.harness.systems.program.program_packages import python_with
 from onceproof.harness.systems.program.program_process import ProgramProcess
 
 PROCESS: Final = "process"
@@ -446,7 +446,7 @@ class ProgramRun:
 
 def of_this_machine(family: ProgramFamily) -> dict[str, str]:
     """Return what placeholders stand for in all trials of a program on this machine."""
-    values = {"python": sys.executable, "here": str(family.path.absolute().parent)}
+    values = {"python": python_with(family.file.program.packages), "here": str(family.path.absolute().parent)}
     if any("{java}" in word for word in (*family.file.program.command, *family.file.program.prepare)):
         try:
             values["java"] = str(find_java(os.environ).home / "bin" / "java")

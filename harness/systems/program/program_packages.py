@@ -1,0 +1,65 @@
+"""Python environments of programs on trial, with the packages that their files name.
+
+The rules this module lives by:
+
+- Other engines' packages clash with ours and with each other's. So each list of packages has an environment
+  of its own, in the user's cache, and the program runs with its Python.
+- An environment is made once for a list and a version of Python. One process makes it; others wait. It counts
+  when its list is there, which is written last.
+- pip fetches the packages from where its own settings say.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from onceproof.harness.services.maven_jars import alone_in, run_to_end
+from onceproof.harness.services.service import user_cache
+
+_INSTALL_S: Final = 1800.0
+_LISTED: Final = "packages.json"
+
+
+def python_with(packages: Sequence[str]) -> str:
+    """Return the Python of the environment that has these packages, which is made if need be.
+
+    Args:
+        packages: as pip takes them, such as "bytewax==0.21.1"; none: the Python of the harness.
+
+    Raises:
+        ServiceError: they cannot be installed, or the cache cannot be written.
+    """
+    if not packages:
+        return sys.executable
+    listed = json.dumps([sys.version_info[:2], sorted(packages)])
+    folder = user_cache() / f"packages-{hashlib.sha256(listed.encode()).hexdigest()[:12]}"
+    if not (folder / _LISTED).is_file():
+        with alone_in(folder):
+            if not (folder / _LISTED).is_file():
+                _install(packages, folder, listed)
+    return str(folder / "bin" / "python")
+
+
+def _install(packages: Sequence[str], folder: Path, listed: str) -> None:
+    # An environment knows its own place: it is made there, and counts when its list is there.
+    for left in ("bin", "lib", "include", "lib64", "pyvenv.cfg"):
+        path = folder / left
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="onceproof-packages-") as name:
+        log = Path(name) / "log"
+        failure = f"the packages {', '.join(packages)} cannot be installed"
+        run_to_end([sys.executable, "-m", "venv", str(folder)], Path(name), log, _INSTALL_S, failure)
+        install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
+        run_to_end([*install, "--", *packages], Path(name), log, _INSTALL_S, failure)
+    (folder / f"{_LISTED}.new").write_text(listed, encoding="utf-8")
+    (folder / f"{_LISTED}.new").replace(folder / _LISTED)
