@@ -12,6 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import shutil
 import sys
@@ -58,8 +59,13 @@ def _install(packages: Sequence[str], folder: Path, listed: str) -> None:
     with tempfile.TemporaryDirectory(prefix="onceproof-packages-") as name:
         log = Path(name) / "log"
         failure = f"the packages {', '.join(packages)} cannot be installed"
-        run_to_end([sys.executable, "-m", "venv", str(folder)], Path(name), log, _INSTALL_S, failure)
-        install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
-        run_to_end([*install, "--", *packages], Path(name), log, _INSTALL_S, failure)
+        # Our own pip installs into it, if there is one: a pip of its own takes seconds.
+        has_pip = importlib.util.find_spec("pip") is not None
+        make = [sys.executable, "-m", "venv", *(["--without-pip"] if has_pip else []), str(folder)]
+        run_to_end(make, Path(name), log, _INSTALL_S, failure)
+        python = str(folder / "bin" / "python")
+        pip = [sys.executable, "-m", "pip", "--python", python] if has_pip else [python, "-m", "pip"]
+        install = [*pip, "install", "--quiet", "--no-input", "--disable-pip-version-check", "--", *packages]
+        run_to_end(install, Path(name), log, _INSTALL_S, failure)
     (folder / f"{_LISTED}.new").write_text(listed, encoding="utf-8")
     (folder / f"{_LISTED}.new").replace(folder / _LISTED)

@@ -1,7 +1,7 @@
 """Sums over event-time sessions in PyFlink: bounded input, and one file of rows at the end.
 
-``job.py INPUT OUTPUT reduce`` sums by a ReduceFunction, ``job.py INPUT OUTPUT aggregate`` by an AggregateFunction
-whose accumulator is not what it returns.
+``job.py INPUT OUTPUT reduce`` sums by a ReduceFunction, ``job.py INPUT OUTPUT aggregate`` by an
+AggregateFunction whose accumulator is not what it returns.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Sessions of each key: records whose windows of GAP_MS touch belong together, in whatever order they come."""
+"""Sessions of each key: records whose windows of GAP_MS touch belong together, in any order of arrival."""
 
 from __future__ import annotations
 
