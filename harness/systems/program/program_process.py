@@ -17,12 +17,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.process.process_table import command_of, session_members
 from onceproof.harness.systems.process.session_end import end_session
+
+_STACK_LINE: Final = re.compile(r"\s*(at [\w.$/<>]+\(|\.\.\. \d+ more$)")
 
 
 class ProgramProcess:
@@ -121,8 +123,10 @@ class ProgramProcess:
         self.kill()
 
     def last_words(self) -> str:
-        """Return the last line that it has printed."""
+        """Return the last line that it has printed; of a Java's stack trace, that of the innermost cause."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
+        if lines and _STACK_LINE.match(lines[-1]):
+            lines = [line for line in lines if not _STACK_LINE.match(line)]
         return lines[-1].strip() if lines else "it printed nothing"
 
     def _signal(self, number: signal.Signals) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from tests.harness.systems.program.programs import events_of, program, tried
 
 pytestmark = pytest.mark.local_kill
 
-EXAMPLES = Path(__file__).parents[4] / "scenarios" / "programs"
+ROOT = Path(__file__).parents[4]
+EXAMPLES = ROOT / "scenarios" / "programs"
+KAFKA_PAGE = ROOT / "engine" / "docs" / "kafka.md"
 LOADS = """
     import json, os, sys, time
     import psycopg
@@ -93,6 +96,44 @@ def test_a_forwarder_with_offsets_in_transactions_survives_kills(kafka: CommandS
     fired = {subject for subject, _ in events_of(history, FAULT_FIRED)}
     assert fired == {"kill_process", "kill_server", "cut_connection"}
     assert len(events_of(history, ATTEMPT_STARTED)) >= 2
+
+
+@pytest.fixture
+def kafka_page(tmp_path: Path) -> Path:
+    """The file of the job of the page about Kafka, with all that stands beside it."""
+    text = KAFKA_PAGE.read_text(encoding="utf-8")
+    names = {"python": ["topics.py", "counts.py", "oracle.py"], "toml": ["counts.toml"]}
+    for language, files in names.items():
+        blocks = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+        for file, block in zip(files, blocks, strict=True):
+            (tmp_path / file).write_text(block, encoding="utf-8")
+    return tmp_path / "counts.toml"
+
+
+WORDS = {"words": [(n, f"word{n % 2}") for n in range(8)]}
+
+
+def test_the_job_of_the_page_about_kafka_repeats_rows_at_least_once(
+    kafka: CommandSystem, kafka_page: Path
+) -> None:
+    kill = Fault("kill_process", "committed", occurrence=2)
+    _, verdict = tried(kafka_page, kafka, records=WORDS, faults=(kill,))
+    assert verdict.signature == ("exactly_once", "duplicated")
+
+
+def test_the_job_of_the_page_about_kafka_is_exactly_once_under_kills(
+    kafka: CommandSystem, kafka_page: Path
+) -> None:
+    file = kafka_page.read_text(encoding="utf-8").replace("AT_LEAST_ONCE", "EXACTLY_ONCE")
+    kafka_page.write_text(file, encoding="utf-8")
+    faults = (
+        Fault("kill_process", "committed", occurrence=2),
+        Fault("kill_process", "restored", occurrence=2, delay=120),
+        Fault("kill_server", "element", occurrence=3, delay=50, server="kafka"),
+    )
+    history, verdict = tried(kafka_page, kafka, records=WORDS, faults=faults)
+    assert verdict.passed, verdict.violations
+    assert len(events_of(history, FAULT_FIRED)) == 3
 
 
 def test_rows_and_progress_in_one_transaction_survive_kills(postgres: CommandSystem, tmp_path: Path) -> None:
