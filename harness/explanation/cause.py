@@ -38,6 +38,8 @@ def cause_of(facts: Facts, violations: Violations, step: int) -> str:
     if text:
         return text
     faults = facts.faults_before(step)
+    if not faults and any(not visible.is_transaction for visible in facts.visible):
+        return "No fault had fired before: the program does this undisturbed."
     if not faults:
         return "No fault had fired before: the order of steps alone caused the failure."
     last = "; ".join(f"at step {fault.step} {fault_story(fault)}" for fault in faults[-2:])

@@ -99,3 +99,13 @@ def test_the_witness_shows_a_few_rows_and_their_number(
     (violation,) = CHECKER.check(many, run.history, run.oracle)
     assert violation.witness["count"] == 40
     assert len(violation.witness["rows"]) == 5
+
+
+def test_rows_that_looks_find_and_lose_count_as_they_are_in_the_end(run: Run) -> None:
+    rows = [row for row, count in run.oracle.rows().items() for _ in range(count)]
+    run.start("1")
+    run.history.rows_found(run.tick(), "look 1", "1", [*rows, rows[0]])
+    assert run.finish().check(CHECKER) == [("duplicated", "transaction look 1")]
+    run.history.events.pop()
+    run.history.rows_gone(run.tick(), "look 2", [rows[0]])
+    assert run.finish().check(CHECKER) == []

@@ -68,3 +68,10 @@ def test_rows_that_were_visible_and_are_gone_are_an_anomaly(run: Run) -> None:
     run.start("1.1").checkpoint(1, 2).commit()
     run.history.transaction_hidden(run.tick(), "t0-0-1.1")
     assert run.check(CHECKER) == [("hidden", "transaction t0-0-1.1")]
+
+
+def test_rows_that_a_look_finds_no_more_are_hidden(run: Run) -> None:
+    run.start("1")
+    run.history.rows_found(run.tick(), "look 1", "1", [("ant", 1), ("bee", 1)])
+    run.history.rows_gone(run.tick(), "look 2", [("bee", 1)])
+    assert run.check(CHECKER) == [("hidden", "look 2")]

@@ -77,3 +77,16 @@ def test_the_signature_of_an_exception_is_its_type_and_function(run: Run) -> Non
     assert run.check(CHECKER) == [("exception", "count-0")]
     (violation,) = CHECKER.check(run.scenario, run.history, run.oracle)
     assert violation.signature() == ("KeyError", "restore")
+
+
+def test_a_program_that_its_supervisor_starts_again_after_a_fault_passes(run: Run) -> None:
+    run.start("1").fault("kill_process", "committed").start("2")
+    run.history.task_failed(run.tick(), "process", "2", "exit code 1", injected=True)
+    run.history.attempt_started(run.tick(), "3", 1, None, outside=True, by_supervisor=True)
+    assert run.check(CHECKER) == []
+
+
+def test_a_program_that_ends_by_itself_undisturbed_is_an_error(run: Run) -> None:
+    run.start("1")
+    run.history.task_failed(run.tick(), "process", "1", "exit code 1", injected=False)
+    assert run.check(CHECKER) == [("failure without a fault", "task process")]

@@ -217,3 +217,49 @@ def test_a_failed_check_of_a_checkpoint_in_a_sentence() -> None:
         ),
     ):
         assert sentence_of(violation) == sentence
+
+
+def of_a_program(run: Run, *, dies: bool) -> Run:
+    """A program that shows a row, is killed or not, and shows it once more."""
+    run.history.attempt_started(run.tick(), "1", 1, None, outside=True)
+    run.history.rows_found(run.tick(), "look 1", "1", [("ant", 1)])
+    if dies:
+        run.history.fault_fired(run.tick(), "kill_process", "committed", "*", outside=True)
+        run.history.attempt_started(run.tick(), "2", 1, None, outside=True)
+    run.history.rows_found(run.tick(), "look 2", "2" if dies else "1", [("ant", 1)])
+    run.history.job_finished(run.tick())
+    return run
+
+
+def test_rows_that_a_program_writes_again_after_a_kill_are_explained(run: Run) -> None:
+    assert explained(of_a_program(run, dies=True)).cause == (
+        "Row (ant, 1) of start 1 was there at step 2. At step 3 the process was killed after a row of it was"
+        " seen. Start 2 wrote it again: the program shows its rows before it has stored how far it has come."
+    )
+
+
+def test_a_program_that_is_wrong_undisturbed_is_called_so(run: Run) -> None:
+    assert explained(of_a_program(run, dies=False)).cause == (
+        "No fault had fired before: the program does this undisturbed."
+    )
+
+
+def test_rows_of_a_program_that_vanish_are_explained(run: Run) -> None:
+    run.history.attempt_started(run.tick(), "1", 1, None, outside=True)
+    run.history.rows_found(run.tick(), "look 1", "1", [("ant", 1)])
+    run.history.job_stopped(run.tick(), outside=True)
+    run.history.attempt_started(run.tick(), "2", 1, None, outside=True)
+    run.history.rows_gone(run.tick(), "look 2", [("ant", 1)])
+    run.history.job_finished(run.tick())
+    assert explained(run).cause.startswith(
+        "Row (ant, 1) of start 1 was there at step 2. Start 2 took it away:"
+    )
+
+
+def test_rows_of_a_program_that_never_come_name_the_first_death(run: Run) -> None:
+    run.history.attempt_started(run.tick(), "1", 1, None, outside=True)
+    run.history.fault_fired(run.tick(), "kill_process", "element", "*", outside=True)
+    run.history.attempt_started(run.tick(), "2", 1, None, outside=True)
+    run.history.job_finished(run.tick())
+    cause = explained(run).cause
+    assert "never came. At step 2 the process was killed after it was given a record:" in cause
