@@ -55,7 +55,7 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def object_store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """An S3 server; tests use the fixture ``object_store``."""
-    yield from running(ObjectStoreServer(tmp_path_factory.mktemp("s3")), S3, S3_SERVER)
+    yield from running(ObjectStoreServer(tmp_path_factory.mktemp("s3"), dies_with_parent=True), S3, S3_SERVER)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -280,9 +281,21 @@ class _InOrder:
         self._waiting.clear()
 
     def _pass_on(self, batch: Done) -> None:
-        add = self._tally.add
-        for line in batch.lines:
-            add(from_line(line))
-        if self._lines is not None:
-            self._lines.writelines(batch.lines)
-            self._lines.flush()
+        # An interrupt in between would leave lines out that the tally holds.
+        with interrupts_held():
+            add = self._tally.add
+            for line in batch.lines:
+                add(from_line(line))
+            if self._lines is not None:
+                self._lines.writelines(batch.lines)
+                self._lines.flush()
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let an interrupt from the keyboard wait until the context ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

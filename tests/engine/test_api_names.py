@@ -248,7 +248,16 @@ EXTRA = {
 }
 EVERYWHERE = ("get_runtime_context", "set_runtime_context", "set_in")
 """Of Java's RichFunction, on every function; ours, on each object that stands for options."""
-LONGER = {("CompletableFuture", "exception"): PYTHON, ("CompletableFuture", "result"): PYTHON}
+ROWS = "part files that are complete with a number of rows, which Flink's own policies do not offer"
+LONGER = {
+    ("CompletableFuture", "exception"): PYTHON,
+    ("CompletableFuture", "result"): PYTHON,
+    **{
+        (name, method): ROWS
+        for name in ("RollingPolicy", "DefaultRollingPolicy", "OnCheckpointRollingPolicy")
+        for method in ("default_rolling_policy", "on_checkpoint_rolling_policy")
+    },
+}
 """Methods with parameters that PyFlink's do not have."""
 
 

@@ -185,4 +185,4 @@ def test_unusable_address_is_a_one_line_error(onceproof: Command) -> None:
     ended = onceproof("checkpoints", "list", "hdfs://host/checkpoints")
     assert ended.code == 4
     assert ended.error.count("\n") == 1
-    assert "nothing is known of hdfs://" in ended.error
+    assert "hdfs:// has no client here that creates a file exclusively: write webhdfs://" in ended.error

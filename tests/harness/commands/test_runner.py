@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ from onceproof.harness.checkers.outcome import Outcome, from_line
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.pool import Batch, Start, WorkerDied, WorkerPool
-from onceproof.harness.trials.runner import OUTCOMES, OutputUnwritable, RunResult, RunStopped, run
+from onceproof.harness.trials.runner import (
+    OUTCOMES,
+    OutputUnwritable,
+    RunResult,
+    RunStopped,
+    interrupts_held,
+    run,
+)
 from onceproof.harness.trials.tally import Tally
 
 FAMILIES = ("word_count", "page_views")
@@ -142,3 +150,13 @@ def test_progress_is_reported_after_each_batch() -> None:
     assert isinstance(result, RunResult)
     assert seen == sorted(seen)
     assert seen[-1] == 20
+
+
+def test_an_interrupt_waits_until_the_lines_of_a_batch_are_written() -> None:
+    reached: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        with interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+            reached.append("written")
+        reached.append("later")
+    assert reached == ["written"]
