@@ -45,6 +45,11 @@ LEAST_SCENARIOS = 50
 """A family with fewer is a sample."""
 
 
+def subject_of(result: FamilyResult | Failure) -> str:
+    """Return what ran: `word_count`, or `word_count on local` in a comparison of systems."""
+    return f"{result.family} on {result.system}" if result.system else result.family
+
+
 def asked_counts(report: Report) -> dict[str, int]:
     """Return by property in how many scenarios it was asked, over all families."""
     asked: dict[str, int] = {}
@@ -71,13 +76,14 @@ def asked_text(report: Report) -> str:
 def thin_texts(report: Report) -> tuple[str, ...]:
     """Return where the evidence is thin: families with few scenarios, properties asked in few families."""
     families = report.families
-    few = tuple(each.family for each in families if each.scenarios < LEAST_SCENARIOS)
+    few = tuple(subject_of(each) for each in families if each.scenarios < LEAST_SCENARIOS)
+    noun = "rows" if report.comparison else "families"
     texts = []
     if few and len(few) == len(families):
-        of = "" if len(families) == 1 else f" in each of {len(families):,} families"
+        of = "" if len(families) == 1 else f" in each of {len(families):,} {noun}"
         texts.append(f"under {LEAST_SCENARIOS} scenarios{of}")
     elif few:
-        of = f"{len(few):,} of {len(families):,} families"
+        of = f"{len(few):,} of {len(families):,} {noun}"
         texts.append(f"under {LEAST_SCENARIOS} scenarios in {of}: {first_names(few)}")
     never, seldom = [], []
     for name in asked_counts(report):
@@ -90,7 +96,7 @@ def thin_texts(report: Report) -> tuple[str, ...]:
     if never:
         texts.append(f"{joined(tuple(never))} not asked")
     if seldom:
-        texts.append(f"{joined(tuple(seldom))} asked in under half of the families")
+        texts.append(f"{joined(tuple(seldom))} asked in under half of the {noun}")
     return tuple(texts)
 
 
@@ -163,7 +169,7 @@ def reasons_of(report: Report) -> tuple[str, ...]:
     reasons += [real_input_text(real) for real in report.real_inputs if real_input_failed(real)]
     if not report.failures:
         reasons += [
-            f"{family.family}: {words(result.property)} failed in {counted(result.failed, 'scenario')}"
+            f"{subject_of(family)}: {words(result.property)} failed in {counted(result.failed, 'scenario')}"
             for family in report.families
             for result in family.properties
             if result.failed
@@ -237,7 +243,10 @@ def pass_sentence(report: Report) -> str:
     parts: list[str] = []
     if scenarios := total_scenarios(report):
         text = counted(scenarios, "scenario")
-        if report.families:
+        if report.comparison:
+            text += f" in {counted(len({each.family for each in report.comparison}), 'family', 'families')}"
+            text += f" on {counted(len({each.system for each in report.comparison}), 'system')}"
+        elif report.families:
             text += f" in {counted(len(report.families), 'family', 'families')}"
         if fired := fired_faults(report):
             text += f" under {counted(fired, 'injected fault')}"

@@ -20,7 +20,14 @@ from typing import Final, Literal, TypeAlias
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from onceproof.reports.headline import Status, conclude, never_fired, real_input_failed, real_input_text
+from onceproof.reports.headline import (
+    Status,
+    conclude,
+    never_fired,
+    real_input_failed,
+    real_input_text,
+    subject_of,
+)
 from onceproof.reports.model import Failure, FamilyResult, Mutant, PropertyResult, RealInput, Report
 from onceproof.reports.text import cell, counted, visible, words
 
@@ -78,7 +85,7 @@ def junit(report: Report) -> bytes:
 
 def _family_suite(family: FamilyResult, report: Report) -> Suite:
     names = {result.property for result in family.properties}
-    failures = [failure for failure in report.failures if failure.family == family.family]
+    failures = [failure for failure in report.failures if subject_of(failure) == subject_of(family)]
     checked = [result for result in family.properties if result.passed or result.failed]
     # A scenario checks all properties at once. Each gets the same share of the time, because servers add up
     # the times of the cases.
@@ -87,7 +94,7 @@ def _family_suite(family: FamilyResult, report: Report) -> Suite:
     failed = f", {family.failed:,} failed" if family.failed else ""
     known = f", {family.known:,} of them in known ways" if family.known else ""
     return Suite(
-        family.family, cases, family.seconds, f"{counted(family.scenarios, 'scenario')}{failed}{known}"
+        subject_of(family), cases, family.seconds, f"{counted(family.scenarios, 'scenario')}{failed}{known}"
     )
 
 

@@ -34,6 +34,7 @@ from onceproof.reports.sections import (
     RowDifference,
     Sensitivity,
     Sizes,
+    SystemResult,
 )
 from onceproof.reports.text import visible
 from onceproof.reports.trace import Arrow, Attempt, Kill, Mark, Trace
@@ -71,6 +72,7 @@ __all__ = [
     "Sensitivity",
     "Shrinking",
     "Sizes",
+    "SystemResult",
     "Trace",
     "decode",
     "encode",
@@ -123,6 +125,8 @@ class FamilyResult(ReportStruct, frozen=True):
     """Duration of its scenarios, summed over the workers."""
     timers_only_at_end: int = 0
     """The number of its event-time timers, if only the end of the input made any of them fire."""
+    system: str = ""
+    """The system on which it ran, in a comparison of several; empty in a report of one system."""
 
 
 class Shrinking(ReportStruct, frozen=True):
@@ -191,6 +195,8 @@ class Failure(ReportStruct, frozen=True, kw_only=True):
     also: tuple[str, ...] = ()
     """Other properties that the same scenario violates."""
     trace: Trace | None = None
+    system: str = ""
+    """The system on which it failed, in a comparison of several; empty in a report of one system."""
 
 
 class Example(ReportStruct, frozen=True, kw_only=True):
@@ -227,6 +233,8 @@ class Report(ReportStruct, frozen=True, kw_only=True, omit_defaults=False):
     nights: tuple[Night, ...] = ()
     """The nights of the history, the oldest first, this one last; empty for other runs."""
     oracles: OracleAgreement | None = None
+    comparison: tuple[SystemResult, ...] = ()
+    """The rows of a comparison of systems; their verdicts are in ``families``, in the same order."""
 
 
 def encode(report: Report) -> bytes:

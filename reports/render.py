@@ -56,6 +56,7 @@ def environment() -> Environment:
         cell=text.cell,
         counted=text.counted,
         joined=text.joined,
+        subject=headline.subject_of,
     )
     made.globals.update(
         style=Markup(_asset("style.css")),

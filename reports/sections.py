@@ -1,4 +1,4 @@
-"""The parts of a report besides its failures: real input, coverage, mutants, costs, sensitivity, trend.
+"""The parts of a report besides its failures: input, coverage, mutants, costs, experiments, trend, systems.
 
 `reports/model.py` exports these classes and states their rules.
 """
@@ -239,6 +239,31 @@ class Night(ReportStruct, frozen=True, kw_only=True):
     """Median over the same scenarios."""
     mutants_tried: int = 0
     mutants_killed: int = 0
+
+
+class SystemResult(ReportStruct, frozen=True, kw_only=True):
+    """One system of a comparison: what a family's scenarios, the same on each system, did and cost there."""
+
+    name: str
+    """The name of its row: the system, with the family before it if several are compared."""
+    family: str
+    system: str
+    scenarios: int = 0
+    failed: int = 0
+    known: int = 0
+    """Failed scenarios with a known signature."""
+    kills: int = 0
+    not_applicable: int = 0
+    """Planned faults that the system cannot inject."""
+    recoveries: int = 0
+    """Number of kills for which the time to the first new rows was measured."""
+    recovery_seconds: float | None = None
+    """Median over these; null: not measured."""
+    worst_recovery_seconds: float | None = None
+    records_replayed: float | None = None
+    """Median of the records read again, over the scenarios in which the job restarted; null: not measured."""
+    scenario_milliseconds: float | None = None
+    """Run time of a scenario, on average."""
 
 
 class OracleAgreement(ReportStruct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from onceproof.reports.charts import distribution_chart, distribution_text, influence_chart
+from onceproof.reports.comparison_charts import ComparisonChart, comparison_charts
 from onceproof.reports.diagram import Diagram, draw
 from onceproof.reports.diagram_lessons import Lesson, lessons
 from onceproof.reports.headline import (
@@ -22,6 +23,7 @@ from onceproof.reports.headline import (
     known_scenarios,
     never_fired,
     real_input_failed,
+    subject_of,
     survivors,
     total_scenarios,
 )
@@ -142,6 +144,7 @@ class Page:
     trend: Markup | None
     """None for a single night."""
     lines: tuple[Line, ...]
+    comparison: tuple[ComparisonChart, ...]
 
 
 def failure_view(failure: Failure, position: int) -> FailureView:
@@ -173,12 +176,16 @@ def family_table(
     names: dict[str, None] = {}
     for family in report.families:
         for result in family.properties:
-            names.setdefault(result.property)
+            # Systems differ in the properties that are asked there, so what none was asked has no column.
+            if not report.comparison or result.passed or result.failed:
+                names.setdefault(result.property)
+    named = {(row.family, row.system): row.name for row in report.comparison}
     rows = []
     for family in report.families:
         checked = {result.property: result for result in family.properties if result.passed or result.failed}
         cells = tuple(checked.get(name) for name in names)
-        rows.append((family.family, family.scenarios, cells))
+        name = named.get((family.family, family.system), subject_of(family))
+        rows.append((name, family.scenarios, cells))
     return tuple(names), tuple(rows)
 
 
@@ -284,4 +291,5 @@ def arrange(report: Report) -> Page:
         nights=nights,
         trend=trend_chart(nights, "trend-chart") if len(nights) > 1 else None,
         lines=lines_of(nights, "trend-line"),
+        comparison=comparison_charts(report.comparison, "comparison-chart") if report.comparison else (),
     )

@@ -4,7 +4,8 @@ The rules this module lives by:
 
 - An outcome is small and flat, and holds what reports count. Records, trace and explanation are not stored:
   a replay of the seed gives them again.
-- Everything in it but ``milliseconds`` follows from the scenario, so two runs can be compared line by line.
+- Everything in it but ``milliseconds`` and ``recovery_seconds`` follows from the scenario, so two runs can be
+  compared line by line.
 - The hash of a whole run does not depend on the order or the process in which its scenarios ran.
 - The keys of its mappings are plain words ("kill_task/committing"), so that any tool can read a line.
 """
@@ -63,6 +64,9 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many event-time timers fired before the end of the input."""
     timers_at_end: int = 0
     """How many event-time timers the end of the input made fire."""
+    recovery_seconds: tuple[float, ...] = ()
+    """From each kill to the first new rows after it, in seconds; only systems that run in real time measure
+    it, and only for kills that new rows followed."""
 
 
 class OutcomeError(Exception):
@@ -122,6 +126,9 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         points=points,
         timers_before_end=statistics.timers_before_end,
         timers_at_end=statistics.timers_at_end,
+        recovery_seconds=tuple(
+            [round(each.seconds, 3) for each in statistics.recoveries if each.seconds is not None]
+        ),
     )
 
 

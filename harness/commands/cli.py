@@ -19,23 +19,28 @@ from typing import Annotated
 
 import typer
 
+from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
 from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.shared_options import (
     AsJson,
+    ComparedFamilies,
     ExplainMaxTime,
     ExplainOut,
     Families,
     Junit,
+    Master,
     MaxTime,
     OneFamily,
     RunSeed,
     RunSystem,
     Scenarios,
+    ScenariosOfEach,
     Seed,
     ShrinkMaxTime,
     ShrinkTime,
     Subject,
+    Systems,
     Workers,
 )
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
@@ -112,6 +117,39 @@ def run(
 
 
 @app.command()
+def compare(
+    families: ComparedFamilies,
+    systems: Systems,
+    scenarios: ScenariosOfEach = 20,
+    seed: RunSeed = None,
+    workers: Workers = None,
+    shrink_time: ShrinkTime = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/compare")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the same scenarios on several systems, and lay the results side by side."""
+    from onceproof.harness.commands.compare import compare_command
+    from onceproof.harness.settings.comparison_plan import plan_comparison
+    from onceproof.harness.settings.project_settings import load_settings
+
+    wanted = plan_comparison(
+        load_settings(),
+        families=families,
+        systems=systems,
+        scenarios=scenarios,
+        seed=seed,
+        workers=workers,
+        shrink_time=shrink_time,
+        out=out,
+        as_json=as_json,
+        command=_command(),
+    )
+    raise typer.Exit(compare_command(wanted))
+
+
+@app.command()
 def check(
     families: Annotated[list[str], typer.Argument(metavar="FAMILY|FILE.py...", help="Families to check.")],
     scenarios: Annotated[
@@ -138,10 +176,7 @@ def campaign(
     scenarios: Scenarios = None,
     max_time: MaxTime = None,
     seed: RunSeed = None,
-    master: Annotated[
-        str | None,
-        typer.Option("--master", metavar="URL", help="Spark master. Default: one on this machine."),
-    ] = None,
+    master: Master = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for the results.", show_default="reports/out/campaign"),
@@ -326,10 +361,7 @@ def sensitivity(
         str,
         typer.Option("--family", metavar="FAMILY|FILE.py", help="A family with a function `with_key`."),
     ] = "word_count",
-    master: Annotated[
-        str | None,
-        typer.Option("--master", metavar="URL", help="Spark master. Default: one on this machine."),
-    ] = None,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure on Spark which parameters drive the cost of recovery."""
@@ -433,7 +465,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return int(code or 0)
     except typer.TyperException as error:
-        return _print_error(_usage_line(error), USAGE)
+        return _print_error(usage_line(error), USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return _print_error("interrupted", INTERRUPTED)
     except SystemExit as error:
@@ -450,29 +482,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        error = _missing_extra(error, given) if isinstance(error, ImportError) else error
+        error = missing_extra_in(error, given) if isinstance(error, ImportError) else error
         return _print_error(line_of(error), exit_code_of(error))
-
-
-def _missing_extra(error: ImportError, given: Sequence[str]) -> Exception:
-    """Return the error that names the extra, where a failed import needs one; else the error itself."""
-    from onceproof.engine.extras import missing_extra
-
-    words = [word for word in given if not word.startswith("-")]
-    return missing_extra(error, " ".join(("onceproof", *words[:1]))) or error
 
 
 def _print_error(line: str, code: int) -> int:
     print(line if line.startswith("onceproof ") else f"onceproof: {line}", file=sys.stderr)
     return code
-
-
-def _usage_line(error: typer.TyperException) -> str:
-    """Return the parser's message in one line, with the nearest option where it knows one."""
-    possible = getattr(error, "possibilities", None)
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "onceproof"
-    message = " ".join((error.message if possible else error.format_message()).split()).rstrip(".")
-    hint = f"; did you mean {' or '.join(sorted(possible))}?" if possible else ""
-    message = message[:1].lower() + message[1:]
-    return f"{message}{hint} (see {command} --help)"

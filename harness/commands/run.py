@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 from onceproof.harness.commands.check import warn_of_mistakes
-from onceproof.harness.reporting.progress import progress_bar
+from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import build_report, prepare_junit_file, write_report
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.run_plan import RunPlan
-from onceproof.harness.trials.failures import examine_failures
-from onceproof.harness.trials.runner import RunStopped, run
+from onceproof.harness.trials.failures import FailureCase, examine_failures
+from onceproof.harness.trials.runner import RunResult, RunStopped, run
 from onceproof.reports.text import joined
 
 
@@ -21,26 +21,11 @@ def run_command(plan: RunPlan) -> int:
         left_out = joined(plan.left_out)
         print(f"onceproof: skipped, no query for {plan.system}: {left_out}", file=sys.stderr)
     warn_of_mistakes(plan.families, plan.system, plan.seed)
-    mistake: RunStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:
-        try:
-            result = run(
-                plan.families,
-                scenarios=plan.scenarios,
-                max_time=plan.max_time,
-                seed=plan.seed,
-                system=plan.system,
-                workers=plan.workers,
-                out=plan.out,
-                progress=bar.show,
-                warn=bar.warn,
-            )
-        except RunStopped as stopped:
-            # The summary of the finished scenarios is printed first, the error that ended the run last.
-            result, mistake = stopped.result, stopped
-            if not result.tally.scenarios:
-                raise
-        cases = examine_failures(result, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time)
+        result, cases, mistake = run_and_examine(plan, bar)
+        # The summary of the finished scenarios is printed first, the error that ended the run last.
+        if mistake is not None and not result.tally.scenarios:
+            raise mistake
         bar.describe("writing the report")
         report = build_report(result, cases, plan.command, mistake, plan.known)
         page = write_report(report, plan.out, plan.junit)
@@ -48,3 +33,27 @@ def run_command(plan: RunPlan) -> int:
     if mistake is not None:
         raise mistake
     return exit_code(report)
+
+
+def run_and_examine(plan: RunPlan, bar: Bar) -> tuple[RunResult, list[FailureCase], RunStopped | None]:
+    """Run the planned scenarios, and shrink and explain what failed.
+
+    Returns the result, one case for each family and signature, and the error that ended the run early.
+    """
+    mistake: RunStopped | None = None
+    try:
+        result = run(
+            plan.families,
+            scenarios=plan.scenarios,
+            max_time=plan.max_time,
+            seed=plan.seed,
+            system=plan.system,
+            workers=plan.workers,
+            out=plan.out,
+            progress=bar.show,
+            warn=bar.warn,
+        )
+    except RunStopped as stopped:
+        result, mistake = stopped.result, stopped
+    cases = examine_failures(result, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time)
+    return result, cases, mistake

@@ -14,6 +14,15 @@ Families: TypeAlias = Annotated[
         help="Families to run, or programs (FILE.toml). Default: those in pyproject.toml, else all built-in.",
     ),
 ]
+ComparedFamilies: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="FAMILY|FILE...", help="Families to run, or programs (FILE.toml).")
+]
+Systems: TypeAlias = Annotated[
+    str, typer.Option("--systems", metavar="NAME,NAME...", help="Systems under test, with commas.")
+]
+ScenariosOfEach: TypeAlias = Annotated[
+    int, typer.Option("--scenarios", min=1, help="Number of scenarios of each family on each system.")
+]
 Scenarios: TypeAlias = Annotated[
     int | None, typer.Option("--scenarios", min=0, help="Number of scenarios to run.")
 ]
@@ -64,6 +73,10 @@ ExplainMaxTime: TypeAlias = Annotated[
 ]
 ExplainOut: TypeAlias = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Folder for the page and the scenario files.")
+]
+Master: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark master. Default: one on this machine."),
 ]
 Junit: TypeAlias = Annotated[
     Path | None,

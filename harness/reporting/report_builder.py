@@ -88,7 +88,7 @@ def build_report(
         facts=facts_of(result, command),
         problems=tuple(coverage_problems(tally, result.system)),
         interrupted=line_of(mistake) if mistake is not None else interrupted,
-        families=tuple(_family_result(name, result, known) for name in sorted(tally.families)),
+        families=tuple(family_result(name, result, known) for name in sorted(tally.families)),
         failures=tuple(failure_of(case) for case in failures),
         known=tuple(_known_failure(entry, tally) for entry in known),
         example=teaching_example(result),
@@ -316,7 +316,8 @@ def _decisions(takes: DecisionEffects) -> tuple[Decision, ...]:
     )
 
 
-def _family_result(name: str, result: RunResult, known: Sequence[KnownSignature]) -> FamilyResult:
+def family_result(name: str, result: RunResult, known: Sequence[KnownSignature]) -> FamilyResult:
+    """Return the verdicts of one family of a run, by property; ``known`` are the listed failures."""
     tally, capabilities = result.tally, result.system.capabilities
     family = tally.families[name]
     listed = [

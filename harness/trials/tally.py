@@ -66,6 +66,13 @@ class FamilyTally:
     timers_before_end: int = 0
     """How many event-time timers fired before the end of the input."""
     timers_at_end: int = 0
+    kills: int = 0
+    not_applicable: int = 0
+    """How many planned faults the system cannot inject."""
+    replayed: array[int] = field(default_factory=lambda: array("q"))
+    """The records read again, for each scenario with more than one attempt."""
+    recovery_seconds: array[float] = field(default_factory=lambda: array("d"))
+    """From each kill to the first new rows after it; empty for a system that does not run in real time."""
 
     @property
     def timers_only_at_end(self) -> int:
@@ -117,10 +124,15 @@ class Tally:
         _add_counts(self.fired, outcome.coverage)
         _add_counts(self.planned, outcome.planned)
         _add_counts(self.points, outcome.points)
-        self.not_applicable += sum(outcome.not_applicable.values())
+        not_applicable = sum(outcome.not_applicable.values())
+        self.not_applicable += not_applicable
+        family.kills += outcome.kills
+        family.not_applicable += not_applicable
+        family.recovery_seconds.extend(outcome.recovery_seconds)
         self.hashes.append((outcome.family, outcome.seed, outcome.trace_hash))
         if outcome.attempts > 1:
             self.replayed.append(outcome.records_replayed)
+            family.replayed.append(outcome.records_replayed)
             self.recovery_steps.append(outcome.recovery_steps)
         if outcome.passed:
             self._consider_as_example(outcome)

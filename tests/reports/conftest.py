@@ -31,6 +31,7 @@ from onceproof.reports.model import (
     Sensitivity,
     Shrinking,
     Sizes,
+    SystemResult,
 )
 from onceproof.reports.summaries import distribution, row_differences
 
@@ -281,6 +282,44 @@ def make_report(failures=(), **changes):
     return Report(**(settings | changes))
 
 
+def make_comparison(**changes):
+    """Return a comparison of word_count in the simulation, on local, and on Spark, where it fails."""
+    figures = {
+        "simulated": {"kills": 24, "records_replayed": 4.5, "scenario_milliseconds": 31.3},
+        "local": {"kills": 19, "recovery_seconds": 0.21, "worst_recovery_seconds": 2.4, "recoveries": 17},
+        "spark": {"kills": 11, "failed": 2, "recovery_seconds": 4.1, "worst_recovery_seconds": 19.0},
+    }
+    figures["local"] |= {"not_applicable": 6, "records_replayed": 7, "scenario_milliseconds": 3391.0}
+    figures["spark"] |= {"not_applicable": 9, "scenario_milliseconds": 20100.0, "recoveries": 9}
+    rows = tuple(
+        SystemResult(name=system, family="word_count", system=system, scenarios=20, **row)
+        for system, row in figures.items()
+    )
+    families = tuple(
+        FamilyResult(
+            "word_count",
+            20,
+            row.failed,
+            (
+                PropertyResult("exactly_once", 20 - row.failed, row.failed),
+                PropertyResult("liveness", 20),
+                PropertyResult("determinism", 1 if row.system == "simulated" else 0),
+                PropertyResult("mode"),
+            ),
+            system=row.system,
+        )
+        for row in rows
+    )
+    settings = {
+        "title": "Comparison of systems",
+        "facts": Facts(scenarios=60, seed=7, system="simulated, local, spark", seconds=470.0, workers=2),
+        "families": families,
+        "failures": (make_failure(system="spark", scenarios=2),),
+        "comparison": rows,
+    }
+    return Report(**(settings | changes))
+
+
 @pytest.fixture
 def made():
     """Return functions that make traces, reports and their parts."""
@@ -288,6 +327,7 @@ def made():
         trace=toy_trace,
         mock_trace=mock_trace,
         report=make_report,
+        comparison=make_comparison,
         failure=make_failure,
         flights=make_flights,
         mutants=make_mutants,

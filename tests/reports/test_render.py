@@ -61,9 +61,9 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def hostile_report(made):
-    """Return a full report with hostile text in all free fields."""
-    plain = msgspec.to_builtins(made.report([made.failure()], interrupted="x", problems=("x",)))
+def hostile_report(report):
+    """Return a report with hostile text in all free fields."""
+    plain = msgspec.to_builtins(report)
     words = {"kind", "mark", "effect"}
 
     def poison(value, key=""):
@@ -94,11 +94,27 @@ def reports(made):
         "long": made.report([made.failure(trace=long)]),
         "gap": made.report(mutants=made.mutants(True), interrupted="Interrupted"),
         "broken": made.report(real_inputs=(made.flights(error="flights.csv:7: no carrier"),)),
-        "hostile": hostile_kinds(hostile_report(made)),
+        "compared": made.comparison(),
+        "hostile": hostile_kinds(
+            hostile_report(made.report([made.failure()], interrupted="x", problems=("x",)))
+        ),
+        "hostile comparison": hostile_report(made.comparison()),
     }
 
 
-NAMES = ["empty", "passed", "failed", "many", "bare", "long", "gap", "broken", "hostile"]
+NAMES = [
+    "empty",
+    "passed",
+    "failed",
+    "many",
+    "bare",
+    "long",
+    "gap",
+    "broken",
+    "compared",
+    "hostile",
+    "hostile comparison",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -150,8 +166,9 @@ def test_security_policy_allows_only_the_script_of_the_page(reports, name):
         assert not [attribute for attribute in attributes if attribute.startswith("on")]
 
 
-def test_hostile_texts_are_shown_and_never_become_markup(reports):
-    text = render(reports["hostile"])
+@pytest.mark.parametrize("name", ["hostile", "hostile comparison"])
+def test_hostile_texts_are_shown_and_never_become_markup(reports, name):
+    text = render(reports[name])
     page = Page(text)
     assert "<img" not in text
     assert "{{ 7*7 }}" in page.text

@@ -17,6 +17,7 @@ from onceproof.harness.checkers.outcome import (
     to_line,
 )
 from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.history import Recovery
 from onceproof.harness.model.scenario import Fault
 
 if TYPE_CHECKING:
@@ -40,6 +41,17 @@ def test_a_sound_run_gives_a_line_without_violations(sound_run: Run) -> None:
     assert (outcome.steps, outcome.attempts, outcome.records_replayed) == (40, 3, 5)
     assert (outcome.checkpoints, outcome.kills) == (4, 1)
     assert outcome.coverage == {"kill_all/completed": 1, "lose_message/notified": 2}
+
+
+def test_recoveries_that_new_rows_ended_have_their_seconds(sound_run: Run) -> None:
+    sound_run.history.statistics.recoveries = [
+        Recovery("kill_all", "completed", "*", 2, seconds=0.25),
+        Recovery("kill_task", "element", "count-0", 2),
+        Recovery("kill_task", "element", "count-1", 2, seconds=1.23456),
+    ]
+    outcome = outcome_of_run(sound_run)
+    assert outcome.recovery_seconds == (0.25, 1.235)
+    assert from_line(to_line(outcome)) == outcome
 
 
 def test_planned_faults_are_counted_whether_they_fired_or_not(sound_run: Run) -> None:

@@ -30,7 +30,7 @@ def lines_of(folder: Path) -> list[Outcome]:
 
 
 def without_times(outcomes: list[Outcome]) -> list[dict[str, object]]:
-    kept = [field for field in Outcome.__struct_fields__ if field != "milliseconds"]
+    kept = [field for field in Outcome.__struct_fields__ if field not in ("milliseconds", "recovery_seconds")]
     return [{field: getattr(outcome, field) for field in kept} for outcome in outcomes]
 
 

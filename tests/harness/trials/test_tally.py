@@ -142,3 +142,15 @@ def test_timers_that_fired_only_at_the_end_count_if_none_fired_before() -> None:
     assert tally.families["word_count"].timers_only_at_end == 5
     tally.add(outcome(timers_at_end=2, timers_before_end=1))
     assert tally.families["word_count"].timers_only_at_end == 0
+
+
+def test_each_family_has_its_own_kills_and_costs() -> None:
+    tally = Tally()
+    tally.add(outcome(attempts=2, kills=1, records_replayed=4, recovery_seconds=(0.5, 2.0)))
+    tally.add(outcome(not_applicable={"lose_message/notified": 2}))
+    tally.add(outcome(family="page_views", attempts=3, kills=2, records_replayed=7))
+    first, second = tally.families["word_count"], tally.families["page_views"]
+    assert (first.kills, first.not_applicable, list(first.replayed)) == (1, 2, [4])
+    assert list(first.recovery_seconds) == [0.5, 2.0]
+    assert (second.kills, second.not_applicable, list(second.replayed)) == (2, 0, [7])
+    assert list(second.recovery_seconds) == []

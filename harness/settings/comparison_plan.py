@@ -1,0 +1,127 @@
+"""The plan of a comparison: the same scenarios of some families on several systems, a run for each system.
+
+The rules this module lives by:
+
+- Each system runs the families that it can run. What it cannot run is left out with a line that names the
+  reason; the others are compared all the same.
+- A system whose packages or whose Java are missing is left out as well. A name that is no system is an error,
+  because it is a typing mistake.
+- With nothing left the reasons are the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from onceproof.engine.extras import ExtraMissing
+from onceproof.engine.runtime.java import JavaMissing
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.exit_codes import UsageError
+from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
+from onceproof.harness.model.program_family import ProgramFamily
+from onceproof.harness.model.system import System, find_system, system_names
+from onceproof.harness.settings.project_settings import Settings
+from onceproof.harness.settings.run_plan import RunPlan, plan_run
+from onceproof.reports.text import joined
+
+COMPARE: Final = "compare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonPlan:
+    """A comparison with every option decided."""
+
+    runs: tuple[RunPlan, ...]
+    """One for each system; its folder stands below ``out`` and has the name of the system."""
+    left_out: tuple[str, ...]
+    """One line for each family and system that cannot be compared."""
+    out: Path
+    as_json: bool
+    command: str
+
+
+def plan_comparison(
+    settings: Settings,
+    *,
+    families: Sequence[str],
+    systems: str,
+    scenarios: int,
+    seed: int | None = None,
+    workers: int | None = None,
+    shrink_time: float | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
+    command: str = "",
+) -> ComparisonPlan:
+    """Decide which families run on which systems.
+
+    :param families: names or paths
+    :param systems: the names of systems, with commas between them
+    :param scenarios: how many of each family on each system
+    :raises UsageError: no system is named, or none of them can run any of the families
+    :raises UnknownSystem: a name is that of no system
+    :raises FamilyError: a family cannot be loaded
+    """
+    loaded = {address: load_family(address) for address in families}
+    names = dict.fromkeys(name for part in systems.split(",") if (name := part.strip()))
+    if not names:
+        raise UsageError(f"--systems names no system: there are {', '.join(system_names())}")
+    left_out: list[str] = []
+    runs: list[RunPlan] = []
+    for name in names:
+        try:
+            system = find_system(name)
+        except (ExtraMissing, JavaMissing) as missing:
+            left_out.append(f"left out: {missing}")
+            continue
+        fitting = []
+        for address, family in loaded.items():
+            reasons = list(reasons_against(system, family))
+            left_out += [f"{address} is left out on {name}: {reason}" for reason in reasons[:1]]
+            if not reasons:
+                fitting.append(address)
+        if fitting:
+            plan = plan_run(
+                settings,
+                COMPARE,
+                families=fitting,
+                scenarios=scenarios * len(fitting),
+                seed=seed,
+                system=name,
+                workers=workers,
+                shrink_time=shrink_time,
+                out=out,
+                as_json=as_json,
+                command=command,
+            )
+            runs.append(plan)
+    if not runs:
+        raise UsageError(f"nothing to compare: {'; '.join(left_out)}")
+    return ComparisonPlan(
+        runs=tuple([replace(plan, out=plan.out / plan.system) for plan in runs]),
+        left_out=tuple(left_out),
+        out=runs[0].out,
+        as_json=as_json,
+        command=command,
+    )
+
+
+def reasons_against(system: System, family: Family) -> Iterator[str]:
+    """Yield why a system cannot run a family."""
+    options, capabilities = options_of(family), system.capabilities
+    if (system.name == PROGRAMS) != isinstance(family, ProgramFamily):
+        yield (
+            "it runs programs: give a FILE.toml"
+            if system.name == PROGRAMS
+            else f"a program runs on the system {PROGRAMS}"
+        )
+    elif system.name != PROGRAMS and Capability.ENGINE not in capabilities and not options.streaming_query:
+        yield "the family has no streaming_query"
+    # The simulation, which repeats a run step by step, has models of servers.
+    elif options.servers and not capabilities & {Capability.SERVER_FAULTS, Capability.DETERMINISM}:
+        yield f"it starts no server, and the family needs {joined(tuple(options.servers))}"
