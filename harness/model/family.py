@@ -129,6 +129,13 @@ class JobIO(Protocol):
     def postgres_upsert_sink(self, name: str, keys: int) -> Any:
         """Return a sink for tuples into a table of PostgreSQL by their first ``keys`` columns."""
 
+    def postgres_lookup(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Any:
+        """Return a function over a table of PostgreSQL that holds ``rows``, for an asynchronous operator.
+
+        The operator's function opens and closes it. ``await function.row_of(key)`` is the row whose first
+        column is the key, or None. It raises DatabaseUnavailable where the server is away.
+        """
+
 
 class Family(Protocol):
     """What a family's module holds."""

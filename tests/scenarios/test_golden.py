@@ -39,6 +39,7 @@ GOLDEN = {
     "objects_parquet": "1:90addc513c50eac6",
     "objects_rolling": "1:90addc513c50eac6",
     "order_lines": "1:689d45d8f527730d",
+    "orders_with_lookup": "1:9a4ac465c7dd95d4",
     "parcels": "1:ab6c7abf1ad4be7e",
     "pausing_sensors": "1:d63f992c28263970",
     "periodic_page_views": "3:130a0ef5624c5641",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,10 @@ class PartFileIO(SinksByKind):
     def kafka_source(self, name: str) -> Source:
         """Raise FamilyError: there is no broker to read from."""
         raise FamilyError(NO_SUCH_END.format("source of Kafka"))
+
+    def postgres_lookup(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Any:
+        """Raise FamilyError: there is no server to look up in."""
+        raise FamilyError(NO_SUCH_END.format("lookup in PostgreSQL"))
 
     def sink(self, name: str) -> FileSinkFunction:
         """Return a file sink that writes rows as JSON lines and commits them with checkpoints."""

@@ -107,15 +107,20 @@ class PostgresEnd(NamedTuple):
     """Of the job's requests; 0: the engine's default."""
 
 
+def job_options(end: PostgresEnd) -> JdbcConnectionOptions:
+    """Return how the job connects."""
+    builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(end.address_of_job)
+    if end.request_timeout_ms:
+        builder.with_request_timeout_ms(end.request_timeout_ms)
+    return builder.build()
+
+
 def make_postgres_sink(
     end: PostgresEnd, name: str, column_types: Mapping[str, str], keys: int, commits: LoggedCommits
 ) -> Any:
     """Return a new sink into a table, which is made if it does not exist; with ``keys`` an upsert sink."""
-    builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(end.address_of_job)
-    if end.request_timeout_ms:
-        builder.with_request_timeout_ms(end.request_timeout_ms)
-    _until_answered(end.address, lambda connection: make_table(connection, name, column_types, keys))
-    table = PostgresTable(builder.build(), name, list(column_types), "", USE)
+    until_answered(end.address, lambda connection: make_table(connection, name, column_types, keys))
+    table = PostgresTable(job_options(end), name, list(column_types), "", USE)
     if keys:
         return LoggingPostgresUpsertFunction(table, keys, commits)
     return LoggingPostgresSink(PostgresDatabase(table, PostgresLedger(LEDGER, "")), commits)
@@ -140,7 +145,7 @@ def make_table(
     )
 
 
-def _until_answered(address: str, call: Callable[[psycopg.Connection[Any]], object]) -> None:
+def until_answered(address: str, call: Callable[[psycopg.Connection[Any]], object]) -> None:
     """Call with a new connection; call again while the server is away. Raises OperationalError in the end."""
     deadline = time.monotonic() + _SECONDS_TO_ANSWER
     while True:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.part_files import OutputFileConfig
@@ -22,6 +22,9 @@ from onceproof.harness.systems.process.test_io import (
 from onceproof.harness.systems.process.transactional_database import Database, database_of
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.sinks import SinkKind, SinksByKind
+
+if TYPE_CHECKING:
+    from onceproof.harness.systems.process.postgres_io import PostgresEnd
 
 
 class ProcessIO(SinksByKind):
@@ -85,15 +88,27 @@ class ProcessIO(SinksByKind):
         database = Database(database_of(Path(self._spec.output)))
         return make_sink(kind, name, database, self._commits, self.parameters, list(self._column_types), keys)
 
+    def postgres_lookup(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Any:
+        """Return a lookup in a real table with these rows. Raises FamilyError, as `make_sink`."""
+        end = self._postgres_end("a lookup in PostgreSQL")
+        from onceproof.harness.systems.process.postgres_lookup import make_postgres_lookup
+
+        return make_postgres_lookup(end, name, rows)
+
     def _postgres_sink(self, name: str, keys: int) -> Any:
+        end = self._postgres_end("a sink into PostgreSQL")
+        from onceproof.harness.systems.process.postgres_io import make_postgres_sink
+
+        return make_postgres_sink(end, name, self._column_types, keys, self._commits)
+
+    def _postgres_end(self, what: str) -> PostgresEnd:
         address = self._spec.postgres
         if not address:
-            raise self._no_server("a sink into PostgreSQL", POSTGRES)
+            raise self._no_server(what, POSTGRES)
         # It imports psycopg, which only these families need.
-        from onceproof.harness.systems.process.postgres_io import PostgresEnd, make_postgres_sink
+        from onceproof.harness.systems.process.postgres_io import PostgresEnd
 
-        end = PostgresEnd(address, self._spec.postgres_of_job or address, self._spec.request_timeout_ms)
-        return make_postgres_sink(end, name, self._column_types, keys, self._commits)
+        return PostgresEnd(address, self._spec.postgres_of_job or address, self._spec.request_timeout_ms)
 
     def _kafka_sink(self, name: str) -> Any:
         topics = self._topics("a sink into Kafka")

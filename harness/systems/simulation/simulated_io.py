@@ -11,6 +11,7 @@ from onceproof.engine.elements import Record
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.neighbour import move_files_in, move_producers_in
+from onceproof.harness.systems.simulation.simulated_lookup import SimulatedLookup
 from onceproof.harness.systems.simulation.simulated_object_store import (
     SimulatedObjectCalls,
     StoreTrouble,
@@ -162,6 +163,10 @@ class SimulatedIO(SinksByKind):
     def kafka_source(self, name: str) -> SimulatedTopic:
         """Return the source of the scenario's splits as that of a topic."""
         return SimulatedTopic(self._log)
+
+    def postgres_lookup(self, name: str, rows: Sequence[tuple[Any, ...]]) -> SimulatedLookup:
+        """Return a lookup in a table of the simulated database."""
+        return SimulatedLookup(name, rows)
 
     def sink(self, name: str) -> SimulatedSink:
         """Return a two-phase-commit sink into the external system."""
