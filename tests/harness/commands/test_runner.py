@@ -154,9 +154,13 @@ def test_progress_is_reported_after_each_batch() -> None:
 
 def test_an_interrupt_waits_until_the_lines_of_a_batch_are_written() -> None:
     reached: list[str] = []
-    with pytest.raises(KeyboardInterrupt):
+
+    def interrupted() -> None:
         with interrupts_held():
             signal.raise_signal(signal.SIGINT)
             reached.append("written")
         reached.append("later")
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert reached == ["written"]
