@@ -79,6 +79,10 @@ def test_server_killed_paused_and_cut_off_loses_and_repeats_no_rows(system: Loca
     assert {fault.kind for fault in faults} == {kind for kind, _ in history.statistics.coverage}
 
 
+# The reader looks every 20 ms; on a busy machine a commit that comes too early may be over by then.
+TRIES = 4
+
+
 @pytest.mark.parametrize(
     ("mutant", "file", "fault", "broken"),
     [
@@ -90,9 +94,14 @@ def test_planted_bugs_are_seen_by_the_watch_and_by_a_lost_answer(
     postgres_server: PostgresServer, mutant: str, file: str, fault: tuple[Fault, ...], broken: str
 ) -> None:
     mutated = LocalSystem(mutant=mutant, mutant_file=file, postgres=TrialPostgres(postgres_server))
-    _, verdict = tried(mutated, scenario_with(*fault, family="postgres_rows"))
+    found: set[str] = set()
+    for _ in range(TRIES):
+        _, verdict = tried(mutated, scenario_with(*fault, family="postgres_rows"))
+        found |= set(verdict.failed_properties())
+        if broken in found:
+            break
     mutated.close()
-    assert broken in {violation.property for violation in verdict.violations}
+    assert broken in found
 
 
 def test_prepared_transaction_of_any_name_goes_with_the_database_of_its_trial(
