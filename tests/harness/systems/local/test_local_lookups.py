@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,20 +13,25 @@ from copy import deepcopy
 import psycopg
 import pytest
 
+from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable
 from onceproof.engine.functions import RuntimeContext
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
-from onceproof.harness.model.family import POSTGRES
+from onceproof.harness.model.family import POSTGRES, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import TRANSACTION_VISIBLE
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.postgres_io import PostgresEnd, PostgresOutput
 from onceproof.harness.systems.process.postgres_lookup import PostgresLookup, make_postgres_lookup
+from onceproof.harness.systems.process.process_io import ProcessIO
 from onceproof.harness.systems.process.server_strikes import SHORT_REQUEST_MS, is_server_away
+from onceproof.harness.systems.process.test_io import CountedSource
 from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.recording.event_log import EventLog
 from tests.harness.systems.words import scenario_with
 
 pytestmark = pytest.mark.local_kill
@@ -71,7 +77,7 @@ def opened(lookup: PostgresLookup) -> Iterator[PostgresLookup]:
 
 def found(lookup: PostgresLookup, *keys: int) -> list[object]:
     async def look_up() -> list[object]:
-        return await asyncio.gather(*map(lookup.row_of, keys), return_exceptions=True)
+        return [*await asyncio.gather(*map(lookup.row_of, keys), return_exceptions=True)]
 
     return asyncio.run(look_up())
 
@@ -85,6 +91,19 @@ def test_table_that_is_made_again_keeps_its_rows_and_is_no_output(trial: TrialPo
         output = PostgresOutput(database.address)
         assert (output.names(), output.visible(), output.tables()) == ([], {}, [])
         output.close()
+
+
+def test_table_without_rows_is_refused(database: str) -> None:
+    with pytest.raises(ValueError, match="give at least one row"):
+        make_postgres_lookup(PostgresEnd(database, database, 0), "regions", ())
+
+
+def test_system_without_the_server_says_which_one_has_it() -> None:
+    spec = Spec(family="orders_with_lookup", job_name="job", checkpoints="", output="", events="")
+    source = CountedSource(CollectionSource({}))
+    io = ProcessIO(spec, source, 1, EventLog(os.devnull), lambda task: None, {})
+    with pytest.raises(FamilyError, match=r"a lookup in PostgreSQL needs options = .*--system local"):
+        io.postgres_lookup("regions", ROWS)
 
 
 @pytest.mark.parametrize(
