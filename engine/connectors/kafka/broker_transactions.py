@@ -140,7 +140,11 @@ class BrokerTransactions:
     def open_transactions(self, prefix: str) -> list[TransactionHandle]:
         """Ask every broker, because each coordinates some of the ids."""
         found = []
-        for address in self._ask_any(BrokerConnection.brokers):
+        brokers = self._ask_any(BrokerConnection.brokers)
+        if not brokers:
+            # None found would mean that none is open.
+            raise no_broker(self._servers, "none of the cluster has registered yet")
+        for address in brokers:
             for listed in self._list(address):
                 if listed.transactional_id.startswith(prefix):
                     found.append(listed.transactional_id)

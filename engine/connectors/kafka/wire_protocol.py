@@ -161,8 +161,14 @@ class BrokerConnection:
         return None if error in (UNKNOWN_TOPIC, INVALID_TOPIC) else sorted(partitions)
 
     def broker_setting(self, name: str) -> str | None:
-        """Return a setting of the broker, or None if the broker does not tell it."""
-        [(node, _), *_rest] = self._metadata(())[0]
+        """Return a setting of the broker, or None if the broker does not tell it.
+
+        Raises ProtocolError while the only broker registers.
+        """
+        brokers = self._metadata(())[0]
+        if not brokers:
+            raise ProtocolError("no broker of the cluster has registered yet")
+        node, _ = brokers[0]
         resource = struct.pack(">b", _BROKER) + _text(str(node)) + _array((name,), _text) + b"\0"
         body = _array((resource,), bytes) + b"\0\0" + b"\0"
         answer = self._call(_DESCRIBE_CONFIGS, 4, body)

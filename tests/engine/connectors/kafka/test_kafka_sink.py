@@ -30,6 +30,7 @@ from onceproof.engine.connectors.kafka.kafka_sink import KafkaSinkBuilder
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
 from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
+from onceproof.engine.connectors.kafka.wire_protocol import BrokerConnection
 from onceproof.engine.connectors.two_phase import CommitFailed
 from onceproof.engine.functions import RuntimeContext
 from onceproof.harness.services.kafka_broker import KafkaBroker
@@ -408,6 +409,18 @@ class CountedSweeps(KafkaTransactionFunction):
 
     def abort_unlisted(self) -> None:
         self.sweeps += 1
+
+
+def test_broker_that_has_not_registered_yet_counts_as_away(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a broker answers for a moment after its start, before its cluster knows it.
+    monkeypatch.setattr(BrokerConnection, "_metadata", lambda self, topics: ([], []))
+    cluster = BrokerTransactions({"bootstrap.servers": servers})
+    for ask in (lambda: cluster.check((), 1000), lambda: cluster.open_transactions("any")):
+        with pytest.raises(KafkaUnavailable, match="has registered yet"):
+            ask()
+    cluster.close()
 
 
 def test_clock_that_is_set_back_does_not_put_off_the_search_for_open_transactions() -> None:
