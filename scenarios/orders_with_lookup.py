@@ -188,6 +188,9 @@ def expected(records: Records, declared: Declared) -> Rows:
     """Return the totals with the orders as they have come; before the end, of those that have."""
     first_place: dict[object, int] = {}
     for _, place, order, _ in declared.rows:
+        if not isinstance(place, int):
+            # It is no place, so the row follows from nothing.
+            continue
         first_place[order] = min(place, first_place.get(order, place))
     regions: dict[object, str] = dict(CUSTOMERS)
     orders: dict[str, list[tuple[bool, int, int, int]]] = {}

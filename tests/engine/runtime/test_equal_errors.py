@@ -46,6 +46,8 @@ def run(function, **options):
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 30,
         "restart-strategy.fixed-delay.delay": "1 ms",
+        # Equal errors come behind equally many buffers: a busy machine must not split them.
+        "execution.buffer-timeout.interval": "1 min",
         **{key.replace("_", "-"): value for key, value in options.items()},
     }
     for key, value in settings.items():
