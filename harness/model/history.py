@@ -131,6 +131,12 @@ class Statistics:
     """For systems that run in real time only."""
     milliseconds: float = 0.0
 
+    def count_strike(self, kind: str, point: str, means: str = "") -> None:
+        """Count a fault that struck; ``means`` is "" for the default of its kind."""
+        if means:
+            self.means[kind, means] = self.means.get((kind, means), 0) + 1
+        self.coverage[kind, point] = self.coverage.get((kind, point), 0) + 1
+
 
 @dataclass(slots=True)
 class History:

@@ -39,7 +39,11 @@ class CallFaults(Protocol):
 
 
 class UnreliableCalls:
-    """The faults of a storage; ``fault_clock`` says which call fails, once there is one."""
+    """The faults of the storage that stands behind it among the bases of a class.
+
+    Its reads, lists and deletions raise AwayForAMoment, or are late or stale, where a fault strikes.
+    ``fault_clock`` says which call that is, once there is one.
+    """
 
     fault_clock: CallFaults | None = None
 
@@ -47,6 +51,17 @@ class UnreliableCalls:
         super().__init__(at)  # type: ignore[call-arg]  # That of the storage beside this class.
         self._listed_until: dict[str, float] = {}
         """Deleted files that are still listed, and until when, by the monotonic clock in seconds."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+        self.suffer(READ, path)
+        content: bytes = super().read(path)  # type: ignore[misc]
+        return content
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self.suffer(DELETION, path)
+        super().delete(path)  # type: ignore[misc]
 
     def suffer(self, what: str, path: str) -> None:
         """Count a call; a fault may strike it. Raises AwayForAMoment."""
@@ -66,49 +81,21 @@ class UnreliableCalls:
                 assert fault is not None
                 self._listed_until[path] = time.monotonic() + fault.delay / 1000
 
-    def with_stale(self, prefix: str, found: Sequence[str]) -> list[str]:
+    def list(self, prefix: str) -> list[str]:
         """Return the sorted paths that begin with a prefix, those included that are listed on."""
+        self.suffer(READ, prefix)
+        found: Sequence[str] = super().list(prefix)  # type: ignore[misc]
         now = time.monotonic()
         stale = [path for path, until in self._listed_until.items() if now < until]
         return sorted({*found, *(path for path in stale if path.startswith(prefix))})
 
 
 class UnreliableStorage(UnreliableCalls, LocalCheckpointStorage):
-    """A checkpoint folder. Reads, lists and deletions raise AwayForAMoment where a fault strikes."""
-
-    def read(self, path: str) -> bytes:
-        """Return the content of a file."""
-        self.suffer(READ, path)
-        return super().read(path)
-
-    def delete(self, path: str) -> None:
-        """Delete a file."""
-        self.suffer(DELETION, path)
-        super().delete(path)
-
-    def list(self, prefix: str) -> list[str]:
-        """Return the sorted paths that begin with a prefix."""
-        self.suffer(READ, prefix)
-        return self.with_stale(prefix, super().list(prefix))
+    """A checkpoint folder whose calls suffer faults."""
 
 
 class UnreliableObjects(UnreliableCalls, RemoteCheckpointStorage):
-    """Checkpoints in an object store, which fail likewise, besides all that happens to the store itself."""
-
-    def read(self, path: str) -> bytes:
-        """Return the content of an object."""
-        self.suffer(READ, path)
-        return super().read(path)
-
-    def delete(self, path: str) -> None:
-        """Delete an object."""
-        self.suffer(DELETION, path)
-        super().delete(path)
-
-    def list(self, prefix: str) -> list[str]:
-        """Return the sorted paths that begin with a prefix."""
-        self.suffer(READ, prefix)
-        return self.with_stale(prefix, super().list(prefix))
+    """Checkpoints in an object store, whose calls suffer faults besides all that happens to the store."""
 
 
 def unreliable_storage(at: str) -> UnreliableStorage | UnreliableObjects:

@@ -23,6 +23,7 @@ from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
 from onceproof.engine.connectors.kafka.wire_protocol import Address, BrokerConnection
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.systems.process.job_specification import TrialTopics
+from onceproof.harness.systems.process.kafka_clients import reader_settings
 from onceproof.harness.systems.process.kafka_io import TRANSACTION
 
 if TYPE_CHECKING:
@@ -149,15 +150,11 @@ class KafkaOutput:
 
         return Consumer(
             {
-                "bootstrap.servers": self._topics.servers,
-                "group.id": f"{self._topics.prefix}-outside",
+                **reader_settings(self._topics.servers, f"{self._topics.prefix}-outside"),
                 "isolation.level": isolation,
                 "enable.partition.eof": True,
-                "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 10,
-                "log_level": 0,
-                "reconnect.backoff.max.ms": 500,
             }
         )
 

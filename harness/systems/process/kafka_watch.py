@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from onceproof.harness.systems.process.job_specification import TrialTopics
+from onceproof.harness.systems.process.kafka_clients import reader_settings
 from onceproof.harness.systems.process.kafka_output import transaction_of
 from onceproof.harness.systems.process.server_watch import ServerWatch
 from onceproof.harness.systems.recording import event_log
@@ -40,17 +41,7 @@ class KafkaWatch(ServerWatch):
     def watch(self) -> None:
         from confluent_kafka import Consumer
 
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._topics.servers,
-                "group.id": f"{self._topics.prefix}-watch",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "log_level": 0,
-                "reconnect.backoff.max.ms": 500,
-            }
-        )
+        consumer = Consumer(reader_settings(self._topics.servers, f"{self._topics.prefix}-watch"))
         try:
             while not self._assign(consumer):
                 if self.ends.wait(_SECONDS_BETWEEN_LOOKS):

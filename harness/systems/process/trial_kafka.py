@@ -23,6 +23,7 @@ from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.service import LOOPBACK, ServiceError
 from onceproof.harness.systems.process.job_specification import TrialTopics
+from onceproof.harness.systems.process.kafka_clients import writer_settings
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.trial_server import TrialServer
 
@@ -137,15 +138,7 @@ def feed(
         if error is not None:
             refused.append(error.str())
 
-    producer = Producer(
-        {
-            "bootstrap.servers": topics.servers,
-            "enable.idempotence": True,
-            "linger.ms": 0,
-            "log_level": 0,
-            "reconnect.backoff.max.ms": 500,
-        }
-    )
+    producer = Producer(writer_settings(topics.servers))
     for in_turn in zip_longest(*records.values()):
         for number, record in enumerate(in_turn):
             if record is None:

@@ -20,6 +20,7 @@ from typing import IO, Final, TypeAlias
 from onceproof.harness.model.program_file import LineFormat
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.services.service import LOOPBACK
+from onceproof.harness.systems.process.kafka_clients import writer_settings
 from onceproof.harness.systems.program.line_formats import SUFFIXES, line_of, values_of
 
 Records: TypeAlias = Mapping[str, Sequence[InputRecord]]
@@ -188,15 +189,7 @@ class InputTopic(ProgramInput):
         self.address = topic
         self._partitions = {split: number for number, split in enumerate(splits)}
         self._key = key
-        self._producer = Producer(
-            {
-                "bootstrap.servers": servers,
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "log_level": 0,
-                "reconnect.backoff.max.ms": 500,
-            }
-        )
+        self._producer = Producer(writer_settings(servers))
 
     def give(self, split: str, record: InputRecord) -> None:
         key = str(values_of(record, self._columns)[self._key]).encode() if self._key else None

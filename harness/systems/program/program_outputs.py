@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import Row, as_tuple
+from onceproof.harness.systems.process.kafka_clients import reader_settings
 from onceproof.harness.systems.program.line_formats import RowOf
 
 _HIDDEN: Final = (".", "_")
@@ -118,17 +119,7 @@ class OutputTopic(ProgramOutput):
         self.address = topic
         self._row_of = row_of
         self._rows: list[Row] = []
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": f"{topic}-harness",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "log_level": 0,
-                "reconnect.backoff.max.ms": 500,
-            }
-        )
+        self._consumer = Consumer(reader_settings(servers, f"{topic}-harness"))
         partitions = self._consumer.list_topics(topic, timeout=_SECONDS_TO_LIST).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
 

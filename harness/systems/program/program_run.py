@@ -21,7 +21,7 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -74,6 +74,8 @@ class ProgramRun:
     """Those of the scenario that strike here."""
     ends: ProgramEnds
     folder: Path
+    machine: Mapping[str, str]
+    """By placeholder, what it stands for in all trials on this machine."""
     history: History = field(default_factory=History)
     _step: int = 0
     _starts: int = 0
@@ -96,6 +98,8 @@ class ProgramRun:
     _shown: Counter[Row] = field(default_factory=Counter)
     _looks: int = 0
     _recovering: list[tuple[Recovery, float]] = field(default_factory=list)
+    _expected: Counter[Row] | None = None
+    """The rows that make a trial complete; None: they depend on what the program chooses."""
     _is_over: bool = False
 
     def run(self) -> History:
@@ -103,6 +107,8 @@ class ProgramRun:
         begun = time.monotonic()
         file = self.family.file
         self._parallelism = self.scenario.parallelism
+        if not options_of(self.family).declares:
+            self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
         wanted: tuple[Fault | Operation, ...] = (*self.faults, *self.scenario.asked)
         self._waiting = [_Waiting(each, each.occurrence) for each in wanted]
         records = self._in_turn()
@@ -184,7 +190,7 @@ class ProgramRun:
 
     def _values(self) -> dict[str, str]:
         return {
-            **of_this_machine(self.family),
+            **self.machine,
             "folder": str(self.folder),
             "parallelism": str(self._parallelism),
             "start": str(self._starts),
@@ -298,8 +304,11 @@ class ProgramRun:
                 waiting.left -= times
                 if waiting.left <= 0:
                     wanted = waiting.wanted
-                    waits = isinstance(wanted, Fault) and FAULTS[wanted.kind].is_kill
-                    waiting.due = now + (wanted.delay / 1000 if waits and isinstance(wanted, Fault) else 0)
+                    # Of other faults the delay is how long they last.
+                    waits_ms = (
+                        wanted.delay if isinstance(wanted, Fault) and FAULTS[wanted.kind].is_kill else 0
+                    )
+                    waiting.due = now + waits_ms / 1000
 
     def _strike_what_is_due(self, now: float) -> None:
         if self._paused_until is not None and now >= self._paused_until:
@@ -342,10 +351,7 @@ class ProgramRun:
         self._next_step()
         statistics = self.history.statistics
         self.history.fault_fired(self._step, fault.kind, fault.point, task, fault.means, outside=True)
-        key = (fault.kind, fault.point)
-        statistics.coverage[key] = statistics.coverage.get(key, 0) + 1
-        if fault.means:
-            statistics.means[fault.kind, fault.means] = statistics.means.get((fault.kind, fault.means), 0) + 1
+        statistics.count_strike(fault.kind, fault.point, fault.means)
         if FAULTS[fault.kind].is_kill:
             recovery = Recovery(fault.kind, fault.point, task, self._parallelism, self._given)
             statistics.recoveries.append(recovery)
@@ -416,10 +422,7 @@ class ProgramRun:
         return has_had_time and self._has_all_rows()
 
     def _has_all_rows(self) -> bool:
-        if options_of(self.family).declares:
-            return False
-        expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
-        return not expected - self._shown
+        return self._expected is not None and not self._expected - self._shown
 
     def _finish(self) -> None:
         """End the program in order, and look once more."""
@@ -455,13 +458,13 @@ def of_this_machine(family: ProgramFamily) -> dict[str, str]:
     return values
 
 
-def prepare(family: ProgramFamily) -> None:
-    """Run the command that builds a program, in the folder of its file. Raises FamilyError where it fails."""
+def prepare(family: ProgramFamily) -> Mapping[str, str]:
+    """Build a program by its command for that, and return ``of_this_machine``. Raises FamilyError."""
+    values = of_this_machine(family)
     command = family.file.program.prepare
     if not command:
-        return
+        return values
     folder = family.path.absolute().parent
-    values = of_this_machine(family)
     place = f"{family.path}: program.prepare"
     words = [filled(word, values) for word in command]
     try:
@@ -473,3 +476,4 @@ def prepare(family: ProgramFamily) -> None:
         raise FamilyError(
             f"{place}: exit code {done.returncode}: {said[-1] if said else 'it printed nothing'}"
         )
+    return values

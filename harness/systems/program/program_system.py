@@ -11,6 +11,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -77,7 +78,8 @@ class CommandSystem:
     def __init__(self, folder: Path | None = None, servers: ProgramServers | None = None) -> None:
         self._folder = folder
         self._servers = servers or ProgramServers()
-        self._prepared: set[Path] = set()
+        self._prepared: dict[Path, Mapping[str, str]] = {}
+        """By the file of a program that is built, what placeholders stand for on this machine."""
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in a new folder, and return its history; there is no trace."""
@@ -87,12 +89,12 @@ class CommandSystem:
                 f"{place}: --system {SYSTEM} runs a program: give its FILE.toml instead of a family"
             )
         if family.path not in self._prepared:
-            prepare(family)
-            self._prepared.add(family.path)
+            self._prepared[family.path] = prepare(family)
         faults, left = applicable(scenario.faults, CAPABILITIES, MISSING, family.file.servers)
         faults = tuple([_possible(fault, family) for fault in faults])
         with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
-            history = ProgramRun(family, scenario, faults, ends, folder).run()
+            machine = self._prepared[family.path]
+            history = ProgramRun(family, scenario, faults, ends, folder, machine).run()
             for server in ends.servers.values():
                 server.calm()
         for key, count in left.items():

@@ -315,10 +315,7 @@ class HistoryBuilder:
     ) -> None:
         self.history.fault_fired(self._step, kind, point, task, means)
         statistics = self.history.statistics
-        if means:
-            statistics.means[kind, means] = statistics.means.get((kind, means), 0) + 1
-        key = (kind, point)
-        statistics.coverage[key] = statistics.coverage.get(key, 0) + 1
+        statistics.count_strike(kind, point, means)
         if self.is_death(kind):
             position = self.position(read)
             recovery = Recovery(kind, point, task, self.parallelism, position, means=means)

@@ -274,9 +274,7 @@ class RunRecorder:
         """Record that a fault has struck, and count it."""
         step = self._clock.step
         self._history.fault_fired(step, fault.kind, fault.point, task)
-        coverage = self._history.statistics.coverage
-        key = (fault.kind, fault.point)
-        coverage[key] = coverage.get(key, 0) + 1
+        self._history.statistics.count_strike(fault.kind, fault.point)
         if self.is_tracing:
             self._tracer.fault(step, fault, task)
 
