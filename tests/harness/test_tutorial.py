@@ -81,7 +81,8 @@ class Reader:
     change: tuple[str, str, str] = ("", "", "")
     """File, text before, text after."""
     kept: str = ""
-    """The name of the file with the failure; the page may show another name."""
+    """The name of the file with the first failure; the page may show another name. Failures that pytest finds
+    later have files of their own, which need not be shrunk to the same scenario."""
     outputs: list[tuple[str, str]] = field(default_factory=list)
 
     def do(self, block: Block) -> None:
@@ -127,7 +128,7 @@ class Reader:
         shapes = map(shape, lines)
         for line in typed.shown:
             assert any(shape(line) == each for each in shapes), f"{line!r} is not in:\n{ended.stdout}"
-        if found := KEPT.findall(ended.stdout):
+        if not self.kept and (found := KEPT.findall(ended.stdout)):
             self.kept = found[0]
         broken = "{}" in (self.folder / "inside.py").read_text(encoding="utf-8")
         judges = typed.command.startswith(("onceproof", "pytest"))
