@@ -5,6 +5,7 @@ The rules this module lives by:
 - A system declares its capabilities: the faults that it supports, and whether a run repeats itself. A fault
   that it does not support is not planned; it is counted as not applicable, so no report shows it as survived.
 - The history has the same events for every system, and the same checkers judge it with the same oracle.
+- Each system says of a family whether it can run it, and why not. Runs and comparisons ask it alike.
 - Systems are found by name and imported on demand: one may need Spark, another has no heavy dependency.
 """
 
@@ -17,10 +18,12 @@ from contextlib import contextmanager
 from typing import Any, Final, Protocol, runtime_checkable
 
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family
+from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints
 from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.history import History
+from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
+from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Fault, Scenario
 
 
@@ -38,6 +41,9 @@ class System(Protocol):
     @property
     def missing(self) -> MissingPoints:
         """The (kind, point) pairs that never occur here although the kind is supported, with the reason."""
+
+    def refusal(self, family: Family) -> str:
+        """Return why it cannot run a family that is no program; "" if it can. A static method."""
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run the scenario to its end; with ``trace`` the history has the full trace, if supported."""
@@ -130,6 +136,23 @@ def answers_of(name: str) -> Mapping[FaultKind, FaultAnswer]:
     """Return what a system answers to each row of the fault table; UnknownSystem if there is none."""
     answers: Mapping[FaultKind, FaultAnswer] = _class_of(name).answers
     return answers
+
+
+def reason_against(name: str, family: Family) -> str:
+    """Return why a system cannot run a family, in words that continue a line; "" if it can.
+
+    The system is not created. Raises UnknownSystem if there is none of that name.
+    """
+    if isinstance(family, ProgramFamily):
+        return "" if name == PROGRAMS else f"a program runs on the system {PROGRAMS}"
+    reason: str = _class_of(name).refusal(family)
+    return reason
+
+
+def refusal_of_servers(family: Family) -> str:
+    """Return why a system that starts no server cannot run a family; "" if the family needs none."""
+    servers = options_of(family).servers
+    return f"it starts no server, and the family needs {' and '.join(servers)}" if servers else ""
 
 
 def _class_of(name: str) -> Any:

@@ -11,23 +11,18 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from onceproof.engine.extras import ExtraMissing
 from onceproof.engine.runtime.java import JavaMissing
-from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import UsageError
-from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
-from onceproof.harness.model.program_family import ProgramFamily
-from onceproof.harness.model.system import System, find_system, system_names
+from onceproof.harness.model.system import find_system, reason_against, system_names
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.settings.run_plan import RunPlan, plan_run
-from onceproof.reports.text import joined
 
 COMPARE: Final = "compare"
 
@@ -75,15 +70,16 @@ def plan_comparison(
     runs: list[RunPlan] = []
     for name in names:
         try:
-            system = find_system(name)
+            find_system(name)
         except (ExtraMissing, JavaMissing) as missing:
             left_out.append(f"left out: {missing}")
             continue
         fitting = []
         for address, family in loaded.items():
-            reasons = list(reasons_against(system, family))
-            left_out += [f"{address} is left out on {name}: {reason}" for reason in reasons[:1]]
-            if not reasons:
+            reason = reason_against(name, family)
+            if reason:
+                left_out.append(f"{address} is left out on {name}: {reason}")
+            else:
                 fitting.append(address)
         if fitting:
             plan = plan_run(
@@ -109,19 +105,3 @@ def plan_comparison(
         as_json=as_json,
         command=command,
     )
-
-
-def reasons_against(system: System, family: Family) -> Iterator[str]:
-    """Yield why a system cannot run a family."""
-    options, capabilities = options_of(family), system.capabilities
-    if (system.name == PROGRAMS) != isinstance(family, ProgramFamily):
-        yield (
-            "it runs programs: give a FILE.toml"
-            if system.name == PROGRAMS
-            else f"a program runs on the system {PROGRAMS}"
-        )
-    elif system.name != PROGRAMS and Capability.ENGINE not in capabilities and not options.streaming_query:
-        yield "the family has no streaming_query"
-    # The simulation, which repeats a run step by step, has models of servers.
-    elif options.servers and not capabilities & {Capability.SERVER_FAULTS, Capability.DETERMINISM}:
-        yield f"it starts no server, and the family needs {joined(tuple(options.servers))}"

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import options_of
 from onceproof.harness.model.family_places import family_names, is_program, load_family
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
-from onceproof.harness.model.system import capabilities_of
+from onceproof.harness.model.system import reason_against
 from onceproof.harness.settings.project_settings import Settings
 
 Value = TypeVar("Value")
@@ -118,9 +116,7 @@ def families_of(
     asked = families or settings.families
     if asked:
         return tuple(asked)
-    if Capability.ENGINE not in capabilities_of(system):
-        return tuple([name for name in family_names() if options_of(load_family(name)).streaming_query])
-    return tuple(family_names())
+    return tuple([name for name in family_names() if not reason_against(system, load_family(name))])
 
 
 def _without(names: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, FaultKind
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
-from onceproof.harness.model.system import applicable
+from onceproof.harness.model.system import applicable, refusal_of_servers
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
@@ -133,6 +133,7 @@ class RelaySystem:
     capabilities = CAPABILITIES
     missing = MISSING
     answers = ANSWERS
+    refusal = staticmethod(refusal_of_servers)
 
     def __init__(self, folder: Path | None = None, drivers: Drivers | None = None) -> None:
         # A missing Java is an error here, not in each driver.

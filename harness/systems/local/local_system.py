@@ -124,6 +124,11 @@ class LocalSystem:
     missing: MissingPoints = MISSING
     answers: Mapping[FaultKind, FaultAnswer] = ANSWERS
 
+    @staticmethod
+    def refusal(family: Family) -> str:
+        """Return "": it runs the job of any family, and starts the servers that it needs."""
+        return ""
+
     def __init__(
         self,
         folder: Path | None = None,

@@ -75,6 +75,11 @@ class CommandSystem:
     missing = MISSING
     answers = ANSWERS
 
+    @staticmethod
+    def refusal(family: Family) -> str:
+        """Return why it cannot run a family that is no program."""
+        return "it runs programs: give a FILE.toml"
+
     def __init__(self, folder: Path | None = None, servers: ProgramServers | None = None) -> None:
         self._folder = folder
         self._servers = servers or ProgramServers()

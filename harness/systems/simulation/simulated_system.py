@@ -54,6 +54,11 @@ class SimulatedSystem:
     missing: Final[MissingPoints] = {}
     answers = ANSWERS
 
+    @staticmethod
+    def refusal(family: Family) -> str:
+        """Return "": it runs the job of any family, and has models of servers."""
+        return ""
+
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run; with ``trace`` the history carries the full trace."""
         history = World(family, scenario, tracer=Tracer() if trace else NO_TRACER).run()

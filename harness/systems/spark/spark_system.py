@@ -32,7 +32,7 @@ from onceproof.harness.model.faults import FAULTS, Means, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
-from onceproof.harness.model.system import applicable
+from onceproof.harness.model.system import applicable, refusal_of_servers
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.incarnations import trial_folder
@@ -161,6 +161,7 @@ class SparkSystem:
     capabilities = CAPABILITIES
     missing = MISSING
     answers = ANSWERS
+    refusal = staticmethod(refusal_of_servers)
     means: frozenset[Means] = LOCAL_MEANS
     """Means of faults that this system supports, besides the plain one."""
 

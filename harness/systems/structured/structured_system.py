@@ -22,7 +22,7 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.system import applicable
+from onceproof.harness.model.system import applicable, refusal_of_servers
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
@@ -44,6 +44,13 @@ class StructuredStreamingSystem:
     capabilities = CAPABILITIES
     missing = MISSING
     answers = ANSWERS
+
+    @staticmethod
+    def refusal(family: Family) -> str:
+        """Return why it cannot run a family: without a query, or with servers; "" if it can."""
+        if options_of(family).streaming_query is None:
+            return "the family has no streaming_query"
+        return refusal_of_servers(family)
 
     def __init__(self, folder: Path | None = None, process_seconds: float = LONGEST_PROCESS_SECONDS) -> None:
         # A missing Java is an error here, not in each driver.

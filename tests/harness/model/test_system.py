@@ -9,6 +9,7 @@ import pytest
 
 from onceproof.harness.model import fault_answers
 from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.fault_answers import CarriedOut
 from onceproof.harness.model.faults import FAULT_KINDS, FAULTS
 from onceproof.harness.model.scenario import Fault
@@ -18,6 +19,7 @@ from onceproof.harness.model.system import (
     applicable,
     can_strike,
     find_system,
+    reason_against,
     system_names,
 )
 from onceproof.harness.systems.local.local_system import LocalSystem
@@ -58,6 +60,23 @@ def test_every_system_answers_every_kind_with_a_method_or_a_reason(name):
             assert points == ()
         assert str(answer).endswith("."), "one sentence, for reports and docs"
     assert all(reason.endswith(".") for reason in system.missing.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "reason"),
+    [
+        ("structured_streaming", "word_count", ""),
+        ("structured_streaming", "postgres_rows", "the family has no streaming_query"),
+        ("simulated", "postgres_rows", ""),
+        ("local", "postgres_rows", ""),
+        ("spark", "postgres_rows", "it starts no server, and the family needs postgres"),
+        ("command", "word_count", "it runs programs: give a FILE.toml"),
+        ("command", "scenarios/programs/totals/totals.toml", ""),
+        ("local", "scenarios/programs/totals/totals.toml", "a program runs on the system command"),
+    ],
+)
+def test_system_says_why_it_cannot_run_a_family(name, family, reason):
+    assert reason_against(name, load_family(family)) == reason
 
 
 def test_fault_kind_without_an_answer_is_refused():

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.model.family_places import family_names
+from onceproof.harness.model.family import options_of
+from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.settings.run_plan import CAMPAIGN, RUN, plan_run
 
@@ -32,11 +33,19 @@ def test_default_plan_runs_all_families_for_1000_scenarios() -> None:
     assert wanted.known == ()
 
 
-@pytest.mark.parametrize("system", ["simulated", "local", "spark", "relay"])
-def test_systems_with_the_engine_run_all_built_in_families(system: str) -> None:
+@pytest.mark.parametrize("system", ["simulated", "local"])
+def test_systems_with_the_engine_and_servers_run_all_built_in_families(system: str) -> None:
     wanted = plan_run(Settings(), RUN, system=system)
     assert wanted.families == tuple(family_names())
     assert wanted.left_out == ()
+
+
+@pytest.mark.parametrize("system", ["spark", "relay"])
+def test_systems_without_servers_leave_out_the_families_that_need_one(system: str) -> None:
+    wanted = plan_run(Settings(), RUN, system=system)
+    needing = [name for name in family_names() if options_of(load_family(name)).servers]
+    assert wanted.left_out == tuple(needing) != ()
+    assert sorted((*wanted.families, *needing)) == family_names()
 
 
 def test_structured_streaming_runs_only_families_with_a_streaming_query() -> None:
