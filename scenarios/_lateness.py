@@ -93,6 +93,11 @@ class LateRow(ProcessFunction):
         yield LATE, value[0], ctx.timestamp(), value[1]
 
 
+def window_of(row: Row) -> tuple[Any, ...] | None:
+    """Return kind, key and start of the window of a row, for ``answers``; None for a late row."""
+    return None if row[0] == LATE else row[:3]
+
+
 def given_out(rows: Sequence[Row], declared: Declared) -> Rows:
     """Return the expected rows: all of them at the end of a run, before it those that the run has emitted.
 

@@ -93,7 +93,8 @@ FROM declared LEFT SEMI JOIN complete
 ON declared.scenario_id = complete.scenario_id AND declared.split = complete.split
   AND declared.caller = complete.caller AND declared.kind = complete.kind
 UNION ALL
-SELECT due.scenario_id, due.split, due.caller, due.kind, 1, calls FROM due LEFT ANTI JOIN complete
+SELECT due.scenario_id, due.split, due.caller, due.kind, 1, explode(array_repeat(calls, copies))
+FROM due LEFT ANTI JOIN complete
 ON due.scenario_id = complete.scenario_id AND due.split = complete.split AND due.caller = complete.caller
   AND due.kind = complete.kind
 """
@@ -190,7 +191,7 @@ def expected(records: Records, declared: Declared) -> Rows:
         if _are_possible(windows, count, COPIES[caller[2]], declared.is_whole):
             rows += windows
         else:
-            rows.append((*caller, 1, count))
+            rows += [(*caller, 1, count)] * COPIES[caller[2]]
     return rows
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 name = "kafka_exactly_once_window"
 generator_version = 1
-options = FamilyOptions(declares=True, any_backend=True, servers=(KAFKA,))
+options = FamilyOptions(declares=True, any_backend=True, servers=(KAFKA,), answers=page_windows.window_of)
 tasks = page_windows.tasks
 record_schema = page_windows.record_schema
 row_schema = page_windows.row_schema

@@ -27,6 +27,7 @@ from onceproof.engine.windows.evictors import CountEvictor
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.history import Row
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._keyed_job import LABELLED_KEY, Place, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
@@ -43,7 +44,15 @@ ReadingsRow: TypeAlias = tuple[str, str, int, int, int, int, str]
 
 name = "late_readings"
 generator_version = 2
-options = FamilyOptions(declares=True)
+WINDOW: Final = "window"
+
+
+def answers(row: Row) -> Row | None:
+    """Return the row of a window: each firing of it within the lateness has a reading more."""
+    return row if row[-1] == WINDOW else None
+
+
+options = FamilyOptions(declares=True, answers=answers)
 tasks: dict[str, Role] = {
     "readings": "source",
     "placed": "keyed",
@@ -58,7 +67,6 @@ row_schema = (
 SIZE_MS: Final = 2000
 LATENESS_MS: Final = 3000
 NEWEST: Final = 3
-WINDOW: Final = "window"
 _LAST: Final = f"start + {SIZE_MS} - 1"
 _WATERMARK: Final = f"own - {lateness.BOUND_MS} - 1"
 oracle_sql = f"""

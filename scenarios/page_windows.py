@@ -24,6 +24,7 @@ from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.history import Row
 from onceproof.scenarios._event_time import with_progress
 
 if TYPE_CHECKING:
@@ -31,9 +32,15 @@ if TYPE_CHECKING:
 
     from onceproof.engine.api.datastream import KeyedStream, StreamExecutionEnvironment
 
+
+def window_of(row: Row) -> Row | None:
+    """Return kind, url and end of the window of a row, for ``answers``; None for a late row."""
+    return None if row[0] == "late" else row[:3]
+
+
 name = "page_windows"
 generator_version = 1
-options = FamilyOptions(declares=True, any_backend=True)
+options = FamilyOptions(declares=True, any_backend=True, answers=window_of)
 tasks: dict[str, Role] = {"views": "source", "windows": "keyed", "table": "sink"}
 record_schema = "url STRING"
 row_schema = "kind STRING, url STRING, window_end BIGINT, number BIGINT"

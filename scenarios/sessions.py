@@ -36,6 +36,7 @@ name = "sessions"
 generator_version = 3
 options = FamilyOptions(
     declares=True,
+    answers=lateness.window_of,
     any_backend=True,
     # All actions of a session are kept under the window of the action that arrived first.
     arrival_states=("merging-window-set", "window-contents"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 name = "window_sum"
 generator_version = 3
-options = FamilyOptions(declares=True)
+options = FamilyOptions(declares=True, answers=lateness.window_of)
 tasks: dict[str, Role] = {"numbers -> pair": "source", "sums": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "number BIGINT"
 row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"

@@ -67,6 +67,10 @@ class TimerQueue:
     def __len__(self) -> int:
         return self._count
 
+    def stored(self) -> list[tuple[Any, Any]]:
+        """Return (key, timer) of all timers in the state, whether or not the heap knows them."""
+        return list(self._table)
+
     def register(self, key: Any, timer: Any) -> None:
         """Add a timer if it is not there."""
         entry = (key, timer)

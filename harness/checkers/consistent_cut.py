@@ -10,6 +10,8 @@ when the engine is correct. These anomalies are checked at every commit:
 - skipped commit: an attempt commits its own output while a transaction listed by the checkpoint that it was
   restored from is not visible. The restore should have committed it. Batches of write-ahead sinks are
   excused: a restore leaves them to the next completed checkpoint.
+- stopped before its commits: the job says that it has stopped with a savepoint, and a transaction that a
+  completed checkpoint lists is not visible.
 - stale restore: an attempt is restored from a checkpoint that is not the latest completed one.
 - wrong cut: exactly the transactions listed by checkpoints up to n are visible, and their rows are not those
   of the input before cut n. If checkpoint n holds records in flight, their rows may be missing, but no row
@@ -31,6 +33,7 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     COMMIT_FAILED,
+    JOB_STOPPED,
     ROWS_WRITTEN,
     TRANSACTION_VISIBLE,
     Cut,
@@ -42,6 +45,7 @@ from onceproof.harness.model.scenario import Scenario
 EARLY_COMMIT = "early commit"
 OUT_OF_ORDER = "out of order"
 SKIPPED_COMMIT = "skipped commit"
+UNCOMMITTED_STOP = "stopped before its commits"
 STALE_RESTORE = "stale restore"
 WRONG_CUT = "wrong cut"
 
@@ -65,6 +69,8 @@ class ConsistentCut:
                 follower.attempt_started(step, subject, payload["restored"])
             elif kind == COMMIT_FAILED:
                 follower.failed_commits.add(subject)
+            elif kind == JOB_STOPPED:
+                follower.job_stopped(step)
         return follower.violations
 
 
@@ -169,6 +175,17 @@ class _CommitFollower:
         if index > self.highest_visible:
             self.highest_visible = index
         self._compare_cuts(step)
+
+    def job_stopped(self, step: int) -> None:
+        """Check that everything that completed checkpoints list is visible."""
+        if self.visible_counts != self.listed_counts:
+            missing = sum(self.listed_counts) - sum(self.visible_counts)
+            witness = {
+                "step": step,
+                "checkpoint": self.checkpoints[-1][0],
+                "transactions not visible": missing,
+            }
+            self._violate(UNCOMMITTED_STOP, f"step {step}", witness)
 
     def rows_written(self, step: int, task: str, payload: dict[str, Any]) -> None:
         assert self.table_reads is not None, "a family whose sink writes by key has table_keys"

@@ -6,6 +6,10 @@ Anomalies:
 - duplicated: an expected row is visible too often.
 - wrong value: an unexpected row replaces a missing one; the two differ in their last column only.
 - phantom: a row is visible that the oracle does not expect.
+- answered again: an attempt answers a window a second time (``FamilyOptions.answers``). The oracle takes rows
+  of a window as they are declared, and cannot tell. Only a restore begins event time anew, so only then may a
+  late record open a window again. Where a restored checkpoint holds records in flight, a row of an earlier
+  attempt may be among them, and comes with those of the new one.
 
 Where a sink writes by key, only the last row of each key counts, so a repeated write is no duplicate. A
 missing row is lost only if the job has finished: a run that was cut off is judged by liveness.
@@ -17,8 +21,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
-from onceproof.harness.checkers.oracle import Oracle, RowCounts, count_rows
+from onceproof.harness.checkers.oracle import Answers, Oracle, RowCounts, count_rows
 from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_COMPLETED,
     JOB_FINISHED,
     ROWS_FOUND,
     ROWS_WRITTEN,
@@ -33,7 +39,9 @@ LOST = "lost"
 DUPLICATED = "duplicated"
 WRONG_VALUE = "wrong value"
 PHANTOM = "phantom"
+ANSWERED_AGAIN = "answered again"
 ANOMALIES = (LOST, DUPLICATED, WRONG_VALUE, PHANTOM)
+"""Those of comparing rows with the oracle's."""
 
 
 class ExactlyOnce:
@@ -52,13 +60,45 @@ class ExactlyOnce:
         actual = count_rows(visible)
         expected = oracle.rows(visible)
         if actual == expected:
-            return ()
+            return () if oracle.answers is None else _answered_again(self.property, oracle.answers, history)
         finished = _has_finished(history)
         return [
             row_violation(self.property, anomaly, rows, expected, actual, history)
             for anomaly, rows in classify_rows(expected, actual, finished)
             if rows
         ]
+
+
+def _answered_again(name: str, answers: Answers, history: History) -> list[Violation]:
+    """Return a violation for the first attempt that answers something more often than it may."""
+    in_flight: dict[int | None, int] = {None: 0}
+    limit = 1
+    limits: dict[str, int] = {}
+    given: dict[tuple[str, object], list[str]] = {}
+    for step, kind, subject, payload in history.events:
+        if kind == CHECKPOINT_COMPLETED:
+            in_flight[subject] = payload["in_flight"]
+        elif kind == ATTEMPT_STARTED:
+            # A checkpoint that completed before this history began may hold any records in flight.
+            limit = limit + 1 if in_flight.get(payload["restored"], 1) else 1
+            limits[subject] = limit
+        elif kind == TRANSACTION_VISIBLE and payload["attempt"] in limits:
+            attempt = payload["attempt"]
+            for row in payload["rows"]:
+                if (answered := answers(row)) is None:
+                    continue
+                transactions = given.setdefault((attempt, answered), [])
+                transactions.append(subject)
+                if len(transactions) > limits[attempt]:
+                    witness = {
+                        "step": step,
+                        "attempt": attempt,
+                        "row": list(row),
+                        "transactions": transactions[-WITNESS_ROWS:],
+                        "times": len(transactions),
+                    }
+                    return [Violation(name, ANSWERED_AGAIN, f"transaction {subject}, step {step}", witness)]
+    return []
 
 
 def _has_finished(history: History) -> bool:

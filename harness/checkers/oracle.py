@@ -11,7 +11,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from onceproof.harness.model.family import (
@@ -29,6 +29,7 @@ RowCounts: TypeAlias = Mapping[Row, int]
 """A multiset: each row with its number of occurrences."""
 Versions: TypeAlias = Mapping[Row, Sequence[Row]]
 """By key, its rows in the order in which each replaces the one before."""
+Answers: TypeAlias = Callable[[Row], object]
 
 
 class Oracle(Protocol):
@@ -37,6 +38,10 @@ class Oracle(Protocol):
     @property
     def at_least_once(self) -> AtLeastOnce | None:
         """What the family says about its rows when records count twice; see :data:`AtLeastOnce`."""
+
+    @property
+    def answers(self) -> Answers | None:
+        """What the family says that an attempt answers once at most; see ``FamilyOptions.answers``."""
 
     @property
     def table_keys(self) -> int:
@@ -80,6 +85,7 @@ class PythonOracle:
         "_lengths",
         "_records",
         "_versions",
+        "answers",
         "at_least_once",
         "table_keys",
     )
@@ -90,6 +96,7 @@ class PythonOracle:
         options = options_of(family)
         self._declares = options.declares
         self._versions = options.versions
+        self.answers = options.answers
         self.at_least_once = options.at_least_once
         self.table_keys = options.table_keys
         self._lengths = tuple([len(records) for records in scenario.records.values()])

@@ -66,6 +66,12 @@ def fault_story(fault: StruckFault) -> str:
 def sentence_of(violation: Violation) -> str:
     """Return what is wrong with the output or the job, in one sentence."""
     witness = violation.witness
+    if violation.anomaly == exactly_once.ANSWERED_AGAIN:
+        names = " and ".join(dict.fromkeys(witness["transactions"]))
+        return (
+            f"Attempt {witness['attempt']} gives {_times(witness['times'])} what it may answer once, at last"
+            f" with row {row_text(witness['row'])}, committed by {names}; no restore explains it."
+        )
     if violation.property == ExactlyOnce.property:
         return _wrong_rows(violation.anomaly, witness)
     if "exception" in witness:
@@ -174,6 +180,10 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
         f"Attempt {w['attempt']} committed its own output at step {w['step']}, while"
         f" {w['transactions not visible']} of the transactions of checkpoint {w['restored']}, which it was"
         " restored from, were not visible."
+    ),
+    (ConsistentCut.property, consistent_cut.UNCOMMITTED_STOP): lambda w: (
+        f"The job said at step {w['step']} that it had stopped, and {w['transactions not visible']} of the"
+        f" transactions that checkpoints up to {w['checkpoint']} list were not visible."
     ),
     (ConsistentCut.property, consistent_cut.STALE_RESTORE): lambda w: (
         f"Attempt {w['attempt']} was restored from {_checkpoint(w['restored'])}, although"

@@ -125,6 +125,7 @@ class Year:
 class YearOracle:
     """The family's own oracle, asked once: each flight gives one row, so the rows of a cut are a prefix."""
 
+    answers = None
     at_least_once = None
     table_keys = 0
 

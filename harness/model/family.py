@@ -209,6 +209,10 @@ class FamilyOptions:
     versions: Callable[[Records], Rows] | None = None
     """For ``table_keys``: returns all rows that each key may show, in an order that does not depend on
     arrival."""
+    answers: Callable[[Row], Any] | None = None
+    """``answers(row)`` returns what an attempt answers once at most, such as the key and start of a row's
+    window; None for a row that may come any number of times. Event time begins anew only with an attempt, so
+    only then may a late record open a window again that has been answered."""
     streaming_query: Callable[[Any, Any], Any] | None = None
     """``streaming_query(records, io)`` builds the job for Spark Structured Streaming from a streaming
     DataFrame of records; it returns rows or what a sink of ``io`` returns."""
@@ -266,6 +270,7 @@ _OPTIONS: Final[_Members] = {
     "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
+    "answers": (lambda value: value is None or callable(value), "a function answers(row)"),
     "streaming_query": (
         lambda value: value is None or callable(value),
         "a function streaming_query(records, io)",
@@ -277,7 +282,7 @@ _OPTIONS: Final[_Members] = {
     "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
 }
 
-_FUNCTIONS: Final = ("versions", "streaming_query", "with_key")
+_FUNCTIONS: Final = ("versions", "answers", "streaming_query", "with_key")
 NO_OPTIONS: Final = FamilyOptions()
 
 _MEMBERS: Final[_Members] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onceproof.engine.elements import MAX_WATERMARK
+from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.watermarks.combined import CombinedWatermark
 from onceproof.engine.windows.assigners import AssignerContext, SlidingProcessingTimeWindows
 from onceproof.engine.windows.evictors import DeltaEvictor, TimeEvictor, TimestampedValue
@@ -150,4 +151,28 @@ def sliding_windows_leave_one_out(reached: Reached) -> Iterator[None]:
         return kept
 
     with replaced(SlidingProcessingTimeWindows, "assign_windows", careless):
+        yield
+
+
+@mutant(
+    id="late-records-open-their-window",
+    breaks="exactly_once",
+    summary="a record that is late for its window opens it again, and it fires at once",
+    families=("window_sum",),
+)
+def late_records_open_their_window(reached: Reached) -> Iterator[None]:
+    """The rows of a window still add up to its records, so only their number tells."""
+    sound = WindowOperator._add
+
+    def lenient(self: Any, value: Any, timestamp: int, windows: Any, results: list[Any]) -> bool:
+        if sound(self, value, timestamp, windows, results):
+            return True
+        for window in windows:
+            reached()
+            namespace = self._to_data(window)
+            self._contents.set_current_namespace(namespace)
+            self._add_to(window, namespace, self._cleanup_ms(window), value, timestamp, results)
+        return True
+
+    with replaced(WindowOperator, "_add", lenient):
         yield

@@ -36,6 +36,18 @@ def report_leaks(
             recorder.leak("unfinished task", task.name)
 
 
+def report_unfired_timers(recorder: RunRecorder, tasks: Iterable[Task]) -> None:
+    """Enter the event-time timers that are left: each is due, since event time ends with the input.
+
+    The tasks' state must be in memory: a database is closed when its task finishes.
+    """
+    for task in tasks:
+        for operator in task.operators:
+            if operator.timers is not None:
+                for key, timer in operator.timers.event.stored():
+                    recorder.leak("timer that did not fire", f"{timer} of key {key!r} in {task.name}")
+
+
 def orphan_files(
     storage: SimulatedStorage, retained: Iterable[CheckpointMetadata], *, takes_shared: bool
 ) -> list[str]:

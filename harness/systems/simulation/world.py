@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from onceproof.engine.configuration.backend_options import HASHMAP
 from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.engine.state.file_envelope import StateError
@@ -41,7 +42,7 @@ from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.job_process import SimulatedProcess
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
 from onceproof.harness.systems.simulation.late_put_storage import LATE_PUTS, storage_for
-from onceproof.harness.systems.simulation.leak_search import report_leaks
+from onceproof.harness.systems.simulation.leak_search import report_leaks, report_unfired_timers
 from onceproof.harness.systems.simulation.neighbour import move_in
 from onceproof.harness.systems.simulation.orphaned_tasks import OrphanedTasks
 from onceproof.harness.systems.simulation.process_ports import ProcessPorts
@@ -391,6 +392,8 @@ class World:
                 with process_recovers():
                     recover(self.storage, self._scenario.retained)
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
+            if process.graph.settings.state_backend.kind == HASHMAP:
+                report_unfired_timers(self.recorder, tasks)
         self.recorder.sum_up()
         statistics = history.statistics
         statistics.steps = self.clock.step

@@ -188,3 +188,15 @@ def test_a_restore_leaves_write_ahead_batches_to_the_next_checkpoint(run: Run) -
     name = "t0-1-1.2"
     run.history.transaction_visible(run.tick(), name, 0, "1.2", 1, run.contents[name][3], waits=True)
     assert run.check(CHECKER) == []
+
+
+def test_a_job_that_stops_with_everything_committed_passes(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).checkpoint(2, 6).commit()
+    run.history.job_stopped(run.tick())
+    assert run.check(CHECKER) == []
+
+
+def test_a_job_that_stops_with_a_transaction_prepared_has_stopped_too_early(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).commit().checkpoint(2, 6).commit("t0-1-1.1")
+    run.history.job_stopped(run.tick())
+    assert run.check(CHECKER) == [("stopped before its commits", "step 7")]

@@ -109,3 +109,40 @@ def test_rows_that_looks_find_and_lose_count_as_they_are_in_the_end(run: Run) ->
     run.history.events.pop()
     run.history.rows_gone(run.tick(), "look 2", [rows[0]])
     assert run.finish().check(CHECKER) == []
+
+
+def test_an_attempt_that_answers_a_key_twice_has_answered_again(run: Run) -> None:
+    run.oracle.answers = lambda row: row[0]
+    run.start("1.1").checkpoint(1, 1).commit().fault().start("1.2", restored=1)
+    run.checkpoint(2, 6).commit().finish()
+    # (bee, 1) is of the first attempt, and (bee, 2) is the first of the second one.
+    assert run.check(CHECKER) == [("answered again", "transaction t1-1-1.2")]
+    (violation,) = CHECKER.check(run.scenario, run.history, run.oracle)
+    assert violation.witness == {
+        "step": 9,
+        "attempt": "1.2",
+        "row": ["owl", 2],
+        "transactions": ["t1-1-1.2", "t1-1-1.2"],
+        "times": 2,
+    }
+
+
+def test_each_attempt_may_answer_a_key_again(run: Run) -> None:
+    run.oracle.answers = lambda row: row[0]
+    run.start("1.1").checkpoint(1, 2).commit().fault().start("1.2", restored=1)
+    run.checkpoint(2, 5).commit().fault().start("1.3", restored=2)
+    run.checkpoint(3, 6).commit().finish()
+    assert run.check(CHECKER) == []
+
+
+def test_an_answer_in_flight_may_come_with_that_of_the_next_attempt(run: Run) -> None:
+    run.oracle.answers = lambda row: row[0]
+    run.start("1.1").checkpoint(1, 0, in_flight=2).commit().fault().start("1.2", restored=1)
+    run.checkpoint(2, 6).commit().finish()
+    assert run.check(CHECKER) == []
+
+
+def test_rows_that_are_no_answers_may_be_repeated(run: Run) -> None:
+    run.oracle.answers = lambda row: None
+    run.start("1.1").checkpoint(1, 6).commit().finish()
+    assert run.check(CHECKER) == []

@@ -134,6 +134,20 @@ def test_every_anomaly_of_a_history_has_a_sentence_of_its_own(run: Run) -> None:
         assert not sentence.startswith(violation.property.replace("_", " ") + ":"), sentence
 
 
+def test_a_window_that_is_answered_again_and_a_stop_that_is_too_early_in_sentences(run: Run) -> None:
+    run.oracle.answers = lambda row: row[0]
+    run.start("1.1").checkpoint(1, 2).commit().checkpoint(2, 6).commit("t0-1-1.1")
+    run.history.job_stopped(run.tick())
+    run.start("1.2", restored=2).commit().finish()
+    verdict = judge(run.scenario, run.history, run.oracle)
+    assert [sentence_of(violation) for violation in verdict.violations] == [
+        "Attempt 1.1 gives twice what it may answer once, at last with row (bee, 2), committed by t0-0-1.1 and"
+        " t0-1-1.1; no restore explains it.",
+        "The job said at step 7 that it had stopped, and 1 of the transactions that checkpoints up to 2 list"
+        " were not visible.",
+    ]
+
+
 def test_the_story_marks_wrong_rows_and_leaves_out_empty_transactions(run: Run) -> None:
     run.start("1.1").checkpoint(1, 6, [("bee", 1), ("bee", 1), ("toad", 1)]).commit().finish()
     story = explained(run).story
