@@ -78,7 +78,8 @@ def test_job_does_not_delete_what_another_has_prepared(graph_of, rows, tmp_path,
     execute(graph_of("A", "part"))
     execute(graph_of("B", "part-1"))
     assert rows() == sorted(2 * list(range(40)))
-    assert rows("part-1") == list(range(40))
+    # The owner in a name of A may begin with a 1, so the separator is part of the beginning.
+    assert rows("part-1-") == list(range(40))
     assert not list((tmp_path / "out").glob(".*"))
 
 

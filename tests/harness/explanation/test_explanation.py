@@ -141,8 +141,8 @@ def test_a_window_that_is_answered_again_and_a_stop_that_is_too_early_in_sentenc
     run.start("1.2", restored=2).commit().finish()
     verdict = judge(run.scenario, run.history, run.oracle)
     assert [sentence_of(violation) for violation in verdict.violations] == [
-        "Attempt 1.1 gives twice what it may answer once, at last with row (bee, 2), committed by t0-0-1.1 and"
-        " t0-1-1.1; no restore explains it.",
+        "Attempt 1.1 gives twice what it may answer once, at last with row (bee, 2), committed by t0-0-1.1"
+        " and t0-1-1.1; no restore explains it.",
         "The job said at step 7 that it had stopped, and 1 of the transactions that checkpoints up to 2 list"
         " were not visible.",
     ]
