@@ -27,7 +27,7 @@ from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.request_folder import is_running
-from onceproof.engine.runtime.storage import CheckpointStorage, MissingFile
+from onceproof.engine.runtime.storage import CheckpointStorage, LocalCheckpointStorage, MissingFile
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.file_names import LARGEST_NUMBER
 
@@ -46,6 +46,8 @@ JobState: TypeAlias = Literal["running", "finished", "failed", "cancelled", "sus
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER - 1)]
 
 _ID: Final = "[0-9a-f]{32}"
+_FOLDERS_OF_A_JOB: Final = 2
+"""How many folders a path of this module is in: that of the job, and that of a checkpoint."""
 _RECORD: Final = re.compile(rf"{REGISTRY}/({_ID})\.json")
 _COMPLETE: Final = re.compile(rf"({_ID})/chk-(0|[1-9][0-9]{{0,17}})/{METADATA}")
 _CLAIM: Final = re.compile(rf"({_ID})/{INCARNATION}(0|[1-9][0-9]{{0,17}})")
@@ -136,7 +138,12 @@ class JobRegistry:
 
     def jobs(self) -> list[ListedJob]:
         """Return all jobs of the directory, the one submitted last at the end. Raises StorageError."""
-        paths = self._storage.list("")
+        storage = self._storage
+        # The folder may be a large one that is no checkpoint directory at all.
+        if isinstance(storage, LocalCheckpointStorage):
+            paths = storage.list_near(_FOLDERS_OF_A_JOB)
+        else:
+            paths = storage.list("")
         last: dict[str, int] = {}
         known: set[str] = set()
         claims: dict[str, int] = {}

@@ -200,8 +200,11 @@ class LocalCheckpointStorage:
                 # The folder holds other files, or is gone already.
                 return
 
-    def list(self, prefix: str) -> list[str]:
-        """List the files by walking only the folders that can match."""
+    def list_near(self, folders: int) -> list[str]:
+        """List the files that are in at most so many folders, one within the other."""
+        return self._list("", folders)
+
+    def _list(self, prefix: str, folders: int | None) -> list[str]:
         paths: list[str] = []
         waiting = [prefix.rpartition("/")[0]]
         try:
@@ -210,7 +213,8 @@ class LocalCheckpointStorage:
                 for name, is_folder in self._entries(self._resolve(folder) if folder else self.root):
                     path = f"{folder}/{name}" if folder else name
                     if is_folder:
-                        if path.startswith(prefix) or prefix.startswith(f"{path}/"):
+                        is_near = folders is None or path.count("/") < folders
+                        if is_near and (path.startswith(prefix) or prefix.startswith(f"{path}/")):
                             waiting.append(path)
                     elif path.startswith(prefix):
                         paths.append(path)
@@ -218,6 +222,10 @@ class LocalCheckpointStorage:
             raise _failure("folder", self.root, "cannot be listed", error) from error
         paths.sort()
         return paths
+
+    def list(self, prefix: str) -> list[str]:
+        """List the files by walking only the folders that can match."""
+        return self._list(prefix, None)
 
     def exists(self, path: str) -> bool:
         """Return whether the file exists."""

@@ -67,6 +67,7 @@ class Size:
 
 
 READABLE: Final = Size(records=6, faults=2, schedule=6)
+SEEN_AT_ONCE: Final = Size(records=2, faults=1, schedule=1)
 UNREADABLE_FAULT_PARTS: Final = 12
 """The extra cost of each fault beyond READABLE.faults: a third fault is harder to follow than more
 records."""
@@ -88,11 +89,20 @@ def size_of(scenario: Scenario, choices: int | None = None) -> Size:
 
 def is_readable(scenario: Scenario) -> bool:
     """Return whether a person can follow the scenario on a page."""
+    return _is_within(scenario, READABLE)
+
+
+def is_seen_at_once(scenario: Scenario) -> bool:
+    """Return whether the scenario is so small that a person has nothing to follow."""
+    return _is_within(scenario, SEEN_AT_ONCE)
+
+
+def _is_within(scenario: Scenario, limit: Size) -> bool:
     size = size_of(scenario)
     return (
-        size.records <= READABLE.records
-        and size.faults <= READABLE.faults
-        and size.schedule <= READABLE.schedule
+        size.records <= limit.records
+        and size.faults <= limit.faults
+        and size.schedule <= limit.schedule
         and not draws_steps(scenario.schedule)
     )
 

@@ -41,6 +41,7 @@ from onceproof.harness.shrinking.reductions import (
     fewer_subtasks,
     fewer_values,
     is_readable,
+    is_seen_at_once,
     listed_records,
     record_prefixes,
     shorter_intervals,
@@ -208,11 +209,13 @@ class _Search:
 
         :param until: when to stop, in seconds of ``perf_counter``
         :param draws: after how many draws to stop if the best scenario is readable; otherwise the search
-            stops after ``DRAWS_WHERE_UNREADABLE`` times as many
+            stops after ``DRAWS_WHERE_UNREADABLE`` times as many. None is made, or no more, once it is seen at
+            once: another scenario would save a record or so, at the price of hundreds of runs
         """
         most = draws * DRAWS_WHERE_UNREADABLE
         for number, candidate in enumerate(islice(small_scenarios(self.best, self._original), most)):
-            if perf_counter() > until or (number >= draws and is_readable(self.best)):
+            enough = 0 if is_seen_at_once(self.best) else draws
+            if perf_counter() > until or (number >= enough and is_readable(self.best)):
                 return
             smaller = cost_of(candidate) < self.cost or self._is_smaller_without_schedule(candidate)
             if smaller and self._has_same_failure(candidate):

@@ -114,6 +114,9 @@ class Reader:
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         for name in ("CI", "ONCEPROOF_SEED", "ONCEPROOF_PROFILE"):
             environment.pop(name, None)
+        if typed.command.startswith("pytest"):
+            # What pytest finds is not shown: the kept scenario is.
+            shrink_within(self.folder, seconds=2)
         ended = subprocess.run(
             ["sh", "-c", KEPT.sub(self.kept, typed.command) if self.kept else typed.command],
             cwd=self.folder,
@@ -135,6 +138,11 @@ class Reader:
         assert ended.returncode == int(broken and judges), ended.stdout
 
 
+def shrink_within(folder: Path, seconds: int) -> None:
+    """Set for how long a failure is shrunk."""
+    (folder.parent / "pyproject.toml").write_text(f"[tool.onceproof]\nshrink_time = {seconds}\n")
+
+
 def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) -> None:
     blocks = tutorial()
     assert {block.language for block in blocks} == {"python", "diff", "console"}
@@ -143,7 +151,7 @@ def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) ->
     reader = Reader(tmp_path / "reader")
     reader.folder.mkdir()
     # The search for a smaller scenario ends by itself. The limit is beyond what a slow machine needs.
-    (tmp_path / "pyproject.toml").write_text("[tool.onceproof]\nshrink_time = 60\n", encoding="utf-8")
+    shrink_within(reader.folder, seconds=60)
     for block in blocks:
         reader.do(block)
     outputs = dict(reader.outputs)

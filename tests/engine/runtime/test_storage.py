@@ -66,6 +66,15 @@ def test_files_are_listed_by_prefix_sorted(storage):
     assert storage.list("none/") == []
 
 
+def test_a_local_listing_need_not_look_into_deep_folders(tmp_path):
+    storage = LocalCheckpointStorage(tmp_path)
+    for path in ("top", "job/claim", "job/chk-1/_metadata", "job/chk-1/deep/c"):
+        storage.write(path, b"")
+    (tmp_path / "job" / "chk-1" / "deep").chmod(0)
+    assert storage.list_near(2) == ["job/chk-1/_metadata", "job/claim", "top"]
+    assert storage.list_near(0) == ["top"]
+
+
 def test_deleting_an_absent_file_does_nothing(storage):
     storage.delete("chk-1/a")
 
