@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
+from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.shared_options import (
@@ -54,7 +55,7 @@ app = typer.Typer(
     name="onceproof",
     help="Prove, or disprove, that a stateful stream job counts every record exactly once.",
     epilog="Exit codes: 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or bad input, 5"
-    " nothing ran, 130 interrupted.",
+    " nothing ran, 130 interrupted, 143 ended by SIGTERM.",
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -460,6 +461,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given:
         main(["--help"])
         return _print_error("no command is given", USAGE)
+    with interruptible() as interruption:
+        return interruption.exit_code(_run(given, debug))
+
+
+def _run(given: list[str], debug: bool) -> int:
+    """Run the command line, and return its exit code; an error is a line."""
     try:
         code = typer.main.get_command(app).main(given, prog_name="onceproof", standalone_mode=False)
         sys.stdout.flush()

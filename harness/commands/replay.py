@@ -28,6 +28,7 @@ from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.program_family import default_system
 from onceproof.harness.model.scenario import Scenario, read_scenario
+from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
 from onceproof.harness.trials.failures import write_scenario
@@ -44,6 +45,8 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
         if family is None:
             names = ", ".join(family_names())
             raise UsageError(f"a seed belongs to a family: add --family with one of {names}, or a file.py")
+        if int(subject) > LARGEST_SEED:
+            raise UsageError(f"{subject} is no seed: the largest is {LARGEST_SEED}")
         loaded = load_family(family)
         check_family(loaded)
         return scenario_of(loaded, int(subject)), loaded

@@ -7,6 +7,8 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
+
 Families: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
@@ -29,10 +31,20 @@ Scenarios: TypeAlias = Annotated[
 MaxTime: TypeAlias = Annotated[
     float | None, typer.Option("--max-time", min=0, metavar="SECONDS", help="Stop after this time.")
 ]
-Seed: TypeAlias = Annotated[int, typer.Option("--seed", help="Seed from which all scenarios are drawn.")]
+Seed: TypeAlias = Annotated[
+    int,
+    typer.Option("--seed", min=LEAST_SEED, max=LARGEST_SEED, help="Seed from which all scenarios are drawn."),
+]
 # The default is None: pyproject.toml may set what the command line leaves out.
 RunSeed: TypeAlias = Annotated[
-    int | None, typer.Option("--seed", help="Seed from which all scenarios are drawn.", show_default="0")
+    int | None,
+    typer.Option(
+        "--seed",
+        min=LEAST_SEED,
+        max=LARGEST_SEED,
+        help="Seed from which all scenarios are drawn.",
+        show_default="0",
+    ),
 ]
 RunSystem: TypeAlias = Annotated[
     str | None,

@@ -17,6 +17,8 @@ import os
 from collections.abc import MutableMapping
 from typing import Final
 
+from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
+
 PROFILES: Final = {"dev": 100, "ci": 400, "nightly": 5000}
 """The examples of each property test; where it has shards, of all of them together."""
 
@@ -48,9 +50,12 @@ def given_seed(environment: MutableMapping[str, str] = os.environ) -> int | None
     if text is None:
         return None
     try:
-        return int(text)
+        seed = int(text)
     except ValueError:
         raise ProfileError(f"{SEED_VARIABLE}={text}: a seed is a whole number") from None
+    if not LEAST_SEED <= seed <= LARGEST_SEED:
+        raise ProfileError(f"{SEED_VARIABLE}={text}: a seed has at most 64 bits")
+    return seed
 
 
 def new_seed() -> int:

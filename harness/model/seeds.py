@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
+LEAST_SEED = -(2**63)
 LARGEST_SEED = 2**63 - 1
+"""The seeds of runs are signed 64-bit numbers, those of scenarios the ones of 0 and more among them."""
 
 CHECKED_TWICE = 64
 """One scenario in this many is run twice, to check that it gives the same trace."""

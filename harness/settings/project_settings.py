@@ -31,6 +31,7 @@ from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, Text
 from onceproof.harness.model.family_places import family_names, split_address
+from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
 from onceproof.harness.model.system import system_names
 
 FILE: Final = "pyproject.toml"
@@ -71,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="for how many seconds `run` and `campaign` go on, and the campaign in `nightly`"),
     ] = None
     seed: Annotated[
-        int | None,
+        Annotated[int, Meta(ge=LEAST_SEED, le=LARGEST_SEED)] | None,
         Meta(description="decides every scenario of `run` and `campaign`; each night draws one of its own"),
     ] = None
     system: Annotated[str | None, Meta(description="what stands trial in `run`")] = None
@@ -114,7 +115,7 @@ _ASKED: Final[Mapping[str, str]] = {
     "families[]": "the name or the path of a family",
     "scenarios": "a whole number of 1 or more",
     "max_time": "a number of seconds, 0 or more",
-    "seed": "a whole number",
+    "seed": "a whole number of 64 bits",
     "system": "a system",
     "workers": "a whole number of 1 or more",
     "shrink_time": "a number of seconds, 0 or more",

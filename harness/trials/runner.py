@@ -293,8 +293,8 @@ class _InOrder:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Let an interrupt from the keyboard wait until the context ends."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Let an interrupt, from the keyboard or by SIGTERM, wait until the context ends."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:

@@ -38,6 +38,8 @@ def assert_refused(ended: CommandResult, *words: str, code: int = USAGE) -> None
         (["run", "word_count", "word_count"], ["word_count", "already"]),
         (["run", "--scenarois", "5"], ["--scenarois", "did you mean --scenarios?"]),
         (["run", "--seed", "seven"], ["--seed", "seven"]),
+        (["run", "--seed", str(2**63)], ["--seed", str(2**63)]),
+        (["replay", str(2**63), "--family", "word_count"], [str(2**63), str(2**63 - 1)]),
         (["run", "--scenarios", "many"], ["--scenarios", "many"]),
         (["run", "--scenarios", "-1"], ["--scenarios", "-1"]),
         (["run", "-n", "0"], ["-n", "0"]),

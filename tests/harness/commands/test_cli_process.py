@@ -12,6 +12,7 @@ from time import monotonic, sleep
 import pytest
 
 from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.trials.runner import OUTCOMES
 from onceproof.reports.text import counted
 
@@ -40,8 +41,13 @@ def test_help_imports_no_slow_module() -> None:
     assert not [name for name in loaded if name.startswith(SLOW_IMPORTS)]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_interrupt_keeps_the_finished_scenarios(tmp_path: Path, workers: str) -> None:
+@pytest.mark.parametrize(
+    ("workers", "number", "code"),
+    [("1", signal.SIGINT, 130), ("2", signal.SIGINT, 130), ("2", signal.SIGTERM, 143)],
+)
+def test_interrupt_keeps_the_finished_scenarios(
+    tmp_path: Path, workers: str, number: signal.Signals, code: int
+) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(
         [*COMMAND, "run", "word_count", "--max-time", "60", "-n", workers, "--out", str(out)],
@@ -50,14 +56,50 @@ def test_interrupt_keeps_the_finished_scenarios(tmp_path: Path, workers: str) ->
         text=True,
     )
     wait_for_lines(out / OUTCOMES)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     printed, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert errors == ""
     assert "ended early" in printed
     done = [from_line(line) for line in (out / OUTCOMES).read_bytes().splitlines()]
     assert f"word_count: {counted(len(done), 'scenario')}, passed" in printed
     assert "interrupted" in json.loads((out / "report.json").read_bytes())["interrupted"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_second_signal_ends_the_process_at_once(number: signal.Signals, code: int) -> None:
+    program = """
+import time
+from onceproof.harness.commands.interruption import interruptible
+with interruptible():
+    try:
+        print("begun", flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        time.sleep(60)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "interrupted\n"
+    process.send_signal(number)
+    assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == code
+
+
+def test_signal_that_is_ignored_from_the_start_stays_ignored() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with interruptible() as interruption:
+            signal.raise_signal(signal.SIGTERM)
+        assert interruption.exit_code(130) == 130
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_closed_output_pipe_is_no_error() -> None:

@@ -41,6 +41,8 @@ def test_a_seed_is_a_whole_number() -> None:
     assert given_seed({"ONCEPROOF_SEED": "-3"}) == -3
     with pytest.raises(ProfileError, match=r"^ONCEPROOF_SEED=3\.5: a seed is a whole number$"):
         given_seed({"ONCEPROOF_SEED": "3.5"})
+    with pytest.raises(ProfileError, match=r": a seed has at most 64 bits$"):
+        given_seed({"ONCEPROOF_SEED": str(2**63)})
 
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name != "nightly"])

@@ -1,0 +1,59 @@
+"""Signals that end a command: the first one lets it report what is finished, the second one ends it at once.
+
+The rules this module lives by:
+
+- SIGTERM, by which CI and supervisors end a process, ends a command as Ctrl-C does. Only the exit code tells
+  them apart: 130 and 143.
+- The second signal of either kind ends the process at once and without a traceback. Worker processes and
+  servers end with it by themselves.
+- A signal that the process was started to ignore stays ignored, as a shell asks for its background processes.
+- Only the main thread can set handlers, and what it had set is set again at the end: tests and programs call
+  the command line in processes of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from onceproof.harness.model.exit_codes import INTERRUPTED, TERMINATED
+
+EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
+
+
+class Interruption:
+    """Which signal has come, if one has."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+
+    def exit_code(self, code: int) -> int:
+        """Return the exit code of a command that ended with ``code``: 143 where SIGTERM interrupted it."""
+        return TERMINATED if code == INTERRUPTED and self._first == signal.SIGTERM else code
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: raise KeyboardInterrupt, or end the process if it is the second one."""
+        if self._first is not None:
+            os._exit(EXIT_CODES[signal.Signals(number)])
+        self._first = number
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Take SIGINT and SIGTERM until the context ends."""
+    interruption = Interruption()
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in EXIT_CODES:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, interruption.take)
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
