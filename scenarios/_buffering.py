@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext
 from onceproof.engine.state.descriptors import ListStateDescriptor
-from onceproof.engine.types import Types
+from onceproof.engine.types import TypeInformation, Types
 from onceproof.scenarios._sink_around import SinkAround
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ class BufferingSink(SinkAround):
     A subclass overrides ``rows`` to say what is written for the values of a buffer.
     """
 
-    def __init__(self, threshold: int, sink: Any) -> None:
+    def __init__(self, threshold: int, sink: Any, value_type: TypeInformation | None = None) -> None:
         super().__init__(sink)
         self._threshold = threshold
+        self._value_type = value_type or Types.LONG()
 
     def rows(self, values: Sequence[Any]) -> Sequence[Any]:
         """Return the rows to write for values that leave the buffer together."""
@@ -63,7 +64,7 @@ class BufferingSink(SinkAround):
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         """Take the restored values that were dealt to this subtask."""
-        descriptor = ListStateDescriptor("buffered elements", Types.LONG())
+        descriptor = ListStateDescriptor("buffered elements", self._value_type)
         self._state: OperatorListState = context.get_operator_state_store().get_list_state(descriptor)
         self._buffered: list[Any] = list(self._state.get()) if context.is_restored() else []
         super().initialize_state(context)

@@ -33,7 +33,7 @@ from onceproof.harness.checkers.oracle_spark import (
     SparkOracle,
     record_schema_of,
 )
-from onceproof.harness.model.family import NOTHING_DECLARED, Family
+from onceproof.harness.model.family import Declared, Family
 from onceproof.harness.model.history import Row
 from onceproof.harness.trials.trial import scenario_of
 
@@ -87,7 +87,7 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
     for seed in range(CHECKED_SEEDS):
         scenario = scenario_of(family, seed)
         try:
-            rows = family.expected(scenario.records, NOTHING_DECLARED)
+            rows = family.expected(scenario.records, Declared(parameters=scenario.parameters))
         except Exception:
             # The run of a scenario reports this error with its line.
             rows = ()

@@ -13,7 +13,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,8 +23,9 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.outcome import Outcome, to_line
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import JOB_FINISHED, History, Row, rows_at_end
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import Parameter, Scenario
 
+_PARAMETERS: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 
 # The fields of Outcome, in their order: a Parquet file can be turned into outcomes.jsonl and back.
@@ -109,6 +110,7 @@ class TrialTables:
         fields += [
             ("input", pa.list_(pa.struct(list(self.record_schema)))),
             ("committed", pa.list_(pa.struct(list(self.row_schema)))),
+            ("parameters", _PARAMETERS),
         ]
         return pa.schema(fields)
 
@@ -129,6 +131,7 @@ class TrialTables:
         columns.append(pa.array(unfit, JUDGEMENT_COLUMNS["unfit"]))
         columns.append(self._input([trial.scenario for trial in trials]))
         columns.append(committed)
+        columns.append(pa.array([_texts(trial.scenario.parameters) for trial in trials], _PARAMETERS))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def check(self, scenario: Scenario, rows: Sequence[Row]) -> None:
@@ -236,6 +239,10 @@ def _maps(counts: Sequence[dict[str, int]]) -> pa.Array:
     return pa.MapArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(keys, pa.string()), pa.array(values, pa.int64())
     )
+
+
+def _texts(parameters: Mapping[str, Parameter]) -> list[dict[str, str]]:
+    return [{"name": name, "value": str(value)} for name, value in parameters.items()]
 
 
 def _one_line(error: Exception) -> str:

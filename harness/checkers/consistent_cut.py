@@ -115,8 +115,8 @@ class _CommitFollower:
         """The highest index with a visible transaction."""
         self.last_compared = -1
         """The highest index whose cut was compared."""
-        self.last_epochs: dict[tuple[str, int], int] = {}
-        """By (attempt, sink subtask), the epoch of its latest visible transaction."""
+        self.last_epochs: dict[tuple[str, str, int], int] = {}
+        """By (attempt, sink, subtask), the epoch of its latest visible transaction."""
         self.failed_commits: set[str] = set()
         self.restored_from: dict[str, int | None] = {}
         """By attempt that has committed nothing of its own yet, the index that it was restored from."""
@@ -158,7 +158,7 @@ class _CommitFollower:
             self.last_compared = len(self.checkpoints) + 1_000_000
             return
         attempt, epoch = payload["attempt"], payload["epoch"]
-        writer = (attempt, payload["subtask"])
+        writer = (attempt, payload.get("sink", ""), payload["subtask"])
         last = self.last_epochs.get(writer, -1)
         if epoch > last:
             self.last_epochs[writer] = epoch

@@ -83,6 +83,7 @@ class PythonOracle:
         "_declares",
         "_family",
         "_lengths",
+        "_parameters",
         "_records",
         "_versions",
         "answers",
@@ -93,6 +94,7 @@ class PythonOracle:
     def __init__(self, family: SupportsExpected, scenario: Scenario) -> None:
         self._family = family
         self._records = scenario.records
+        self._parameters = scenario.parameters
         options = options_of(family)
         self._declares = options.declares
         self._versions = options.versions
@@ -106,14 +108,14 @@ class PythonOracle:
     def rows(self, visible: Rows = ()) -> RowCounts:
         """Return the rows for the whole input."""
         if self._declares:
-            return count_rows(self._family.expected(self._records, Declared(visible)))
+            return count_rows(self._family.expected(self._records, Declared(visible, True, self._parameters)))
         return self._rows(self._lengths)
 
     def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
         """Return the rows for the input before a cut."""
         lengths = tuple([cut.get(split, 0) for split in self._records])
         if self._declares:
-            declared = Declared(visible, is_whole=False)
+            declared = Declared(visible, False, self._parameters)
             return count_rows(self._family.expected(self._before(lengths), declared))
         return self._rows(lengths)
 

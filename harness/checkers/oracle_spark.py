@@ -34,9 +34,11 @@ from onceproof.harness.model.history import Row
 
 VIEW: Final = "records"
 DECLARED_VIEW: Final = "declared"
+PARAMETERS_VIEW: Final = "parameters"
+"""What the family drew beside the records: scenario_id, name and value, both texts."""
 SCENARIO: Final = "scenario_id"
 SAMPLE_ROWS: Final = 5
-TRIAL_COLUMNS: Final = (SCENARIO, "input", "committed")
+TRIAL_COLUMNS: Final = (SCENARIO, "input", "committed", "parameters")
 """The columns of a table of trials (see onceproof.harness.campaign.trial_tables) that this module reads."""
 
 _RECORD_COLUMNS: Final[dict[str, DataType]] = {
@@ -110,16 +112,27 @@ class SparkOracle:
     def __init__(self, session: SparkSession) -> None:
         self.session = session
 
-    def expected(self, family: Family, records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
+    def expected(
+        self,
+        family: Family,
+        records: DataFrame,
+        committed: DataFrame | None = None,
+        parameters: DataFrame | None = None,
+    ) -> DataFrame:
         """Return the rows that a family's query expects for some records.
 
         :param records: scenario_id and the columns of the family's ``record_schema``
         :param committed: scenario_id and the committed rows, from which a family that ``declares`` reads the
             choices of its run; None for no rows
+        :param parameters: scenario_id, name and value of what the family drew beside the records; None for
+            nothing
         :return: scenario_id and the columns of the family's ``row_schema``
         :raises FamilyError: the query or a schema is wrong
         """
         records.createOrReplaceTempView(VIEW)
+        if parameters is None:
+            parameters = self.session.createDataFrame([], f"{SCENARIO} BIGINT, name STRING, value STRING")
+        parameters.createOrReplaceTempView(PARAMETERS_VIEW)
         if options_of(family).declares:
             if committed is None:
                 columns_of = [StructField(SCENARIO, LongType()), *row_schema_of(family)]
@@ -186,10 +199,10 @@ class SparkOracle:
             self.session.sql(query)
         except SPARK_ERRORS as error:
             # The family's own query, without ours around it, gives a clearer message.
-            records, committed = (
+            records, committed, parameters = (
                 trials.selectExpr(SCENARIO, f"inline({name})") for name in TRIAL_COLUMNS[1:]
             )
-            self.expected(family, records, committed)
+            self.expected(family, records, committed, parameters)
             raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
 
 
@@ -201,6 +214,7 @@ def _query(place: int, family: Family, tasks: int) -> str:
     cast_fields = ", ".join(f"CAST({_quoted(field.name)} AS {_type_text(field)})" for field in fields)
     committed = f"SELECT {SCENARIO}, inline(committed) FROM {trials}"
     declared = f", {DECLARED_VIEW} AS ({committed})" if options_of(family).declares else ""
+    declared += f", {PARAMETERS_VIEW} AS (SELECT {SCENARIO}, inline(parameters) FROM {trials})"
     # Expected and committed rows are in the same task, which Spark does not infer without the hint.
     hint = "/*+ COALESCE(1) */" if tasks == 1 else ""
     # With the columns renamed (AS everything) Spark sees that both sides are partitioned alike, and does not

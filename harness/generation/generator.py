@@ -26,7 +26,7 @@ from onceproof.harness.generation.fault_patterns import MOST_FAULTS, draw_faults
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.family import Family, Role, Workload, options_of
+from onceproof.harness.model.family import Family, Role, Vertices, Workload, options_of, tasks_with
 from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
@@ -86,6 +86,7 @@ def generate(family: Family, seed: int) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
     random = _random_of(seed)
     workload = family.generate(random)
+    family_tasks = tasks_with(family, workload.parameters)
     chance = Chance(random)
     parallelism = chance.weighted(PARALLELISMS)
     max_parallelism = chance.weighted(MAX_PARALLELISMS)
@@ -94,12 +95,12 @@ def generate(family: Family, seed: int) -> Scenario:
     kinds = draw_kinds(chance) - unfit_kinds(family)
     rescales = chance.chance(0.7)
     largest = HIGHEST_PARALLELISM if rescales else parallelism
-    steps = _checkpoint_steps_of(family, source or largest, largest, sink or largest)
+    steps = _checkpoint_steps_of(family_tasks, source or largest, largest, sink or largest)
     records = sum(len(split) for split in workload.records.values())
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
-    tasks, sinks = _subtasks(family, source or parallelism, parallelism, sink or parallelism)
+    tasks, sinks = _subtasks(family_tasks, source or parallelism, parallelism, sink or parallelism)
     mode = draw_mode(chance, family)
     short = _short_timeout(chance, mode, 4, steps)
     stage = JobOutline(
@@ -253,12 +254,13 @@ def draw_priorities(chance: Chance) -> dict[ActionClass, int]:
     return {action: rank for rank, (_, action) in enumerate(order)}
 
 
-def _checkpoint_steps_of(family: Family, source: int, keyed: int, sink: int) -> int:
-    """Return the steps of one checkpoint of a family's job, which may have several vertices of a role."""
-    vertices = Counter(family.tasks.values())
+def _checkpoint_steps_of(tasks: Vertices, source: int, keyed: int, sink: int) -> int:
+    """Return the steps of one checkpoint of a job, which may have several vertices of a role."""
+    vertices = Counter(tasks.values())
+    own = sum(role for role in tasks.values() if isinstance(role, int))
     return checkpoint_steps(
         max(1, vertices["source"]) * source,
-        max(1, vertices["keyed"]) * keyed,
+        max(1, vertices["keyed"]) * keyed + own,
         max(1, vertices["sink"]) * sink,
     )
 
@@ -270,12 +272,15 @@ def _source_parallelism(chance: Chance, splits: int) -> int:
     return chance.integer(1, min(splits + 1, HIGHEST_PARALLELISM))
 
 
-def _subtasks(family: Family, source: int, keyed: int, sink: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _subtasks(
+    vertices: Vertices, source: int, keyed: int, sink: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of all subtasks and of those of sinks."""
-    sizes: dict[Role, int] = {"source": source, "keyed": keyed, "sink": sink}
-    tasks = tuple(f"{name}-{index}" for name, role in family.tasks.items() for index in range(sizes[role]))
+    of_role: dict[Role | int, int] = {"source": source, "keyed": keyed, "sink": sink}
+    sizes = {name: role if isinstance(role, int) else of_role[role] for name, role in vertices.items()}
+    tasks = tuple(f"{name}-{index}" for name, size in sizes.items() for index in range(size))
     sinks = tuple(
-        f"{name}-{index}" for name, role in family.tasks.items() if role == "sink" for index in range(sink)
+        f"{name}-{index}" for name, role in vertices.items() if role == "sink" for index in range(sink)
     )
     return tasks, sinks
 

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family import Family, options_of, tasks_with
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, SERVERS, FaultKind, Point, ServerName
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
@@ -85,11 +85,11 @@ def with_server_faults(family: Family, scenario: Scenario) -> Scenario:
         return scenario
     chance = Chance(Random(derived_seed("server faults", scenario.seed)))
     sizes = scenario.parallelisms()._asdict()
-    roles = list(family.tasks.values())
+    roles = list(tasks_with(family, scenario.parameters).values())
     records = scenario.record_count()
     job = _Job(
         records=records,
-        subtasks=sum(sizes[role] for role in roles),
+        subtasks=sum(role if isinstance(role, int) else sizes[role] for role in roles),
         sinks=max(1, roles.count("sink")) * sizes["sink"],
         checkpoints=1 + STEPS_PER_RECORD * records // scenario.checkpoint_interval_ms,
         servers=servers,

@@ -34,6 +34,8 @@ Records: TypeAlias = Mapping[str, Sequence[InputRecord]]
 Rows: TypeAlias = Sequence[Row]
 """A multiset: the order does not count."""
 Role: TypeAlias = Literal["source", "keyed", "sink"]
+Vertices: TypeAlias = Mapping[str, Role | int]
+"""The vertices of a job by name: whose parallelism each takes, or its own."""
 AtLeastOnce: TypeAlias = Literal["rows", "effects"]
 
 POSTGRES: Final = "postgres"
@@ -69,6 +71,8 @@ class Declared:
     """The rows that had become visible; a multiset like any rows."""
     is_whole: bool = True
     """Whether the run is over. Until then, rows that a run may still hold back need not be there."""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    """What the family drew beside the records; a family whose job depends on it reads it here."""
 
 
 NOTHING_DECLARED: Final = Declared()
@@ -200,6 +204,13 @@ class FamilyOptions:
     """Names, as snapshots have them, of the states whose content depends on when watermarks came; or a
     function that returns the names for the parameters of a workload. The checkpoints of an undisturbed run,
     in which watermarks come at other moments, are compared without these states."""
+    tasks_with: Callable[[Mapping[str, Parameter]], Vertices] | None = None
+    """``tasks_with(parameters)`` returns the ``tasks`` of a workload where the parameters decide which
+    vertices the job has; a number stands for a vertex whose parallelism is its own. It raises ValueError,
+    with one line, for parameters of a file that are none of the family's."""
+    simpler_parameters: Callable[[Mapping[str, Parameter]], Iterable[Mapping[str, Parameter]]] | None = None
+    """``simpler_parameters(parameters)`` yields parameters of simpler jobs for the same records, the simplest
+    first; a failing scenario is shrunk by them. Each has fewer or shorter words than the given ones."""
     at_least_once: AtLeastOnce | None = None
     """What happens to the rows where records may count twice after a failure. "rows": rows are repeated.
     "effects": a record that counts twice also gives rows that are not expected. Either way no expected row
@@ -268,6 +279,11 @@ _OPTIONS: Final[_Members] = {
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
     "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),
+    "tasks_with": (lambda value: value is None or callable(value), "a function tasks_with(parameters)"),
+    "simpler_parameters": (
+        lambda value: value is None or callable(value),
+        "a function simpler_parameters(parameters)",
+    ),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
     "answers": (lambda value: value is None or callable(value), "a function answers(row)"),
@@ -282,7 +298,10 @@ _OPTIONS: Final[_Members] = {
     "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
 }
 
-_FUNCTIONS: Final = ("versions", "answers", "streaming_query", "with_key")
+_FUNCTIONS: Final = (
+    *("versions", "answers", "streaming_query", "with_key"),
+    *("tasks_with", "simpler_parameters"),
+)
 NO_OPTIONS: Final = FamilyOptions()
 
 _MEMBERS: Final[_Members] = {
@@ -308,6 +327,12 @@ def options_of(family: object) -> FamilyOptions:
     """Return the options of a family; all defaults where it has none."""
     declared: Any = family
     return declared.options if hasattr(family, "options") else NO_OPTIONS
+
+
+def tasks_with(family: Family, parameters: Mapping[str, Parameter]) -> Vertices:
+    """Return the vertices of the job that a family builds for the parameters of a workload."""
+    tasks_of = options_of(family).tasks_with
+    return family.tasks if tasks_of is None else tasks_of(parameters)
 
 
 def check_table_keys(family: Family, keys: int, sink: str) -> None:

@@ -228,15 +228,19 @@ class History:
         epoch: int,
         rows: Iterable[Row],
         waits: bool = False,
+        sink: str = "",
     ) -> None:
         """Record that the rows of a transaction became readable; also for an empty transaction.
 
         Attempt, epoch and subtask are those that began it, not those that commit it. ``waits``: it is a batch
-        of a write-ahead sink, which is sent at the next completion and not by a restore.
+        of a write-ahead sink, which is sent at the next completion and not by a restore. ``sink`` tells the
+        sinks of a job apart; "" for the only one, or the first.
         """
         payload = {"subtask": subtask, "attempt": attempt, "epoch": epoch, "rows": list(rows)}
         if waits:
             payload["waits"] = True
+        if sink:
+            payload["sink"] = sink
         self.events.append((step, TRANSACTION_VISIBLE, transaction, payload))
 
     def transaction_hidden(self, step: int, transaction: str, is_replaced: bool = False) -> None:

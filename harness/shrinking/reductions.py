@@ -13,10 +13,10 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from onceproof.harness.model.scenario import (
     CheckpointMode,
     Fault,
     InputRecord,
+    Parameter,
     RecordValue,
     Scenario,
     Schedule,
@@ -36,6 +37,8 @@ from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_horizon
 from onceproof.harness.shrinking.splits import exchanging_splits
 
 Item = TypeVar("Item")
+SimplerParameters: TypeAlias = Callable[[Mapping[str, Parameter]], Iterable[Mapping[str, Parameter]]]
+"""The option ``simpler_parameters`` of a family."""
 
 PLAIN_SETTINGS: Final = {
     "channel_capacity": 8,
@@ -115,12 +118,15 @@ def cost_of(scenario: Scenario) -> int:
         (operation.parallelism > 0) + (operation.state_backend is not None) + operation.claims
         for operation in scenario.asked
     )
+    texts = [value for value in scenario.parameters.values() if isinstance(value, str)]
+    # A text that describes a part of a job has a word for each detail.
+    parts += sum(len(text.split()) for text in texts)
     parts += UNREADABLE_FAULT_PARTS * max(0, len(scenario.faults) - READABLE.faults)
     parts += 2 * sum(scenario.parallelisms())
     parts += sum(1 for name, plain in PLAIN_SETTINGS.items() if getattr(scenario, name) != plain)
     mode = scenario.checkpoint_mode
     parts += (mode.aligned_timeout_ms > 0) + (mode.max_concurrent > 1) + (mode.min_pause_ms > 0)
-    numbers = _magnitude(scenario.max_parallelism - PLAIN_MAX_PARALLELISM)
+    numbers = sum(map(len, texts)) + _magnitude(scenario.max_parallelism - PLAIN_MAX_PARALLELISM)
     numbers += _magnitude(scenario.checkpoint_interval_ms)
     numbers += 0 if scenario.watermark_interval_ms is UNSET else _magnitude(scenario.watermark_interval_ms)
     numbers += sum(_cost_of_fault(fault) for fault in scenario.faults)
@@ -296,6 +302,16 @@ def fewer_operations(scenario: Scenario) -> Iterator[Scenario]:
         ):
             if simpler != operation:
                 yield replace(scenario, operations=(*asked[:index], simpler, *asked[index + 1 :]))
+
+
+def simpler_jobs(scenario: Scenario, simpler_parameters: SimplerParameters | None) -> Iterator[Scenario]:
+    """Yield the scenario with simpler jobs, where the parameters of its family describe the job.
+
+    :param simpler_parameters: the option of the family; None if it has none
+    """
+    if simpler_parameters is not None:
+        for parameters in simpler_parameters(scenario.parameters):
+            yield replace(scenario, parameters=dict(parameters))
 
 
 def fault_subsets(scenario: Scenario) -> Iterator[Scenario]:

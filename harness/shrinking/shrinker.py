@@ -31,6 +31,7 @@ from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule, to_json
 from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.shrinking.reductions import (
+    SimplerParameters,
     Size,
     cost_of,
     ddmin,
@@ -46,6 +47,7 @@ from onceproof.harness.shrinking.reductions import (
     record_prefixes,
     shorter_intervals,
     simpler_faults,
+    simpler_jobs,
     simpler_schedules,
     simpler_settings,
     size_of,
@@ -91,6 +93,7 @@ def shrink(
     signature: Signature,
     limit_seconds: float = LIMIT_SECONDS,
     record_preemptions: RecordPreemptions | None = None,
+    simpler_parameters: SimplerParameters | None = None,
 ) -> ShrinkResult:
     """Return the smallest scenario found that fails with the signature.
 
@@ -99,12 +102,14 @@ def shrink(
     :param signature: how the scenario fails
     :param limit_seconds: the time limit
     :param record_preemptions: turns a drawn schedule into a list of choices; None if the system cannot
+    :param simpler_parameters: yields the parameters of simpler jobs; None where they describe no job
     """
     started = perf_counter()
     choices = None
     if record_preemptions and draws_steps(scenario.schedule):
         choices = len(record_preemptions(scenario).preemptions)
-    search = _Search(replace(scenario, seed=None), run, signature, started + limit_seconds)
+    unseeded = replace(scenario, seed=None)
+    search = _Search(unseeded, run, signature, started + limit_seconds, simpler_parameters)
     try:
         search.reduce_coarsely()
         if search.best.record_count() <= FEW_RECORDS and not draws_steps(search.best.schedule):
@@ -133,7 +138,12 @@ class _Search:
     """The best scenario so far, and the passes that look for a better one."""
 
     def __init__(
-        self, scenario: Scenario, run: RunForSignature, signature: Signature, deadline: float
+        self,
+        scenario: Scenario,
+        run: RunForSignature,
+        signature: Signature,
+        deadline: float,
+        simpler_parameters: SimplerParameters | None = None,
     ) -> None:
         self.best = scenario
         """The scenario that the passes start from."""
@@ -146,6 +156,7 @@ class _Search:
         self._run = run
         self._signature = signature
         self._deadline = deadline
+        self._simpler_jobs = partial(simpler_jobs, simpler_parameters=simpler_parameters)
         self._tried: set[str] = set()
         """The candidates that were run, as JSON."""
         self._uses_part_of_budget = True
@@ -176,6 +187,7 @@ class _Search:
         self._first(simpler_schedules)
         self._first(fault_subsets)
         self._first(record_prefixes)
+        self._all(self._simpler_jobs)
 
     def reduce(self) -> None:
         """Apply all reductions, those that save most first, until none of them helps."""
@@ -185,6 +197,7 @@ class _Search:
             self._first(simpler_schedules)
             self._first(fault_subsets)
             self._first(record_prefixes)
+            self._all(self._simpler_jobs)
             self._leave_out_records()
             self._all(partial(fewer_subtasks, original=self._original))
             self._all(partial(fewer_values, original=self._original))

@@ -23,7 +23,7 @@ from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.explanation.decisions import DecisionEffects, measure_decisions
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family import Family, FamilyError, options_of
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import System
 from onceproof.harness.shrinking.reductions import size_of
@@ -137,6 +137,7 @@ def shrink_scenario(
         signature,
         limit_seconds,
         lambda candidate: record_preemptions(family, candidate),
+        options_of(family).simpler_parameters,
     )
 
 

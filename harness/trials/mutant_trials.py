@@ -34,7 +34,7 @@ import msgspec.structs
 
 from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family import Family, FamilyError, options_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule
@@ -215,7 +215,8 @@ def _shrunk(
         with mutant.applied():
             return record_preemptions(family, candidate)
 
-    result = shrink(scenario, run, signature, shrink_seconds, preemptions)
+    simpler = options_of(family).simpler_parameters
+    result = shrink(scenario, run, signature, shrink_seconds, preemptions, simpler)
     return Killing(family.name, signature, scenario, result.scenario, result.after, result.seconds)
 
 

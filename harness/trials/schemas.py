@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from onceproof.harness.model.family import NOTHING_DECLARED, Family, column_types_of, options_of
+from onceproof.harness.model.family import Declared, Family, column_types_of, options_of
 from onceproof.harness.model.scenario import Scenario
 
 _WHOLE: Final = (int,)
@@ -47,7 +47,8 @@ def misfit_of(family: Family, scenario: Scenario) -> tuple[str, str] | None:
     if options_of(family).declares:
         return None
     sentence = _misfit(
-        column_types_of(family.row_schema), family.expected(scenario.records, NOTHING_DECLARED)
+        column_types_of(family.row_schema),
+        family.expected(scenario.records, Declared(parameters=scenario.parameters)),
     )
     return None if sentence is None else ("row_schema", f"row_schema {sentence} that expected() returns")
 

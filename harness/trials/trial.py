@@ -27,7 +27,7 @@ from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import REPLAY_NOTE
-from onceproof.harness.model.family import NOTHING_DECLARED, Family, FamilyError, source_file
+from onceproof.harness.model.family import Declared, Family, FamilyError, source_file, tasks_with
 from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
@@ -151,14 +151,15 @@ def check_family(family: Family) -> None:
             " is a string, an integer, a finite float, a bool, None or a tuple of these"
         )
     try:
-        rows = family.expected(scenario.records, NOTHING_DECLARED)
+        rows = family.expected(scenario.records, Declared(parameters=scenario.parameters))
+        tasks = tasks_with(family, scenario.parameters)
         vertices = [vertex.name for vertex in World(family, scenario).job.build_graph().vertices]
     except Exception as error:
         raise_as_family_error(family, error, "seed 0")
         raise
     _refuse_what_is_no_tuple(rows, f"{place}: expected() returns")
-    if set(vertices) != set(family.tasks):
-        named, actual = ", ".join(family.tasks), ", ".join(vertices)
+    if set(vertices) != set(tasks):
+        named, actual = ", ".join(tasks), ", ".join(vertices)
         raise FamilyError(f"{place}: 'tasks' names {named}, but the vertices of job() are {actual}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import NOTHING_DECLARED, Declared, options_of
+from onceproof.harness.model.family import Declared, options_of
 from onceproof.harness.model.family_places import family_names, load_family
 
 DECLARING = [name for name in family_names() if options_of(load_family(name)).declares]
@@ -17,9 +17,10 @@ SEEDS = range(20)
 def test_a_row_with_a_value_missing_is_judged(name: str, is_whole: bool) -> None:
     family = load_family(name)
     for seed in SEEDS:
-        records = generate(family, seed).records
-        rows = list(family.expected(records, NOTHING_DECLARED))
+        scenario = generate(family, seed)
+        records, parameters = scenario.records, scenario.parameters
+        rows = list(family.expected(records, Declared(parameters=parameters)))
         for row in rows[:20]:
             for column in range(len(row)):
                 broken = (*row[:column], None, *row[column + 1 :])
-                family.expected(records, Declared([broken, *rows], is_whole))
+                family.expected(records, Declared([broken, *rows], is_whole, parameters))

@@ -43,6 +43,8 @@ class Transaction(Struct, eq=False):
     """The id of the sink that began it."""
     state: str = OPEN
     rows: list[Any] = []
+    place: str = ""
+    """What stands before the names of its sink's transactions; "" for the first sink of a job."""
     waits: bool = False
     """Whether it is a batch of a write-ahead sink."""
     is_remembered: bool = False
@@ -83,15 +85,25 @@ class TransactionalSystem:
         return self
 
     def begin(
-        self, subtask: int, epoch: int, attempt: str, owner: str = "", part: int = 0, name: str = ""
+        self,
+        subtask: int,
+        epoch: int,
+        attempt: str,
+        owner: str = "",
+        part: int = 0,
+        name: str = "",
+        place: str = "",
     ) -> str:
-        """Begin a transaction. Return its name. Raises TransactionError if the name exists already."""
-        name = name or f"{self._prefix}{subtask}/{epoch}/{attempt}"
+        """Begin a transaction. Return its name. Raises TransactionError if the name exists already.
+
+        :param place: stands before the names of one of several sinks
+        """
+        name = name or f"{self._prefix}{place}{subtask}/{epoch}/{attempt}"
         if part:
             name = f"{name}/{part}"
         if name in self.transactions:
             raise TransactionError(f"transaction {name} exists already")
-        self.transactions[name] = Transaction(name, subtask, epoch, attempt, owner)
+        self.transactions[name] = Transaction(name, subtask, epoch, attempt, owner, place=place)
         return name
 
     def write(self, name: str, row: Any) -> None:
@@ -142,6 +154,7 @@ class TransactionalSystem:
             transaction.epoch,
             transaction.rows,
             transaction.waits,
+            transaction.place,
         )
         if self.seen is not None:
             self.seen(transaction)
@@ -163,15 +176,17 @@ class TransactionalSystem:
     # Calls of sinks without transactions.
 
     def take_batch(
-        self, sink: str, subtask: int, checkpoint_id: int, attempt: str, rows: Sequence[Any]
+        self, sink: str, subtask: int, checkpoint_id: int, attempt: str, rows: Sequence[Any], place: str = ""
     ) -> None:
         """Make a batch visible at once, unless one of its sink, subtask and checkpoint is visible."""
         fault = self.commit_fault()
-        name = batch_name(subtask, checkpoint_id, attempt)
+        name = batch_name(subtask, checkpoint_id, attempt, place)
         refuse(fault, f"batch {name} was refused", lambda: self._commit_failed(name))
         if self._batch(sink, subtask, checkpoint_id) is None:
             name = f"{self._prefix}{name}"
-            batch = Transaction(name, subtask, checkpoint_id, attempt, sink, rows=list(rows), waits=True)
+            batch = Transaction(
+                name, subtask, checkpoint_id, attempt, sink, rows=list(rows), place=place, waits=True
+            )
             self.transactions[name] = batch
             self._show(batch)
         answer(fault, f"batch {name} timed out", lambda: self._commit_failed(name))
@@ -221,10 +236,49 @@ class TransactionalSystem:
         return [each for each in self.transactions.values() if each.state in (OPEN, PREPARED)]
 
 
+class SinkOfSeveral:
+    """The transactional system as one of several sinks of a job calls it: its transactions have other names.
+
+    :param place: stands before the names; "" for the only sink of a job
+    """
+
+    def __init__(self, system: TransactionalSystem, place: str) -> None:
+        self._system = system
+        self._place = place
+
+    def begin(self, subtask: int, epoch: int, attempt: str, owner: str, part: int = 0) -> str:
+        """Begin a transaction. Return its name."""
+        return self._system.begin(subtask, epoch, attempt, owner, part, place=self._place)
+
+    def write(self, name: str, row: Any) -> None:
+        """Add a row to an open transaction."""
+        self._system.write(name, row)
+
+    def prepare(self, name: str) -> None:
+        """Make the transaction survive any crash."""
+        self._system.prepare(name)
+
+    def commit(self, name: str) -> None:
+        """Make the rows visible."""
+        self._system.commit(name)
+
+    def is_committed(self, name: str) -> bool:
+        """Return whether the rows of a transaction are visible."""
+        return self._system.is_committed(name)
+
+    def abort(self, name: str) -> None:
+        """Discard the rows."""
+        self._system.abort(name)
+
+    def unsettled(self) -> list[Transaction]:
+        """Return the transactions of all sinks that are neither committed nor aborted."""
+        return self._system.unsettled()
+
+
 def _none() -> None:
     return None
 
 
-def batch_name(subtask: int, checkpoint_id: int, attempt: str) -> str:
+def batch_name(subtask: int, checkpoint_id: int, attempt: str, place: str = "") -> str:
     """Return what a history calls a batch of a write-ahead sink."""
-    return f"{subtask}/{checkpoint_id}/{attempt}"
+    return f"{place}{subtask}/{checkpoint_id}/{attempt}"

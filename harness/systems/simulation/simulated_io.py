@@ -138,6 +138,7 @@ class SimulatedIO(SinksByKind):
 
     __slots__ = (
         "_log",
+        "_sinks",
         "_system",
         "parallelism",
         "parameters",
@@ -155,6 +156,8 @@ class SimulatedIO(SinksByKind):
         """The key columns by which the job that was built writes; 0 if it replaces no rows."""
         self._log = log
         self._system = system
+        self._sinks: list[str] = []
+        """The names of the sinks so far."""
 
     def source(self, name: str) -> SimulatedLog:
         """Return the source of the scenario's splits."""
@@ -170,7 +173,7 @@ class SimulatedIO(SinksByKind):
 
     def sink(self, name: str) -> SimulatedSink:
         """Return a two-phase-commit sink into the external system."""
-        return SimulatedSink(self._system)
+        return SimulatedSink(self._system, self._place_of(name))
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the external system."""
@@ -179,7 +182,13 @@ class SimulatedIO(SinksByKind):
             return SimulatedFileSink(self._object_calls(), rolls)
         if kind == "kafka":
             move_producers_in(self._system)
-        return make_sink(kind, self._system, self.parameters, keys)
+        return make_sink(kind, self._system, self.parameters, keys, self._place_of(name))
+
+    def _place_of(self, name: str) -> str:
+        """Return what stands before the names of a sink's transactions: nothing, for the first of the job."""
+        if name not in self._sinks:
+            self._sinks.append(name)
+        return f"{name}/" if name != self._sinks[0] else ""
 
     def _object_calls(self) -> SimulatedObjectCalls:
         """Return the requests to the object store, which all attempts share, and its neighbour."""

@@ -16,7 +16,11 @@ from onceproof.engine.connectors.write_ahead import PendingBatch
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
-from onceproof.harness.systems.simulation.external_system import TransactionalSystem, batch_name
+from onceproof.harness.systems.simulation.external_system import (
+    SinkOfSeveral,
+    TransactionalSystem,
+    batch_name,
+)
 from onceproof.harness.systems.simulation.kafka_transactions import SimulatedKafkaSink
 from onceproof.harness.systems.simulation.prepared_transactions import SimulatedPostgresSink
 from onceproof.harness.systems.simulation.simulated_object_store import SimulatedObjectCalls
@@ -41,16 +45,17 @@ CHECK_INTERVAL_MS: Final = 10
 class SimulatedSink(TwoPhaseCommitSinkFunction):
     """The engine's two-phase-commit sink over the external system."""
 
-    def __init__(self, system: TransactionalSystem) -> None:
+    def __init__(self, system: TransactionalSystem, place: str = "") -> None:
         super().__init__()
         self._system = system
+        self._place = place
 
     def __deepcopy__(self, memo: object) -> SimulatedSink:
-        return SimulatedSink(self._system)
+        return SimulatedSink(self._system, self._place)
 
     def begin_transaction(self) -> str:
         """Begin a transaction, which carries owner, subtask, epoch and attempt."""
-        return self._system.begin(self.subtask, self.epoch, self.attempt, self.owner)
+        return self._system.begin(self.subtask, self.epoch, self.attempt, self.owner, place=self._place)
 
     def invoke_transaction(self, transaction: str, value: Any, context: Any) -> None:
         self._system.write(transaction, value)
@@ -107,34 +112,35 @@ class SimulatedFileSink(ObjectSinkFunction):
 class SimulatedWriteAheadSink(BatchSink):
     """Sends its batches to the external system."""
 
-    def __init__(self, system: TransactionalSystem) -> None:
+    def __init__(self, system: TransactionalSystem, place: str = "") -> None:
         super().__init__(system)
         self._system = system
+        self._place = place
 
     def __deepcopy__(self, memo: object) -> SimulatedWriteAheadSink:
-        return SimulatedWriteAheadSink(self._system)
+        return SimulatedWriteAheadSink(self._system, self._place)
 
     def take(self, batch: PendingBatch) -> None:
         """Send the batch to the external system."""
         self._system.take_batch(
-            sink_of(batch), batch.subtask, batch.checkpoint_id, batch.attempt, batch.values
+            sink_of(batch), batch.subtask, batch.checkpoint_id, batch.attempt, batch.values, self._place
         )
 
     def name_of(self, batch: PendingBatch) -> str:
         """Return the name of the batch in the external system."""
-        return batch_name(batch.subtask, batch.checkpoint_id, batch.attempt)
+        return batch_name(batch.subtask, batch.checkpoint_id, batch.attempt, self._place)
 
 
 class SimulatedCommittingSink(ReactingSink):
     """A writer and a committer over the external system."""
 
-    def __init__(self, system: TransactionalSystem, parameters: Mapping[str, Parameter]) -> None:
+    def __init__(self, system: TransactionalSystem, parameters: Mapping[str, Parameter], place: str) -> None:
         super().__init__(parameters)
-        self._system = system
+        self._target = SinkOfSeveral(system, place)
 
-    def target(self, task: RuntimeContext | None = None) -> TransactionalSystem:
+    def target(self, task: RuntimeContext | None = None) -> SinkOfSeveral:
         """Return the external system, which is the same for all tasks."""
-        return self._system
+        return self._target
 
 
 class SimulatedUpsertSink(UpsertSinkFunction):
@@ -163,14 +169,14 @@ class SimulatedUpsertSink(UpsertSinkFunction):
 
 
 def make_sink(
-    kind: SinkKind, system: TransactionalSystem, parameters: Mapping[str, Parameter], keys: int
+    kind: SinkKind, system: TransactionalSystem, parameters: Mapping[str, Parameter], keys: int, place: str
 ) -> Any:
-    """Return a new sink of a kind into the external system."""
+    """Return a new sink of a kind into the external system; ``place`` stands before the names."""
     match kind:
         case "write-ahead":
-            return SimulatedWriteAheadSink(system)
+            return SimulatedWriteAheadSink(system, place)
         case "committing":
-            return SimulatedCommittingSink(system, parameters)
+            return SimulatedCommittingSink(system, parameters, place)
         case "upsert" | "postgres-upsert":
             return SimulatedUpsertSink(system, keys)
         case "postgres":

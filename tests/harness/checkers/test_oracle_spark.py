@@ -17,7 +17,7 @@ from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.model.family import NOTHING_DECLARED, Declared, Family, FamilyError, options_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import Row
-from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule
+from onceproof.harness.model.scenario import InputRecord, Parameter, Scenario, Schedule
 from onceproof.harness.trials import trial
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ OF_EVENT_TIME = (
     "flight_delays",
     "interval_join",
     "periodic_page_views",
+    "random_job",
     "sessions",
     "sliding_word_count",
     "window_sum",
@@ -80,7 +81,9 @@ PLANTS: tuple[tuple[Plant, int, int], ...] = (
 )
 
 
-def scenario_of(records: Mapping[str, Sequence[InputRecord]]) -> Scenario:
+def scenario_of(
+    records: Mapping[str, Sequence[InputRecord]], parameters: Mapping[str, Parameter]
+) -> Scenario:
     fields: dict[str, Any] = dict.fromkeys(
         (
             "parallelism",
@@ -100,7 +103,13 @@ def scenario_of(records: Mapping[str, Sequence[InputRecord]]) -> Scenario:
     )
     tuples = {split: tuple(rows) for split, rows in records.items()}
     return Scenario(
-        family="any", seed=1, parameters={}, records=tuples, faults=(), schedule=Schedule(), **fields
+        family="any",
+        seed=1,
+        parameters=dict(parameters),
+        records=tuples,
+        faults=(),
+        schedule=Schedule(),
+        **fields,
     )
 
 
@@ -129,9 +138,13 @@ OUTCOME = Outcome(
 
 Case = tuple[int, Mapping[str, Sequence[InputRecord]], Sequence[Row]]
 """Number, records, committed rows."""
+Parameters = Mapping[int, Mapping[str, Parameter]]
+"""By the number of a case what its family drew beside the records."""
 
 
-def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> FamilyTrials:
+def evidence_of(
+    spark: SparkSession, family: Family, cases: Sequence[Case], parameters: Parameters | None = None
+) -> FamilyTrials:
     """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart."""
     import pyarrow as pa
 
@@ -140,7 +153,9 @@ def evidence_of(spark: SparkSession, family: Family, cases: Sequence[Case]) -> F
 
     tables = TrialTables(family.name, *arrow_schemas_of(family))
     trials = [
-        TriedScenario(number, scenario_of(records), OUTCOME, rows, finished=True)
+        TriedScenario(
+            number, scenario_of(records, (parameters or {}).get(number, {})), OUTCOME, rows, finished=True
+        )
         for number, records, rows in cases
     ]
     batch = tables.batch(trials)
@@ -153,23 +168,27 @@ def differences(spark: SparkSession, *all_evidence: FamilyTrials) -> list[Differ
     return SparkOracle(spark).differences(all_evidence)
 
 
-def drawn(family: Family, count: int = PER_FAMILY) -> list[Case]:
-    """Drawn records with the rows that the Python oracle gives for them."""
+def drawn(family: Family, count: int = PER_FAMILY) -> tuple[list[Case], dict[int, Mapping[str, Parameter]]]:
+    """Drawn records with the rows that the Python oracle gives for them, and what was drawn beside."""
     cases: list[Case] = []
+    parameters: dict[int, Mapping[str, Parameter]] = {}
     for number in range(count):
-        records = dict(family.generate(Random(number)).records)
-        cases.append((number, records, list(family.expected(records, NOTHING_DECLARED))))
-    return cases
+        workload = family.generate(Random(number))
+        records, parameters[number] = dict(workload.records), workload.parameters
+        declared = Declared(parameters=workload.parameters)
+        cases.append((number, records, list(family.expected(records, declared))))
+    return cases, parameters
 
 
-def simulated(family: Family) -> Case:
+def simulated(family: Family) -> tuple[Case, Mapping[str, Parameter]]:
     """A scenario with faults that was run, as executors of a campaign do it: the rows are the engine's."""
     scenarios = (trial.scenario_of(family, seed) for seed in count())
     # Of at-least-once only Python can judge.
     scenario = next(each for each in scenarios if each.checkpoint_mode.barriers != "at_least_once")
     outcome, history = trial.run_scenario(family, scenario)
     assert outcome.passed
-    return SIMULATED, scenario.records, TriedScenario.of(SIMULATED, scenario, outcome, history).committed
+    committed = TriedScenario.of(SIMULATED, scenario, outcome, history).committed
+    return (SIMULATED, scenario.records, committed), scenario.parameters
 
 
 def a_family(**members: Any) -> Family:
@@ -195,9 +214,10 @@ def judged(spark: SparkSession) -> Judged:
     """Judge drawn scenarios of every family, and some of them once more with a planted row, in one job."""
     all_evidence, planted = [], {}
     for family in FAMILIES:
-        cases = drawn(family)
+        cases, parameters = drawn(family)
         full = [number for number, _, rows in cases if rows]
-        cases.append(simulated(family))
+        case, parameters[SIMULATED] = simulated(family)
+        cases.append(case)
         plants: Iterable[tuple[int, tuple[Plant, int, int]]] = ()
         if not options_of(family).declares:
             plants = zip(full[::7], PLANTS, strict=False)
@@ -207,8 +227,9 @@ def judged(spark: SparkSession) -> Judged:
         for number, plant in plants:
             _, records, rows = cases[number]
             cases.append((PER_FAMILY + number, records, plant[0](list(rows))))
+            parameters[PER_FAMILY + number] = parameters[number]
             planted[family.name, PER_FAMILY + number] = plant
-        all_evidence.append(evidence_of(spark, family, cases))
+        all_evidence.append(evidence_of(spark, family, cases, parameters))
     return Judged(differences(spark, *all_evidence), planted)
 
 
@@ -236,14 +257,16 @@ def test_each_planted_row_is_found_in_its_scenario_and_nowhere_else(judged: Judg
 
 @pytest.mark.parametrize("name", OF_EVENT_TIME)
 def test_a_planted_row_is_no_valid_choice_of_an_event_time_run(name: str, judged: Judged) -> None:
-    family, cases = load_family(name), drawn(load_family(name))
+    family = load_family(name)
+    cases, parameters = drawn(family)
     planted = [number for of, number in judged.planted if of == name]
     assert len(planted) > len(PLANTS)
     for number in planted:
         plant, _, _ = judged.planted[name, number]
         _, records, rows = cases[number - PER_FAMILY]
         rows = plant(list(rows))
-        assert Counter(family.expected(records, Declared(rows))) != Counter(rows), plant
+        declared = Declared(rows, True, parameters[number - PER_FAMILY])
+        assert Counter(family.expected(records, declared)) != Counter(rows), plant
     assert [each.scenario for each in judged.differences if each.family == name] == planted
 
 

@@ -1,0 +1,238 @@
+"""Builds the job of a random graph from the public API of the engine.
+
+The rules this module lives by:
+
+- ``FUNCTIONS`` says for each kind and form which function runs and by which method it is given to the stream;
+  the printed program says the same words.
+- A number is the parallelism of a vertex whatever the scenario is rescaled to. It never exceeds the number of
+  key groups of the vertex.
+- Every operator has a uid, so a job that is chained otherwise after a rescale finds its state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from onceproof.engine.api.async_data_stream import AsyncDataStream
+from onceproof.engine.durations import Duration, Time
+from onceproof.engine.types import Types
+from onceproof.engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.windows.assigners import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from onceproof.scenarios._buffering import BufferingSink
+from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._streams import StreamSource
+from onceproof.scenarios.random_graphs import _functions as plain
+from onceproof.scenarios.random_graphs import _keyed_functions as keyed
+from onceproof.scenarios.random_graphs import _meeting_functions as meeting
+from onceproof.scenarios.random_graphs._functions import VALUE
+from onceproof.scenarios.random_graphs._graph import KINDS, SIDE, SINK, Graph, Vertex, in_front_of
+
+if TYPE_CHECKING:
+    from onceproof.engine.api.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
+    from onceproof.harness.model.family import JobIO
+
+BOUND_MS: Final = 20
+"""How much older than the newest record of its split a record may be without being late."""
+WATERMARKS: Final = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
+ANSWER_MS: Final = 10_000
+"""Longer than any answer takes, so none is given up."""
+CAPACITY: Final = 3
+HELD: Final = 3
+"""How many rows a buffering sink collects before it writes them."""
+
+FUNCTIONS: Final[dict[tuple[str, str], tuple[str, type]]] = {
+    ("map", "map"): ("map", plain.Map),
+    ("map", "process"): ("process", plain.MapInProcess),
+    ("twice", "flat_map"): ("flat_map", plain.Twice),
+    ("parity", "process"): ("process", plain.Parity),
+    ("total", "value"): ("process", keyed.TotalInValue),
+    ("total", "reducing"): ("process", keyed.TotalInReducing),
+    ("total", "aggregating"): ("flat_map", keyed.TotalInAggregating),
+    ("latest", "list"): ("process", keyed.Latest),
+    ("residues", "map"): ("process", keyed.Residues),
+    ("count", "value"): ("flat_map", keyed.CountInValue),
+    ("count", "aggregating"): ("process", keyed.CountInAggregating),
+    ("count", "reducing"): ("map", keyed.CountInReducing),
+    ("distinct", "map"): ("process", keyed.Distinct),
+    ("distinct", "copies"): ("process", keyed.Distinct),
+    ("tumbling", "timers"): ("process", meeting.TumblingByTimers),
+}
+"""By kind and form the method of a stream and the class of the function, where no more is to be said."""
+
+
+def build(env: StreamExecutionEnvironment, io: JobIO, graph: Graph) -> None:
+    """Build sources, vertices and sinks of a graph."""
+    _Builder(env, io, graph).build()
+
+
+def arguments_of(vertex: Vertex) -> tuple[object, ...]:
+    """Return the arguments of a vertex's function: its name, and whether its state has a time to live."""
+    return (vertex.name, vertex.ttl) if KINDS[vertex.kind].keeps_state else (vertex.name,)
+
+
+class _Builder:
+    """The streams of a job so far, by name."""
+
+    def __init__(self, env: StreamExecutionEnvironment, io: JobIO, graph: Graph) -> None:
+        self._env = env
+        self._io = io
+        self._graph = graph
+        self._streams: dict[str, DataStream] = {}
+
+    def build(self) -> None:
+        for name in self._graph.sources:
+            source = LabelledSource(StreamSource(self._io.source(name), name))
+            stream = self._env.from_source(source, WATERMARKS, name).uid(name)
+            self._streams[name] = stream.set_parallelism(self._io.source_parallelism)
+        for vertex in self._graph.vertices:
+            if vertex.kind == SINK:
+                self._add_sink(vertex)
+                continue
+            stream = self._named(self._applied(vertex), vertex, vertex.name)
+            self._streams[vertex.name] = stream
+            if vertex.kind == "parity":
+                self._streams[vertex.name + SIDE] = stream.get_side_output(plain.side_of(vertex.name))
+
+    def _applied(self, vertex: Vertex) -> DataStream:
+        """Return the stream of a vertex's output."""
+        name = vertex.name
+        match vertex.kind, vertex.form:
+            case "filter", _:
+                kept = self._sent(vertex).filter(plain.NoMultipleOfThree())
+                return self._in_front(kept, vertex).map(plain.Step(name), VALUE)
+            case "total", "reduce":
+                totals = self._keyed(vertex).reduce(keyed.total_of)
+                return self._in_front(totals, vertex).map(plain.Step(name), VALUE)
+            case "distinct", "copies":
+                copies = self._united(vertex).broadcast().map(plain.Copy(), VALUE)
+                by_key = self._in_front(copies, vertex).key_by(plain.key_of, Types.STRING())
+                return by_key.process(keyed.Distinct(name, vertex.ttl), VALUE)
+            case "async", form:
+                wait = AsyncDataStream.ordered_wait if form == "ordered" else AsyncDataStream.unordered_wait
+                return wait(
+                    self._sent(vertex), plain.Ask(name), Time.milliseconds(ANSWER_MS), CAPACITY, VALUE
+                )
+            case "triples", _:
+                return self._keyed(vertex).count_window(3).process(keyed.Triple(name), VALUE)
+            case "pairs" | "twins" | "near", _:
+                return self._joined(vertex)
+            case "tumbling" | "sliding" | "session", form if form != "timers":
+                return self._windowed(vertex)
+        method, function = FUNCTIONS[vertex.kind, vertex.form]
+        stream = self._sent(vertex)
+        made = function(*arguments_of(vertex))
+        match method:
+            case "map":
+                return stream.map(made, VALUE)
+            case "flat_map":
+                return stream.flat_map(made, VALUE)
+            case _:
+                return stream.process(made, VALUE)
+
+    def _joined(self, vertex: Vertex) -> DataStream:
+        name = vertex.name
+        left, right = [self._streams[each] for each in vertex.inputs]
+        one = left.key_by(plain.key_of, Types.STRING())
+        if vertex.form == "broadcast":
+            twos = right.broadcast(meeting.broadcast_of(name))
+            return one.connect(twos).process(meeting.PairsWithBroadcast(name), VALUE)
+        two = right.key_by(plain.key_of, Types.STRING())
+        if vertex.kind == "near":
+            near = one.interval_join(two).between(
+                Time.milliseconds(-plain.NEAR_MS), Time.milliseconds(plain.NEAR_MS)
+            )
+            return near.process(meeting.Near(name), VALUE)
+        return one.connect(two).process(meeting.Pairs(name, vertex.kind == "twins"), VALUE)
+
+    def _windowed(self, vertex: Vertex) -> DataStream:
+        size = Time.milliseconds(plain.SIZE_MS)
+        assigner: Any
+        match vertex.kind:
+            case "tumbling":
+                assigner = TumblingEventTimeWindows.of(size)
+            case "sliding":
+                assigner = SlidingEventTimeWindows.of(size, Time.milliseconds(plain.SLIDE_MS))
+            case _:
+                assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(plain.GAP_MS))
+        windows = self._keyed(vertex).window(assigner)
+        inside = meeting.Inside(vertex.name)
+        match vertex.form:
+            case "reduce":
+                return windows.reduce(meeting.together, inside, VALUE)
+            case "aggregate":
+                gathered = Types.TUPLE([Types.LIST(Types.STRING()), Types.LONG()])
+                return windows.aggregate(meeting.Gather(), inside, gathered, VALUE)
+            case _:
+                return windows.process(inside, VALUE)
+
+    def _united(self, vertex: Vertex) -> DataStream:
+        first, *others = [self._streams[name] for name in vertex.inputs]
+        return first.union(*others) if others else first
+
+    def _keyed(self, vertex: Vertex) -> KeyedStream:
+        if KINDS[vertex.kind].key == "key":
+            return self._united(vertex).key_by(plain.key_of, Types.STRING())
+        return self._united(vertex).key_by(plain.lane_and_key, plain.LANE_AND_KEY)
+
+    def _sent(self, vertex: Vertex) -> DataStream:
+        """Return the input of a vertex, over its edge."""
+        stream = self._united(vertex)
+        match vertex.edge:
+            case "hash":
+                return self._keyed(vertex)
+            case "forward":
+                return stream.forward()
+            case "rebalance":
+                return stream.rebalance()
+            case "rescale":
+                return stream.rescale()
+            case "shuffle":
+                return stream.shuffle()
+            case "global":
+                return stream.global_()
+            case _:
+                return stream.partition_custom(plain.ByLetters(), plain.lane_and_key)
+
+    def _in_front(self, stream: DataStream, vertex: Vertex) -> DataStream:
+        named: DataStream = self._named(stream, vertex, in_front_of(vertex)[0])
+        return named
+
+    def _named(self, stream: Any, vertex: Vertex, name: str) -> Any:
+        """Set the name, the uid, and what the vertex says of parallelism and chaining."""
+        settled = stream.name(name).uid(name).set_parallelism(self._parallelism_of(vertex))
+        if vertex.max_parallelism:
+            settled.set_max_parallelism(vertex.max_parallelism)
+        if vertex.alone:
+            settled.disable_chaining()
+        return settled
+
+    def _parallelism_of(self, vertex: Vertex) -> int:
+        io = self._io
+        match vertex.parallelism:
+            case "job":
+                wanted = io.parallelism
+            case "source":
+                wanted = io.source_parallelism
+            case "sink":
+                wanted = io.sink_parallelism
+            case number:
+                wanted = int(number)
+        most = vertex.max_parallelism or self._env.get_max_parallelism()
+        return min(wanted, most) if most > 0 else wanted
+
+    def _add_sink(self, vertex: Vertex) -> None:
+        io, stream, name = self._io, self._sent(vertex), vertex.name
+        match vertex.form:
+            case "two_phase":
+                sink = stream.add_sink(io.sink(name))
+            case "committing":
+                sink = stream.sink_to(io.committing_sink(name))
+            case "write_ahead":
+                sink = stream.add_sink(io.write_ahead_sink(name))
+            case _:
+                sink = stream.add_sink(BufferingSink(HELD, io.sink(name), VALUE))
+        self._named(sink, vertex, name)

@@ -1,0 +1,178 @@
+"""The functions of random jobs without state, and what all of them share.
+
+The rules these modules live by:
+
+- A value is (lane, key, origin, number). Each function adds its vertex to the lane, or, where it loses the
+  order in which values come, begins a new one. What it computes is in ``_reference.py``, written apart.
+- States are named for the vertex, so a comparison of checkpoints can leave out one vertex and not the others.
+- A printed program carries the source of the functions that it uses. So they use names of these modules, of
+  the standard library and of ``onceproof.engine`` alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias, TypeVar
+
+from onceproof.engine import (
+    AggregateFunction,
+    AsyncFunction,
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    OutputTag,
+    Partitioner,
+    ProcessFunction,
+    StateDescriptor,
+    StateTtlConfig,
+    Time,
+    Types,
+)
+
+Value: TypeAlias = tuple[str, str, str, int]
+"""Lane, key, origin, number."""
+Descriptor = TypeVar("Descriptor", bound=StateDescriptor)
+
+MODULUS: Final = 1009
+SIZE_MS: Final = 60
+SLIDE_MS: Final = 20
+GAP_MS: Final = 25
+NEAR_MS: Final = 30
+YEAR_MS: Final = 31_536_000_000
+"""A time to live that is never over."""
+VALUE: Final = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()])
+LANE_AND_KEY: Final = Types.TUPLE([Types.STRING(), Types.STRING()])
+
+
+def lane_and_key(value: Value) -> tuple[str, str]:
+    return value[:2]
+
+
+def key_of(value: Value) -> str:
+    return value[1]
+
+
+def side_of(name: str) -> OutputTag:
+    """Return the tag of a vertex's side output."""
+    return OutputTag(f"{name}s", VALUE)
+
+
+def lasting(descriptor: Descriptor, ttl: bool) -> Descriptor:
+    """Give a state a time to live that is never over, if it has one at all."""
+    if ttl:
+        builder = StateTtlConfig.new_builder(Time.milliseconds(YEAR_MS)).never_return_expired()
+        descriptor.enable_time_to_live(builder.update_ttl_on_read_and_write().build())
+    return descriptor
+
+
+def plus(one: int, two: int) -> int:
+    return one + two
+
+
+class ByLetters(Partitioner):
+    """Chooses a subtask by the letters of lane and key."""
+
+    def partition(self, key: Any, num_partitions: int) -> int:
+        return sum(map(ord, "".join(key))) % num_partitions
+
+
+class Map(MapFunction):
+    """Changes the number, one to one."""
+
+    def __init__(self, name: str) -> None:
+        self._step = name[1:]
+
+    def map(self, value: Value) -> Value:
+        lane, key, origin, number = value
+        return lane + self._step, key, origin, (3 * number + 1) % MODULUS
+
+
+class MapInProcess(ProcessFunction):
+    """Changes the number, one to one, in a process function."""
+
+    def __init__(self, name: str) -> None:
+        self._step = name[1:]
+
+    def process_element(self, value: Value, ctx: ProcessFunction.Context) -> Iterator[Value]:
+        lane, key, origin, number = value
+        yield lane + self._step, key, origin, (3 * number + 1) % MODULUS
+
+
+class Copy(MapFunction):
+    """Passes a value on, as each subtask gets it."""
+
+    def map(self, value: Value) -> Value:
+        return value
+
+
+class NoMultipleOfThree(FilterFunction):
+    """Keeps numbers that are no multiples of three."""
+
+    def filter(self, value: Value) -> bool:
+        return value[3] % 3 != 0
+
+
+class Twice(FlatMapFunction):
+    """Emits the number and the next one."""
+
+    def __init__(self, name: str) -> None:
+        self._step = name[1:]
+
+    def flat_map(self, value: Value) -> Iterator[Value]:
+        lane, key, origin, number = value
+        yield lane + self._step, key, origin, number
+        yield lane + self._step, key, origin, (number + 1) % MODULUS
+
+
+class Parity(ProcessFunction):
+    """Emits even numbers, and odd ones to the side."""
+
+    def __init__(self, name: str) -> None:
+        self._step = name[1:]
+        self._side = side_of(name)
+
+    def process_element(self, value: Value, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        lane, key, origin, number = value
+        if number % 2:
+            yield self._side, (lane + self._step + "s", key, origin, number)
+        else:
+            yield lane + self._step, key, origin, number
+
+
+class Ask(AsyncFunction):
+    """Answers after a while that depends on the number."""
+
+    def __init__(self, name: str) -> None:
+        self._step = name[1:]
+
+    async def async_invoke(self, value: Value) -> list[Value]:
+        lane, key, origin, number = value
+        await asyncio.sleep(number % 7 / 500)
+        return [(lane + self._step, key, origin, (7 * number + 3) % MODULUS)]
+
+
+class Sum(AggregateFunction):
+    """Adds numbers up."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:
+        return accumulator + value
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class Step(MapFunction):
+    """Adds its step to the lane."""
+
+    def __init__(self, name: str) -> None:
+        self._step = name[1:]
+
+    def map(self, value: Value) -> Value:
+        return value[0] + self._step, *value[1:]

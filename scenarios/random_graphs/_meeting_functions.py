@@ -1,0 +1,166 @@
+"""The functions of random jobs in which values meet: joins and windows; ``_functions.py`` has the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from onceproof.engine import (
+    AggregateFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+    RuntimeContext,
+    Types,
+)
+from onceproof.scenarios.random_graphs._functions import MODULUS, SIZE_MS, VALUE, Value
+
+
+def pair_of(name: str, key: str, one: Any, two: Any) -> Value:
+    """Make one value of (origin, number) of two."""
+    return name[1:], key, f"{one[0]}+{two[0]}", (31 * one[1] + two[1]) % MODULUS
+
+
+class Pairs(KeyedCoProcessFunction):
+    """Pairs each value of one side with each of the other, of the same origin if it is for twins."""
+
+    def __init__(self, name: str, twins: bool) -> None:
+        self._name, self._twins = name, twins
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        element = Types.TUPLE([Types.STRING(), Types.LONG()])
+        self._ones = runtime_context.get_list_state(ListStateDescriptor(f"{self._name} ones", element))
+        self._twos = runtime_context.get_list_state(ListStateDescriptor(f"{self._name} twos", element))
+
+    def process_element1(self, value: Value, ctx: KeyedCoProcessFunction.Context) -> Iterator[Value]:
+        """Pair a value of the first side with those of the second that came before it."""
+        one = value[2:]
+        self._ones.add(one)
+        for two in self._twos.get():
+            if not self._twins or one[0] == two[0]:
+                yield pair_of(self._name, value[1], one, two)
+
+    def process_element2(self, value: Value, ctx: KeyedCoProcessFunction.Context) -> Iterator[Value]:
+        """Pair a value of the second side with those of the first that came before it."""
+        two = value[2:]
+        self._twos.add(two)
+        for one in self._ones.get():
+            if not self._twins or one[0] == two[0]:
+                yield pair_of(self._name, value[1], one, two)
+
+
+def broadcast_of(name: str) -> MapStateDescriptor:
+    """Return the broadcast state of a vertex: by key all values of its second side."""
+    element = Types.TUPLE([Types.STRING(), Types.LONG()])
+    return MapStateDescriptor(f"{name} twos", Types.STRING(), Types.LIST(element))
+
+
+class PairsWithBroadcast(KeyedBroadcastProcessFunction):
+    """Pairs each value of a keyed stream with each value of its key in a broadcast one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._kept = ListStateDescriptor(f"{name} ones", Types.TUPLE([Types.STRING(), Types.LONG()]))
+        self._broadcast = broadcast_of(name)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._ones = runtime_context.get_list_state(self._kept)
+
+    def process_element(
+        self, value: Value, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterator[Value]:
+        """Pair a value with those that were broadcast before it."""
+        self._ones.add(value[2:])
+        for two in ctx.get_broadcast_state(self._broadcast).get(value[1]) or ():
+            yield pair_of(self._name, value[1], value[2:], two)
+
+    def process_broadcast_element(
+        self, value: Value, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> list[Value]:
+        """Keep a value in every subtask, and pair it with those of its key that came before it."""
+        state = ctx.get_broadcast_state(self._broadcast)
+        state.put(value[1], [*(state.get(value[1]) or ()), value[2:]])
+        pairs: list[Value] = []
+
+        def pair(key: str, ones: Any) -> None:
+            if key == value[1]:
+                pairs.extend(pair_of(self._name, key, one, value[2:]) for one in ones.get())
+
+        ctx.apply_to_keyed_state(self._kept, pair)
+        return pairs
+
+
+class Near(ProcessJoinFunction):
+    """Pairs the values of an interval join."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def process_element(self, left: Value, right: Value, ctx: ProcessJoinFunction.Context) -> Iterator[Value]:
+        yield pair_of(self._name, left[1], left[2:], right[2:])
+
+
+def together(one: Value, two: Value) -> Value:
+    """Make one value of two of a key: their origins in order, and the sum of their numbers."""
+    origins = " ".join(sorted([*one[2].split(" "), *two[2].split(" ")]))
+    return one[0], one[1], origins, (one[3] + two[3]) % MODULUS
+
+
+class Inside(ProcessWindowFunction):
+    """Makes one value of all in a window of a key."""
+
+    def __init__(self, name: str) -> None:
+        self._step = name[1:]
+
+    def process(self, key: str, context: Any, elements: Iterable[Value]) -> Iterator[Value]:
+        values = list(elements)
+        origins = " ".join(sorted(" ".join(value[2] for value in values).split(" ")))
+        yield self._step, key, origins, sum(value[3] for value in values) % MODULUS
+
+
+class Gather(AggregateFunction):
+    """Gathers the origins of values, and the sum of their numbers."""
+
+    def create_accumulator(self) -> tuple[list[str], int]:
+        return [], 0
+
+    def add(self, value: Value, accumulator: tuple[list[str], int]) -> tuple[list[str], int]:
+        return [*accumulator[0], value[2]], accumulator[1] + value[3]
+
+    def get_result(self, accumulator: tuple[list[str], int]) -> Value:
+        origins = " ".join(sorted(" ".join(accumulator[0]).split(" ")))
+        return "", "", origins, accumulator[1] % MODULUS
+
+    def merge(self, acc_a: tuple[list[str], int], acc_b: tuple[list[str], int]) -> tuple[list[str], int]:
+        return [*acc_a[0], *acc_b[0]], acc_a[1] + acc_b[1]
+
+
+class TumblingByTimers(KeyedProcessFunction):
+    """A tumbling window that is made by hand, of a MapState and timers."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._inside = runtime_context.get_map_state(
+            MapStateDescriptor(f"{self._name} inside", Types.LONG(), VALUE)
+        )
+
+    def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> None:
+        at = ctx.timestamp()
+        assert at is not None
+        last = at - at % SIZE_MS + SIZE_MS - 1
+        before = self._inside.get(last)
+        # The first value puts its origins in order as well.
+        one = (self._name[1:], *value[1:]) if before is None else together(before, value)
+        self._inside.put(last, one)
+        ctx.timer_service().register_event_time_timer(last)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Value]:
+        _, key, origin, number = self._inside.get(timestamp)
+        self._inside.remove(timestamp)
+        yield self._name[1:], key, " ".join(sorted(origin.split(" "))), number % MODULUS
