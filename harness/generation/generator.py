@@ -85,9 +85,8 @@ LONGEST_INTERVAL: Final = 200
 def generate(family: Family, seed: int) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
     random = _random_of(seed)
-    workload = family.generate(random)
-    family_tasks = tasks_with(family, workload.parameters)
-    chance = Chance(random)
+    workload, chance = family.generate(random), Chance(random)
+    vertices = tasks_with(family, workload.parameters)
     parallelism = chance.weighted(PARALLELISMS)
     max_parallelism = chance.weighted(MAX_PARALLELISMS)
     source = workload.source_parallelism or _source_parallelism(chance, len(workload.records))
@@ -95,12 +94,12 @@ def generate(family: Family, seed: int) -> Scenario:
     kinds = draw_kinds(chance) - unfit_kinds(family)
     rescales = chance.chance(0.7)
     largest = HIGHEST_PARALLELISM if rescales else parallelism
-    steps = _checkpoint_steps_of(family_tasks, source or largest, largest, sink or largest)
+    steps = _checkpoint_steps_of(vertices, source or largest, largest, sink or largest)
     records = sum(len(split) for split in workload.records.values())
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
-    tasks, sinks = _subtasks(family_tasks, source or parallelism, parallelism, sink or parallelism)
+    tasks, sinks = _subtasks(vertices, source or parallelism, parallelism, sink or parallelism)
     mode = draw_mode(chance, family)
     short = _short_timeout(chance, mode, 4, steps)
     stage = JobOutline(

@@ -105,7 +105,7 @@ def draw_graph(chance: Chance) -> Graph:
 def _draw_vertex(
     chance: Chance, name: str, streams: dict[str, Certain], unread: list[str], before: list[Vertex]
 ) -> Vertex:
-    # What nobody reads yet is read first, so a graph is deep; another stream makes a diamond.
+    # A stream without a reader is read first, so a graph is deep; another stream makes a diamond.
     first = chance.choice(unread if chance.chance(0.85) else list(streams))
     others = [
         each for each in streams if each != first and streams[each].size + streams[first].size < MOST_VALUES
@@ -164,7 +164,7 @@ def _draw_edge(chance: Chance, inputs: Sequence[str], before: list[Vertex]) -> t
 def _draw_sinks(
     chance: Chance, unread: list[str], streams: dict[str, Certain], before: list[Vertex]
 ) -> list[Vertex]:
-    """Return one to three sinks that read all streams that nobody reads."""
+    """Return one to three sinks that read all streams that have no reader."""
     count = min(len(unread), chance.integer(1, MOST_SINKS))
     readers: list[list[str]] = [[] for _ in range(count)]
     for place, name in enumerate(unread):

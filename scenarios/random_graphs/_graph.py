@@ -147,7 +147,7 @@ class Certain:
     holds: bool = False
     """Values may be held back until a watermark, an answer or the end comes."""
     size: float = 0
-    """About how many values it has, for whoever draws a graph."""
+    """About how many values it has, for the drawing of a graph."""
 
 
 class GraphError(ValueError):
