@@ -23,9 +23,10 @@ LABEL_SIZE = 11.0
 
 def distribution_text(cost: Distribution) -> str:
     """Return the median, 95th percentile and maximum of a distribution as a sentence."""
+    note = f" {cost.note}" if cost.note else ""
     return (
-        f"{counted(cost.count, 'scenario')}: half need at most {number(cost.median)} {cost.unit}, "
-        f"19 of 20 at most {number(cost.percentile_95)}, the worst {number(cost.maximum)}."
+        f"{counted(cost.count, 'scenario')}{note}: half need at most {number(cost.median)} {cost.unit}, "
+        f"19 of 20 at most {number(cost.percentile_95)}, and the worst {number(cost.maximum)}."
     )
 
 

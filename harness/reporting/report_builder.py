@@ -250,7 +250,7 @@ def coverage_problems(tally: Tally, system: System = SIMULATED) -> list[str]:
 
 def costs_of(tally: Tally) -> tuple[Distribution, ...]:
     """Return the distributions of the cost of recovery, over the scenarios in which a job restarted."""
-    note = "over the scenarios in which the job restarted"
+    note = "in which the job restarted"
     found = (
         distribution(REPLAYED, "records", tally.replayed, note),
         distribution(RECOVERY_STEPS, "steps", tally.recovery_steps, note),

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from onceproof.reports.charts import distribution_text
 from onceproof.reports.model import Report, encode
 from onceproof.reports.render import TEMPLATES, read, render, write
 
@@ -286,6 +287,36 @@ def test_unfired_faults_and_surviving_mutants_are_marked(made):
     assert len([tag for tag in page.all("td") if "never" in (tag.get("class") or "")]) == 1
     assert "1 of 8 survived: old-acknowledgement" in page.text
     assert "Passed" not in page.text
+
+
+def test_planted_bugs_that_were_not_shrunk_have_no_column_for_it(made):
+    mutants = made.mutants()
+    assert "Shrunk to" in Page(render(made.report(mutants=mutants))).text
+    plain = tuple(msgspec.structs.replace(each, shrunk=None) for each in mutants)
+    assert "Shrunk to" not in Page(render(made.report(mutants=plain))).text
+
+
+def test_many_planted_bugs_are_folded_unless_one_survived(made):
+    def is_open(mutants):
+        folds = Page(render(made.report(mutants=mutants))).all("details")
+        (of_bugs,) = [attributes for attributes in folds if attributes.get("class") == "bugs"]
+        return "open" in of_bugs
+
+    many = 2 * made.mutants()
+    assert not is_open(many)
+    assert is_open(made.mutants())
+    assert is_open(2 * made.mutants(True))
+
+
+def test_a_cost_is_said_in_a_whole_sentence(reports):
+    cost = msgspec.structs.replace(
+        reports["passed"].costs[0], count=3, median=2.0, percentile_95=4.0, maximum=79.0, unit="records"
+    )
+    said = distribution_text(msgspec.structs.replace(cost, note="in which the job restarted"))
+    assert said == (
+        "3 scenarios in which the job restarted: half need at most 2 records, 19 of 20 at most 4, and the"
+        " worst 79."
+    )
 
 
 def test_empty_sections_have_a_text(reports):
