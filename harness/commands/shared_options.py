@@ -9,6 +9,14 @@ import typer
 
 from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
 
+
+def _fitting_seed(seed: int | None) -> int | None:
+    """Return a seed; refuse one that has more than 64 bits."""
+    if seed is not None and not LEAST_SEED <= seed <= LARGEST_SEED:
+        raise typer.BadParameter(f"{seed} is no seed: a seed has at most 64 bits")
+    return seed
+
+
 Families: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(
@@ -26,7 +34,12 @@ ScenariosOfEach: TypeAlias = Annotated[
     int, typer.Option("--scenarios", min=1, help="Number of scenarios of each family on each system.")
 ]
 Scenarios: TypeAlias = Annotated[
-    int | None, typer.Option("--scenarios", min=0, help="Number of scenarios to run.")
+    int | None,
+    typer.Option(
+        "--scenarios",
+        min=0,
+        help="Number of scenarios to run. Default: 1,000, and on a real system as many as 300 s allow.",
+    ),
 ]
 MaxTime: TypeAlias = Annotated[
     float | None, typer.Option("--max-time", min=0, metavar="SECONDS", help="Stop after this time.")
@@ -40,8 +53,7 @@ RunSeed: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--seed",
-        min=LEAST_SEED,
-        max=LARGEST_SEED,
+        callback=_fitting_seed,
         help="Seed from which all scenarios are drawn.",
         show_default="0",
     ),

@@ -24,6 +24,9 @@ from onceproof.harness.settings.project_settings import Settings
 Value = TypeVar("Value")
 
 SCENARIOS: Final = 1000
+"""How many scenarios a run of the simulation has if nothing says it: seconds of work."""
+SECONDS: Final = 300.0
+"""For how long a run of a real system goes on if nothing says it: a thousand scenarios may take an hour."""
 SEED: Final = 0
 SYSTEM: Final = "simulated"
 OUT: Final = Path("reports", "out")
@@ -78,11 +81,11 @@ def plan_run(
     ``folder`` is the folder for results below the setting `out`; None stands for an option that the command
     line leaves out.
     """
+    on_trial = system_of(settings, families, system)
     if scenarios is None and max_time is None:
         scenarios, max_time = settings.scenarios, settings.max_time
         if scenarios is None and max_time is None:
-            scenarios = SCENARIOS
-    on_trial = system_of(settings, families, system)
+            scenarios, max_time = (SCENARIOS, None) if on_trial == SYSTEM else (None, SECONDS)
     named = families_of(settings, families, on_trial)
     return RunPlan(
         families=named,

@@ -25,6 +25,13 @@ SETTINGS = Settings(
 )
 
 
+def test_a_real_system_runs_for_a_time_where_nothing_is_said() -> None:
+    wanted = plan_run(Settings(), RUN, families=["word_count"], system="local")
+    assert (wanted.scenarios, wanted.max_time) == (None, 300.0)
+    asked = plan_run(Settings(scenarios=7), RUN, families=["word_count"], system="local")
+    assert (asked.scenarios, asked.max_time) == (7, None)
+
+
 def test_default_plan_runs_all_families_for_1000_scenarios() -> None:
     wanted = plan_run(Settings(), RUN)
     assert wanted.families == tuple(family_names())
