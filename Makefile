@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup java pyflink peers services test nightly properties lint docs clean
+.PHONY: help setup java pyflink peers services flink test nightly properties lint docs clean
 .DEFAULT_GOAL := help
 
 # An active environment or Spark of the calling shell must not affect the commands.
@@ -77,6 +77,15 @@ peers: $(STAMP) ## make the environment of each peer of onceproof bench peers
 # They run until `onceproof services down`; the tests start servers of their own.
 services: setup ## start Kafka and the other real servers; OPTIONS=kafka starts one of them
 	@$(RUN)/onceproof services up $(OPTIONS)
+
+# The families that run on PyFlink as they are, those with the most operators. Each scenario has some seconds of kills.
+FLINK_FAMILIES := rich_functions nexmark_q4 nexmark_q5 nexmark_q12 nexmark_q3 nexmark_q0 nexmark_q1 nexmark_q2 page_views \
+  rolling_readings early_totals percentiles site_totals full_join order_lines page_windows periodic_page_views bursts \
+  expiring_state deduplication
+
+flink: setup ## install Apache Flink, and put 20 families on trial there; half an hour
+	@$(RUN)/onceproof flink install
+	@$(RUN)/onceproof run $(FLINK_FAMILIES) --system flink --scenarios 200 --workers 1 $(OPTIONS)
 
 # Four processes on two cores: half of the time a test waits, for Spark or for a process that it has killed.
 # Temporary files are in memory where there is room for 4 GB: syncs of a real disk would take a third of the time, and

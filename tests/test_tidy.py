@@ -101,9 +101,9 @@ HOMES = {
 MACHINE_ROOMS = re.compile(r"engine\.(task|checkpoint|job|operators|windows|state)(\.|$)")
 IO_MODULES = ("asyncio", "multiprocessing", "secrets", "select", "socket", "threading", "time", "uuid")
 
-# Unpickling can execute code from a file.
+# Unpickling can execute code from a file. The client of Flink registers modules, and reads nothing.
 UNPICKLERS = ("pickle", "_pickle", "cloudpickle", "dill", "shelve", "marshal")
-MAY_PICKLE = re.compile(r"engine\.types(\.|$)|tests\.")
+MAY_PICKLE = re.compile(r"engine\.types(\.|$)|tests\.|harness\.systems\.flink\.client\.flink_client$")
 
 # A clone installs from the package index of its owner's pip, so no file names an index.
 REGISTRY = re.compile(

@@ -20,6 +20,7 @@ from typing import Annotated
 import typer
 
 from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
+from onceproof.harness.commands.flink_cli import flink
 from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.services_cli import services
@@ -438,6 +439,7 @@ def bench(
 
 
 app.add_typer(checkpoints, name="checkpoints")
+app.add_typer(flink, name="flink")
 app.add_typer(jobs, name="job")
 app.add_typer(services, name="services")
 

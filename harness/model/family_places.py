@@ -113,6 +113,19 @@ def address_of(family: Family) -> str:
     )
 
 
+def place_of(family: Family) -> tuple[str, str, str]:
+    """Return where another Python finds a family: module, file if it is a user's, and its name in there.
+
+    The file is "" for a built-in family, the name "" for a module that is the family. Raises FamilyError.
+    """
+    address = address_of(family)
+    path, attribute = split_address(address)
+    if path is not None:
+        return f"{FAMILY_MODULE}{path.stem}", str(path.absolute()), attribute
+    module, attribute = _built_in_places()[address]
+    return module, "", attribute
+
+
 def _place_in_a_module(wanted: object, likeliest: str) -> str | None:
     """Return FILE.py:NAME of an object that a module holds; the module where its class stands goes first."""
     modules: list[object] = [module for name, module in sys.modules.items() if name != likeliest]

@@ -65,6 +65,14 @@ class Preparing(Protocol):
         """Return the scenario as it is run."""
 
 
+@runtime_checkable
+class NeedsPrograms(Protocol):
+    """A system that starts programs which may be missing on a machine."""
+
+    def require_programs(self) -> None:
+        """Find what it starts. Raises JavaMissing or ServiceMissing."""
+
+
 def prepared(system: System, scenario: Scenario) -> Scenario:
     """Return the scenario with what the system decides before a run, if it decides anything."""
     return system.prepared(scenario) if isinstance(system, Preparing) else scenario
@@ -98,6 +106,7 @@ _HOMES: Final = {
         "onceproof.harness.systems.structured.structured_system",
         "StructuredStreamingSystem",
     ),
+    "flink": ("onceproof.harness.systems.flink.flink_system", "FlinkSystem"),
     "command": ("onceproof.harness.systems.program.program_system", "CommandSystem"),
 }
 

@@ -39,12 +39,27 @@ def python_with(packages: Sequence[str]) -> str:
     """
     if not packages:
         return sys.executable
-    listed = json.dumps([sys.version_info[:2], sorted(packages)])
-    folder = user_cache() / f"packages-{hashlib.sha256(listed.encode()).hexdigest()[:12]}"
+    listed, folder = _listed(packages)
     if not (folder / _LISTED).is_file():
         with alone_in(folder):
             if not (folder / _LISTED).is_file():
                 _install(packages, folder, listed)
+    return _python_in(folder)
+
+
+def installed_python(packages: Sequence[str]) -> str | None:
+    """Return the Python of the environment that has these packages; None if it has not been made."""
+    _, folder = _listed(packages)
+    return _python_in(folder) if (folder / _LISTED).is_file() else None
+
+
+def _listed(packages: Sequence[str]) -> tuple[str, Path]:
+    """Return what stands in the list of an environment, and its folder."""
+    listed = json.dumps([sys.version_info[:2], sorted(packages)])
+    return listed, user_cache() / f"packages-{hashlib.sha256(listed.encode()).hexdigest()[:12]}"
+
+
+def _python_in(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 

@@ -35,7 +35,7 @@ def test_every_system_is_found_by_its_name():
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("lokal", "did you mean local?"), ("flink", "there are simulated, simulated-rocksdb, local")],
+    [("lokal", "did you mean local?"), ("storm", "there are simulated, simulated-rocksdb, local")],
 )
 def test_unknown_system_is_refused_in_one_line(name, said):
     with pytest.raises(UnknownSystem, match=said) as caught:

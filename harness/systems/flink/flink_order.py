@@ -1,0 +1,136 @@
+"""What the client of Flink gets for one start of a job: where the family is, the input, the settings.
+
+The rules this module lives by:
+
+- All that a run writes is below one folder. Starts of the job share it, as starts of a job in production do.
+- The job reads its input in a few parts, with a checkpoint behind each; the interval of checkpoints is short,
+  because it only bounds how long a part waits.
+- Whatever the scenario asks for that Flink has a setting for is set: backend, barriers, time-outs, intervals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import place_of
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.services.service import LOOPBACK
+from onceproof.harness.systems.flink.flink_points import ROUNDS
+
+INTERVAL_MS: Final = 50
+"""From one checkpoint to the next."""
+PAUSE_MS: Final = 1
+"""Between two records of a reader, so that a kill finds some of them behind it."""
+LEAST_RESTART_DELAY_MS: Final = 50
+"""Without any Flink restarts a job many times before the slots of a dead TaskManager are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkOrder:
+    """The run of one scenario of a family, below a folder."""
+
+    family: Family
+    scenario: Scenario
+    folder: Path
+    output: Path = field(init=False)
+    checkpoints: Path = field(init=False)
+    kept: Path = field(init=False)
+    """Where the metadata of complete checkpoints stay."""
+    savepoints: Path = field(init=False)
+    stops: Path = field(init=False)
+    """The savepoints with which the job ends."""
+
+    def __post_init__(self) -> None:
+        for name in ("output", "checkpoints", "kept", "savepoints", "stops"):
+            path = self.folder.absolute() / name
+            path.mkdir()
+            object.__setattr__(self, name, path)
+
+    @property
+    def log(self) -> Path:
+        """The log of the sources."""
+        return self.folder.absolute() / "source.jsonl"
+
+    def made(
+        self, port: int, start: int, parallelism: int, backend: str, restored: Path | None
+    ) -> dict[str, Any]:
+        """Return the order for one start of the job.
+
+        Args:
+            port: of the REST interface of a cluster.
+            start: its number, from 1.
+            parallelism: of keyed operators.
+            backend: of keyed state.
+            restored: the checkpoint or savepoint to go on from; None: none.
+        """
+        scenario = self.scenario
+        module, file, attribute = place_of(self.family)
+        parallelisms = scenario.parallelisms(parallelism)
+        settings = self._settings(backend)
+        settings["rest.port"] = str(port)
+        if restored is not None:
+            settings["execution.state-recovery.path"] = f"file://{restored}"
+        return {
+            "name": self.family.name,
+            "module": module,
+            "file": file,
+            "attribute": attribute,
+            "folder": str(self.folder.absolute()),
+            "start": start,
+            "source_parallelism": parallelisms.source,
+            "parallelism": parallelisms.keyed,
+            "sink_parallelism": parallelisms.sink,
+            "max_parallelism": scenario.max_parallelism,
+            "parameters": scenario.parameters,
+            "records": msgspec.to_builtins(scenario.records),
+            "output": str(self.output),
+            "log": str(self.log),
+            "checkpoints": str(self.checkpoints),
+            "kept": str(self.kept),
+            "rounds": ROUNDS,
+            "pause_ms": PAUSE_MS,
+            "endless": scenario.is_endless,
+            "settings": settings,
+        }
+
+    def _settings(self, backend: str) -> dict[str, str]:
+        scenario = self.scenario
+        mode = scenario.checkpoint_mode
+        return {
+            "rest.address": LOOPBACK,
+            # Python runs inside of Java: its own processes take seconds to start, and die with their Java.
+            "python.execution-mode": "thread",
+            "python.fn-execution.bundle.size": "1",
+            "python.fn-execution.bundle.time": "1",
+            "python.fn-execution.memory.managed": "false",
+            "execution.checkpointing.interval": f"{INTERVAL_MS} ms",
+            "execution.checkpointing.dir": f"file://{self.checkpoints}",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            # The whole state stands in the metadata.
+            "execution.checkpointing.data-inline-threshold": "1 mb",
+            "execution.checkpointing.num-retained": "1000",
+            "execution.checkpointing.mode": (
+                "AT_LEAST_ONCE" if mode.barriers == "at_least_once" else "EXACTLY_ONCE"
+            ),
+            "execution.checkpointing.unaligned.enabled": str(mode.barriers == "unaligned").lower(),
+            "execution.checkpointing.unaligned.forced": str(mode.barriers == "unaligned").lower(),
+            "execution.checkpointing.aligned-checkpoint-timeout": f"{mode.aligned_timeout_ms} ms",
+            "execution.checkpointing.max-concurrent-checkpoints": str(mode.max_concurrent),
+            "execution.checkpointing.min-pause": f"{mode.min_pause_ms if mode.min_pause_ms < 1000 else 0} ms",
+            # While tasks start, a checkpoint may be declined, and that is no failure of the job.
+            "execution.checkpointing.tolerable-failed-checkpoints": "20",
+            "execution.checkpointing.incremental": str(scenario.incremental is True).lower(),
+            "state.backend.type": backend,
+            "state.backend.rocksdb.memory.managed": "false",
+            "pipeline.auto-watermark-interval": f"{scenario.watermark_interval} ms",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "100",
+            "restart-strategy.fixed-delay.delay": (
+                f"{max(LEAST_RESTART_DELAY_MS, scenario.restart_delay_ms)} ms"
+            ),
+        }

@@ -1,0 +1,358 @@
+"""One scenario on Flink: a job is submitted, watched, struck by faults, submitted again, until it has ended.
+
+The rules this module lives by:
+
+- One loop in one thread looks at the job, strikes and submits. A fault waits for a number of passes of its
+  point over the whole run, then for its milliseconds, and strikes once.
+- What Flink recovers by itself, it recovers: the death of TaskManagers. Where the JobManager has died, or the
+  job goes on at another parallelism, the job is submitted again from its latest complete checkpoint.
+- A job whose sources never end is stopped and drained when all is read.
+- A request that Flink refuses, because the job is just restarting, is made again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
+from onceproof.harness.systems.fault_clock import Waiting
+from onceproof.harness.systems.flink.flink_cluster import FlinkAway, FlinkCluster, FlinkRefuses
+from onceproof.harness.systems.flink.flink_files import CheckpointFiles, FlinkPartFiles, SourceLog
+from onceproof.harness.systems.flink.flink_history import FlinkHistory, Pass
+from onceproof.harness.systems.flink.flink_order import FlinkOrder
+from onceproof.harness.systems.flink.flink_pool import FlinkPool
+from onceproof.harness.systems.process.job_specification import HIDDEN
+
+LONGEST_SECONDS: Final = 90.0
+MOST_OWN_FAILURES: Final = 3
+"""After as many attempts without a fault in between the run is over."""
+_SECONDS_BETWEEN_LOOKS: Final = 0.002
+_SECONDS_BETWEEN_REQUESTS: Final = 0.05
+_CHECKPOINTS_FAILED: Final = "Exceeded checkpoint tolerable failure threshold"
+_ENDED: Final = frozenset({"FINISHED", "FAILED", "CANCELED"})
+
+
+@dataclass(slots=True)
+class _Due:
+    """A fault or a request whose point has been passed, and when it strikes."""
+
+    wanted: Fault | Operation
+    at: float
+    passed: Pass
+
+
+@dataclass(slots=True)
+class _Savepoint:
+    """A savepoint that was asked for."""
+
+    request: str
+    """Its id at the REST interface."""
+    operation: Operation | None
+    """None: it drains the job."""
+
+
+@dataclass(slots=True)
+class FlinkRun:
+    """The run of one scenario in a folder of its own."""
+
+    scenario: Scenario
+    faults: tuple[Fault, ...]
+    """Those that Flink can take."""
+    order: FlinkOrder
+    pool: FlinkPool
+    seconds: float = LONGEST_SECONDS
+    _cluster: FlinkCluster = field(init=False)
+    _history: FlinkHistory = field(init=False)
+    _log: SourceLog = field(init=False)
+    _files: FlinkPartFiles = field(init=False)
+    _checkpoints: CheckpointFiles = field(init=False)
+    _waiting: list[Waiting[Fault] | Waiting[Operation]] = field(init=False)
+    _due: list[_Due] = field(default_factory=list)
+    _job: str = ""
+    _readers: int = 0
+    _parallelism: int = field(init=False)
+    _backend: str = field(init=False)
+    _savepoint: _Savepoint | None = None
+    _asked_at: float = 0.0
+    _state: str = ""
+    _is_over: bool = False
+
+    def __post_init__(self) -> None:
+        scenario, order = self.scenario, self.order
+        lengths = {split: len(records) for split, records in scenario.records.items()}
+        self._history = FlinkHistory(
+            scenario.checkpoint_mode.barriers == "unaligned", self._restored_by_flink
+        )
+        self._log = SourceLog(order.log)
+        self._files = FlinkPartFiles(order.output)
+        self._checkpoints = CheckpointFiles(order.checkpoints, order.kept, order.stops, lengths)
+        self._waiting = [*map(Waiting, self.faults), *map(Waiting, scenario.asked)]
+        self._parallelism = scenario.parallelism
+        self._backend = scenario.state_backend or "hashmap"
+
+    def run(self) -> History:
+        """Run the job to its end, and return the history."""
+        begun = time.monotonic()
+        self._cluster = self.pool.cluster()
+        if any(FAULTS[fault.kind].strikes == "process" for fault in self.faults):
+            self.pool.prepare_spare()
+        begun_without_waiting = time.monotonic()
+        try:
+            self._submit()
+            while not self._is_over:
+                self._look()
+                self._strike()
+                self._follow()
+                if time.monotonic() - begun_without_waiting > self.seconds:
+                    self._history.out_of_time()
+                    self._cancel()
+                    break
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+        finally:
+            if self._state not in _ENDED:
+                self._cancel()
+        if not self.faults and not self.scenario.asked:
+            for path in self.order.output.iterdir():
+                if path.name.startswith(HIDDEN):
+                    self._history.leak("unfinished file", path.name)
+        self._history.history.statistics.milliseconds = (time.monotonic() - begun) * 1000
+        return self._history.history
+
+    # The job.
+
+    def _submit(self) -> None:
+        """Submit the job, from the latest complete checkpoint."""
+        latest = self._history.latest
+        place = None if latest is None else self._checkpoints.places[latest]
+        self._history.job_started(self._parallelism, latest)
+        order = self.order.made(
+            self._cluster.port, self._history.starts, self._parallelism, self._backend, place
+        )
+        answer = self.pool.submit(order)
+        self._job, self._readers = answer["job"], answer["readers"]
+        self._savepoint = None
+        self._state = ""
+        self._asked_at = 0.0
+
+    def _submit_again(self) -> None:
+        """End what runs of the job, and submit it again from its latest checkpoint."""
+        self._cancel()
+        self._look()
+        self._submit()
+
+    def _cancel(self) -> None:
+        """Cancel the job, and return when it has ended, or its JobManager is dead."""
+        deadline = time.monotonic() + self.seconds
+        try:
+            self._request("?mode=cancel", "PATCH")
+            while self._request("")["state"] not in _ENDED and time.monotonic() < deadline:
+                time.sleep(_SECONDS_BETWEEN_REQUESTS)
+        except (FlinkAway, FlinkRefuses):
+            return
+
+    def _request(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        return self._cluster.request(f"/jobs/{self._job}{path}", method, body)
+
+    def _restored_by_flink(self) -> int | None:
+        try:
+            restored = self._request("/checkpoints")["latest"]["restored"]
+        except (FlinkAway, FlinkRefuses):
+            return None
+        return None if restored is None else int(restored["id"])
+
+    # What is seen.
+
+    def _look(self) -> None:
+        events = self._log.new_events()
+        new, gone = self._files.changes()
+        own = self._history.attempts_without_a_cause
+        passes = self._history.look(events, new, gone, self._checkpoints.new_checkpoints())
+        if self._history.attempts_without_a_cause > own:
+            self._failed_by_itself()
+        for each in passes:
+            self._pass(each)
+
+    def _failed_by_itself(self) -> None:
+        self._history.failed_by_itself(self._cause())
+        if self._history.attempts_without_a_cause >= MOST_OWN_FAILURES:
+            self._history.job_failed(self._cause())
+            self._is_over = True
+
+    def _cause(self) -> str:
+        """Return the last exception of the job, in one line: what it says, and the innermost cause."""
+        try:
+            entries = self._request("/exceptions")["exceptionHistory"]["entries"]
+            failed = self._request("/checkpoints")["latest"]["failed"]
+        except (FlinkAway, FlinkRefuses):
+            return "its JobManager does not answer"
+        if not entries:
+            return "Flink names no cause"
+        trace = entries[0]["stacktrace"]
+        if _CHECKPOINTS_FAILED in trace and failed is not None:
+            trace = failed["failure_message"]
+        first, *others = trace.splitlines()
+        causes = [line for line in others if line.startswith("Caused by: ")]
+        return " ".join(" ".join([first, *causes[-1:]]).split())[:600]
+
+    def _pass(self, passed: Pass) -> None:
+        """Count a pass of a point; what has waited for it becomes due."""
+        for waiting in list(self._waiting):
+            wanted = waiting.wanted
+            if wanted.point == passed.point and waiting.is_hit(ANY_TASK, passed.checkpoint):
+                self._waiting.remove(waiting)
+                waits_ms = wanted.delay if isinstance(wanted, Fault) else 0
+                self._due.append(_Due(wanted, time.monotonic() + waits_ms / 1000, passed))
+
+    # Faults and requests.
+
+    def _strike(self) -> None:
+        """Carry out what is due."""
+        now = time.monotonic()
+        for due in [each for each in self._due if each.at <= now]:
+            if self._is_over:
+                return
+            if isinstance(due.wanted, Fault):
+                self._due.remove(due)
+                self._strike_fault(due.wanted, due.passed)
+            elif self._savepoint is None:
+                self._due.remove(due)
+                self._ask(due.wanted)
+
+    def _strike_fault(self, fault: Fault, passed: Pass) -> None:
+        if self._state in _ENDED:
+            return
+        target = FAULTS[fault.kind].strikes
+        if target == "tasks":
+            if not self._kill_tasks(fault, passed):
+                return
+        elif target == "master":
+            self._cluster.kill_job_manager()
+        else:
+            self._cluster.kill()
+        self._look_after_a_kill(fault, passed)
+        self._parallelism = fault.rescale_to or self._parallelism
+        if target == "tasks":
+            self._cluster.fill()
+            if fault.rescale_to:
+                self._submit_again()
+            return
+        time.sleep(self.scenario.restart_delay_ms / 1000)
+        if target == "master":
+            self._cluster = self.pool.with_new_job_manager()
+        else:
+            self._cluster = self.pool.replacement()
+        self._look()
+        self._submit()
+
+    def _kill_tasks(self, fault: Fault, passed: Pass) -> bool:
+        """Kill the TaskManager that passed the point, or all; return whether one has died."""
+        if FAULTS[fault.kind].victims == "all":
+            return self._cluster.kill_task_managers() > 0
+        if self._cluster.kill_task_managers(lambda pid: pid == passed.pid):
+            return True
+        # The point is one of the JobManager or of a file, or its TaskManager has died since.
+        return self._cluster.kill_one_task_manager()
+
+    def _look_after_a_kill(self, fault: Fault, passed: Pass) -> None:
+        """Add what was done before the kill, then the kill."""
+        if FAULTS[fault.kind].strikes != "tasks":
+            # No process of the JobManager writes any more.
+            self._look()
+        self._history.fault_fired(fault, passed.task)
+
+    def _ask(self, operation: Operation) -> None:
+        """Ask for a savepoint, or for a stop with one."""
+        # Another backend reads only this form.
+        form = {} if operation.state_backend is None else {"formatType": "CANONICAL"}
+        try:
+            if operation.kind == "savepoint":
+                body = {"target-directory": f"file://{self.order.savepoints}", "cancel-job": False}
+                answer = self._request("/savepoints", "POST", {**body, **form})
+            else:
+                body = {"targetDirectory": f"file://{self.order.stops}", "drain": False}
+                answer = self._request("/stop", "POST", {**body, **form})
+        except FlinkRefuses:
+            # The job has ended, or restarts: the request comes too early or too late.
+            if self._state not in _ENDED:
+                self._due.append(_Due(operation, time.monotonic() + _SECONDS_BETWEEN_REQUESTS, _NOWHERE))
+            return
+        except FlinkAway:
+            return
+        self._savepoint = _Savepoint(answer["request-id"], operation)
+
+    def _drain(self) -> None:
+        """Stop a job whose sources never end, once all is read."""
+        body = {"targetDirectory": f"file://{self.order.stops}", "drain": True}
+        try:
+            answer = self._request("/stop", "POST", body)
+        except (FlinkRefuses, FlinkAway):
+            return
+        self._savepoint = _Savepoint(answer["request-id"], None)
+
+    # The end.
+
+    def _follow(self) -> None:
+        """Ask Flink from time to time for the state of the job, and of a savepoint that was asked for."""
+        now = time.monotonic()
+        if self._is_over or now - self._asked_at < _SECONDS_BETWEEN_REQUESTS:
+            return
+        self._asked_at = now
+        try:
+            if self._savepoint is not None:
+                self._follow_savepoint(self._savepoint)
+            elif self.scenario.is_endless and self._history.has_read_all(self._readers) and not self._due:
+                self._drain()
+            self._state = self._request("")["state"]
+        except (FlinkAway, FlinkRefuses):
+            return
+        if self._savepoint is not None and self._savepoint.operation is not None:
+            # A stop ends the job, and its answer says what comes next.
+            if self._savepoint.operation.kind == "stop" and self._state == "FINISHED":
+                self._state = ""
+            return
+        match self._state:
+            case "FINISHED":
+                self._look()
+                self._history.job_finished()
+                self._is_over = True
+            case "FAILED":
+                self._look()
+                self._history.job_failed(self._cause())
+                self._is_over = True
+
+    def _follow_savepoint(self, savepoint: _Savepoint) -> None:
+        answer = self._request(f"/savepoints/{savepoint.request}")
+        if answer["status"]["id"] != "COMPLETED":
+            return
+        self._savepoint = None
+        location = answer["operation"].get("location")
+        operation = savepoint.operation
+        if location is None:
+            # It was asked for while a task failed; a job that cannot take it goes on without it.
+            cause = str(answer["operation"].get("failure-cause", {}).get("class", "unknown"))
+            if operation is not None and operation.kind == "stop":
+                self._history.stop_failed(cause)
+            return
+        if operation is None:
+            return
+        if operation.kind == "savepoint":
+            found = self._checkpoints.savepoint(Path(location.removeprefix("file:")))
+            if found is not None:
+                self._history.savepoint_completed(found.checkpoint)
+            return
+        while self._request("")["state"] not in _ENDED:
+            time.sleep(_SECONDS_BETWEEN_REQUESTS)
+        # It has made visible what the savepoint lists.
+        self._look()
+        self._history.job_stopped()
+        self._parallelism = operation.parallelism or self._parallelism
+        self._backend = operation.state_backend or self._backend
+        self._submit()
+
+
+_NOWHERE: Final = Pass("element", ANY_TASK, 0, 0)
