@@ -295,14 +295,27 @@ def enumerate_faults(
 def replay(
     subject: Subject,
     family: OneFamily = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Print every event of the run.")] = False,
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="Print the events of the run up to the failure; checkpoints of nothing new share a line.",
+        ),
+    ] = False,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", metavar="TASK", help="Print the events of this task or vertex only; repeatable."
+        ),
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Print every event of the run.")] = False,
     system: RunSystem = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
 
-    raise typer.Exit(replay_command(subject, family, trace, system, as_json))
+    raise typer.Exit(replay_command(subject, family, trace, system, as_json, task or (), whole))
 
 
 @app.command()

@@ -21,7 +21,8 @@ import msgspec
 from onceproof.harness.checkers import Violation
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.explanation import descriptions as wording
-from onceproof.harness.explanation.narrative import narrative_text
+from onceproof.harness.explanation.narrative import align_columns
+from onceproof.harness.explanation.shown_lines import UnknownTask, shown_lines
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import Family, FamilyError
@@ -68,8 +69,21 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
     return scenario, loaded
 
 
-def replay_command(subject: str, family: str | None, trace: bool, system: str | None, as_json: bool) -> int:
-    """Run one scenario again, print its verdict, and return the exit code."""
+def replay_command(
+    subject: str,
+    family: str | None,
+    trace: bool,
+    system: str | None,
+    as_json: bool,
+    tasks: Sequence[str] = (),
+    whole: bool = False,
+) -> int:
+    """Run one scenario again, print its verdict, and return the exit code.
+
+    :param trace: whether the steps of the run are printed: those of ``tasks``, or of all tasks if there are
+        none; without empty checkpoints and what comes behind the failure, unless ``whole``
+    """
+    trace = trace or whole or bool(tasks)
     scenario, loaded = scenario_and_family(subject, family)
     system = system or default_system(loaded)
     on_trial = find_system(system)
@@ -86,8 +100,11 @@ def replay_command(subject: str, family: str | None, trace: bool, system: str | 
         print(msgspec.json.encode(document, enc_hook=repr).decode())
         return _code(outcome)
     if trace:
-        print(narrative_text(trial.shown))
-        print()
+        try:
+            lines = shown_lines(trial.shown, trial.verdict.violations, tasks, whole)
+        except UnknownTask as error:
+            raise UsageError(str(error)) from None
+        print(*align_columns(lines), sep="\n", end="\n\n")
     print(wording.scenario_text(scenario))
     for fault in scenario.faults:
         print(f"  {wording.fault_text(fault)}")

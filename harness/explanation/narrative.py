@@ -62,11 +62,6 @@ def narrative_lines(run: History) -> list[Line]:
     return [line for _, _, line in sorted(lines, key=lambda entry: entry[:2])]
 
 
-def narrative_text(run: History) -> str:
-    """Return the lines of a run as text in aligned columns."""
-    return "\n".join(align_columns(narrative_lines(run)))
-
-
 def align_columns(lines: Sequence[Line]) -> list[str]:
     """Return each line as text, its columns padded to the widest entry."""
     if not lines:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceproof.harness.explanation.narrative import align_columns, narrative_lines, narrative_text
+from onceproof.harness.explanation.narrative import align_columns, narrative_lines
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import EVENT_KINDS, History
 from onceproof.harness.trials.trial import scenario_of, try_scenario
@@ -27,7 +27,7 @@ def test_without_a_trace_the_visible_events_are_shown(sound_run: Run) -> None:
     story = narrative_lines(sound_run.history)
     assert len(story) == len(sound_run.history.events)
     assert story[0] == (1, "job", "starts", "attempt 1.1 with parallelism 2, from the beginning")
-    text = narrative_text(sound_run.history)
+    text = "\n".join(align_columns(story))
     assert "attempt 2.1 with parallelism 2, from checkpoint 2" in text
     assert "VISIBLE" in text
 
