@@ -63,8 +63,6 @@ the JobManager does. committed: a part file has its name.
 _SEEN: Final = frozenset(PLACES.values())
 _MOST_PASSES: Final[dict[Point, int]] = {"restored": 2, "committed": 2, "end_of_data": 1}
 """How often a point is passed in a short run, at least; other points but ``element``: ``_ROUNDS`` times."""
-MOST_KILLS: Final = 2
-"""How many kills of a scenario strike. The others are counted as not applicable."""
 ROUNDS: Final = 4
 """In how many parts a job reads its input, with a checkpoint behind each."""
 
@@ -103,11 +101,19 @@ ANSWERS: Final = answers(
 
 
 def affordable(faults: tuple[Fault, ...]) -> tuple[tuple[Fault, ...], dict[tuple[str, str], int]]:
-    """Return the first few kills, and by (kind, point) how many more there are: each costs seconds."""
+    """Return the kills that strike, and by (kind, point) how many more there are: each costs seconds.
+
+    The first one strikes, and the next one of tasks alone, whose processes are the cheaper ones.
+    """
+    second = next((fault for fault in faults[1:] if FAULTS[fault.kind].kills_tasks), None)
+    taken = tuple([fault for fault in (*faults[:1], second) if fault is not None])
     left: dict[tuple[str, str], int] = {}
-    for fault in faults[MOST_KILLS:]:
+    rest = list(faults)
+    for fault in taken:
+        rest.remove(fault)
+    for fault in rest:
         left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1
-    return faults[:MOST_KILLS], left
+    return taken, left
 
 
 def prepared(scenario: Scenario) -> Scenario:

@@ -52,7 +52,10 @@ class NoCounterpart(Exception):
 
 
 class Unmapped:
-    """A name of the engine that PyFlink does not have; every use is an error."""
+    """A name of the engine that PyFlink does not have; every use is an error.
+
+    A class below it may be defined, because a module has more than a job uses, and its objects are refused.
+    """
 
     def __init__(self, name):
         self._name = name
@@ -60,7 +63,13 @@ class Unmapped:
     def _refuse(self, *arguments, **named):
         raise NoCounterpart(f"PyFlink has no {self._name}")
 
-    __call__ = __mro_entries__ = __getitem__ = __iter__ = _refuse
+    __call__ = __getitem__ = __iter__ = _refuse
+
+    def __mro_entries__(self, bases):
+        def refuse(refused, *arguments, **named):
+            self._refuse()
+
+        return (type(self._name, (), {"__new__": refuse}),)
 
     def __getattr__(self, attribute):
         if attribute.startswith("__"):

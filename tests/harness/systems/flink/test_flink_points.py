@@ -12,7 +12,6 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.flink.flink_points import (
     CAPABILITIES,
     MISSING,
-    MOST_KILLS,
     PLACES,
     affordable,
     prepared,
@@ -51,9 +50,23 @@ def test_each_point_is_seen_or_has_its_place_or_has_a_reason():
             assert (PLACES.get(point) == point) != ((kind, point) in MISSING)
 
 
-@pytest.mark.parametrize("kills", [0, MOST_KILLS, MOST_KILLS + 3])
-def test_kills_beyond_the_first_few_are_counted_as_left_out(kills):
-    faults = tuple([Fault("kill_all", "element", occurrence=number + 1) for number in range(kills)])
+def kills_of(*kinds):
+    return tuple([Fault(kind, "completed", occurrence=number + 1) for number, kind in enumerate(kinds)])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "struck"),
+    [
+        ((), ()),
+        (("kill_process",), (0,)),
+        (("kill_master", "kill_process", "kill_all", "kill_all"), (0, 2)),
+        (("kill_all", "kill_all"), (0, 1)),
+        (("kill_master", "kill_master"), (0,)),
+    ],
+)
+def test_first_kill_strikes_and_one_more_of_tasks_and_the_rest_is_counted(kinds, struck):
+    faults = kills_of(*kinds)
     taken, left = affordable(faults)
-    assert taken == faults[:MOST_KILLS]
-    assert left == ({("kill_all", "element"): kills - MOST_KILLS} if kills > MOST_KILLS else {})
+    assert taken == tuple(faults[place] for place in struck)
+    assert sum(left.values()) == len(faults) - len(taken)
+    assert all(point == "completed" for _, point in left)
