@@ -43,11 +43,13 @@ class FlinkHistory:
     """The history of one run.
 
     ``holds_in_flight``: whether checkpoints may hold records on their way, as unaligned ones do.
-    ``restored_by_flink`` is asked which checkpoint Flink has restored last, where a reader has no state.
+    ``restored_by_flink`` is asked which checkpoint Flink has restored last, where a reader has no state;
+    ``cause_of_failure`` why the last attempt has failed, where nothing had struck.
     """
 
     holds_in_flight: bool
     restored_by_flink: Callable[[], int | None]
+    cause_of_failure: Callable[[], str]
     history: History = field(default_factory=History)
     running: str = ""
     """The attempt that runs."""
@@ -104,10 +106,6 @@ class FlinkHistory:
         self._recovering.append((recovery, time.monotonic()))
         self.history.task_failed(step, task, self.running, FAULTS[fault.kind].sentence, injected=True)
         self._is_struck = True
-
-    def failed_by_itself(self, cause: str) -> None:
-        """Something of the job has failed without a fault."""
-        self.history.task_failed(self._next_step(), JOB, self.running, cause, injected=False)
 
     def job_finished(self) -> None:
         """The job has ended with all its input."""
@@ -198,7 +196,10 @@ class FlinkHistory:
                 if each.kind == "restored" and each.attempt == event.attempt
             ]
             restored = max(siblings, default=0) or self.restored_by_flink()
-        self.attempts_without_a_cause += not self._is_first and not self._is_struck
+        if not self._is_first and not self._is_struck:
+            self.attempts_without_a_cause += 1
+            cause = self.cause_of_failure()
+            self.history.task_failed(self._next_step(), JOB, self.running, cause, injected=False)
         self.history.attempt_started(self._next_step(), attempt, self.parallelism, restored)
         self.history.statistics.attempts += 1
         for recovery, _ in self._recovering:

@@ -86,7 +86,7 @@ class FlinkRun:
         scenario, order = self.scenario, self.order
         lengths = {split: len(records) for split, records in scenario.records.items()}
         self._history = FlinkHistory(
-            scenario.checkpoint_mode.barriers == "unaligned", self._restored_by_flink
+            scenario.checkpoint_mode.barriers == "unaligned", self._restored_by_flink, self._cause
         )
         self._log = SourceLog(order.log)
         self._files = FlinkPartFiles(order.output)
@@ -170,18 +170,12 @@ class FlinkRun:
     def _look(self) -> None:
         events = self._log.new_events()
         new, gone = self._files.changes()
-        own = self._history.attempts_without_a_cause
         passes = self._history.look(events, new, gone, self._checkpoints.new_checkpoints())
-        if self._history.attempts_without_a_cause > own:
-            self._failed_by_itself()
-        for each in passes:
-            self._pass(each)
-
-    def _failed_by_itself(self) -> None:
-        self._history.failed_by_itself(self._cause())
-        if self._history.attempts_without_a_cause >= MOST_OWN_FAILURES:
+        if self._history.attempts_without_a_cause >= MOST_OWN_FAILURES and not self._is_over:
             self._history.job_failed(self._cause())
             self._is_over = True
+        for each in passes:
+            self._pass(each)
 
     def _cause(self) -> str:
         """Return the last exception of the job, in one line: what it says, and the innermost cause."""

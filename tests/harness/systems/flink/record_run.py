@@ -27,7 +27,6 @@ NOTED = (
     "stop_failed",
     "savepoint_completed",
     "fault_fired",
-    "failed_by_itself",
     "job_finished",
     "job_failed",
     "out_of_time",

@@ -1,4 +1,4 @@
-"""How a family's file gets PyFlink's names, in a process whose PyFlink is made here."""
+"""How the file of a family gets PyFlink's names, in a process whose PyFlink is made here."""
 
 from __future__ import annotations
 

@@ -12,7 +12,12 @@ import pytest
 from onceproof.harness.checkers import CHECKERS
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, TRANSACTION_VISIBLE
+from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_COMPLETED,
+    TASK_FAILED,
+    TRANSACTION_VISIBLE,
+)
 from onceproof.harness.model.scenario import Fault, from_json
 from onceproof.harness.systems.flink.flink_files import Metadata, SourceEvent
 from onceproof.harness.systems.flink.flink_history import FlinkHistory
@@ -31,7 +36,7 @@ def triggered(checkpoint):
 
 
 def begun(restored_by_flink=lambda: None):
-    history = FlinkHistory(holds_in_flight=False, restored_by_flink=restored_by_flink)
+    history = FlinkHistory(False, restored_by_flink, lambda: "a division by zero")
     history.job_started(2, None)
     return history
 
@@ -96,6 +101,13 @@ def test_second_attempt_without_a_fault_is_counted_and_one_after_a_kill_is_not()
     assert history.attempts_without_a_cause == 0
     history.look([event("restored", attempt=2)], {}, [], [])
     assert history.attempts_without_a_cause == 1
+    failed, started = history.history.events[-2:]
+    assert (failed[1], failed[3]["cause"], failed[3]["injected"]) == (
+        TASK_FAILED,
+        "a division by zero",
+        False,
+    )
+    assert started[1:3] == (ATTEMPT_STARTED, "1.2")
 
 
 def test_all_is_read_when_every_reader_of_the_attempt_says_so():
@@ -110,7 +122,7 @@ def test_all_is_read_when_every_reader_of_the_attempt_says_so():
 
 def rebuilt(calls):
     """Return the history of a run, from what was seen of it."""
-    history = FlinkHistory(SCENARIO.checkpoint_mode.barriers == "unaligned", lambda: None)
+    history = FlinkHistory(SCENARIO.checkpoint_mode.barriers == "unaligned", lambda: None, lambda: "")
     for name, arguments in calls:
         match name:
             case "look":
