@@ -110,6 +110,18 @@ def count_once(state: tuple[int] | None, record: Any) -> tuple[tuple[int], tuple
     return (count,), (record.word, count)
 
 
+def bytewax_flow(records: Any, io: Any) -> Any:
+    """Count with stateful_map; the rows go to Bytewax's own sink of files."""
+    words = io.operators.key_on("word", records, lambda record: record.value)
+    return io.files(io.operators.stateful_map("count", words, number_word))
+
+
+def number_word(count: int | None, record: Any) -> tuple[int, tuple[str, int]]:
+    """Add one to the word's count."""
+    count = (count or 0) + 1
+    return count, (record.value, count)
+
+
 def expected(records: Records, declared: Declared) -> Rows:
     """Number the occurrences of each word."""
     counts: dict[object, int] = {}
@@ -122,5 +134,9 @@ def expected(records: Records, declared: Declared) -> Rows:
 
 
 options = FamilyOptions(
-    any_backend=True, at_least_once="effects", streaming_query=streaming_query, with_key=with_key
+    any_backend=True,
+    at_least_once="effects",
+    streaming_query=streaming_query,
+    bytewax_flow=bytewax_flow,
+    with_key=with_key,
 )

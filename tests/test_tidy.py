@@ -90,6 +90,7 @@ HOMES = {
         r"engine\.runtime\.spark|harness\.(systems|checkers\.oracle|flights|campaign|sensitivity\.on_spark|benchmarks\.spark)"
     ),
     "py4j": re.compile(r"engine\.runtime\.spark"),
+    "bytewax": re.compile(r"harness\.(systems\.bytewax|benchmarks)|scenarios\.programs"),
     "rocksdict": re.compile(r"engine\.state\.rocksdb"),
     **dict.fromkeys(("chaospy", "numpoly"), re.compile(r"harness\.sensitivity\.sampling")),
     "psycopg": re.compile(r"engine\.connectors\.postgres|harness\.(services|systems|benchmarks)"),
@@ -116,9 +117,6 @@ def row_of(name: str) -> tuple[str, int | None]:
     """Return the room of an engine module and its row, or no row for a room that is not listed."""
     room = name.split(".")[1] if "." in name else ""
     return room, next((row for row, rooms in enumerate(ROOMS) if room in rooms), None)
-
-
-# The rules
 
 
 def module_has_a_docstring(module: Module) -> Problems:

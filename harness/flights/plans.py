@@ -32,7 +32,7 @@ from onceproof.harness.model.faults import COORDINATOR_POINTS, POINTS, FaultKind
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_system import LocalRun
-from onceproof.harness.systems.spark.driver_process import CLUSTER_MASTER, LOCAL_MASTER
+from onceproof.harness.systems.spark.spark_masters import CLUSTER_MASTER, LOCAL_MASTER
 from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
 
 Progress: TypeAlias = Callable[[History], None]

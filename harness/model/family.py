@@ -227,6 +227,9 @@ class FamilyOptions:
     streaming_query: Callable[[Any, Any], Any] | None = None
     """``streaming_query(records, io)`` builds the job for Spark Structured Streaming from a streaming
     DataFrame of records; it returns rows or what a sink of ``io`` returns."""
+    bytewax_flow: Callable[[Any, Any], Any] | None = None
+    """``bytewax_flow(records, io)`` builds the job for Bytewax from a stream of records; it returns pairs
+    of a key and a row, or what a sink of ``io`` returns."""
     servers: Collection[str] = ()
     """The real servers that the job needs in real processes, such as ("postgres",). The simulation has models
     of them, and needs none."""
@@ -291,6 +294,10 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value),
         "a function streaming_query(records, io)",
     ),
+    "bytewax_flow": (
+        lambda value: value is None or callable(value),
+        "a function bytewax_flow(records, io)",
+    ),
     "servers": (
         lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA, S3},
         f"some of {(POSTGRES, KAFKA, S3)}",
@@ -299,7 +306,7 @@ _OPTIONS: Final[_Members] = {
 }
 
 _FUNCTIONS: Final = (
-    *("versions", "answers", "streaming_query", "with_key"),
+    *("versions", "answers", "streaming_query", "bytewax_flow", "with_key"),
     *("tasks_with", "simpler_parameters"),
 )
 NO_OPTIONS: Final = FamilyOptions()

@@ -107,6 +107,7 @@ _HOMES: Final = {
         "StructuredStreamingSystem",
     ),
     "flink": ("onceproof.harness.systems.flink.flink_system", "FlinkSystem"),
+    "bytewax": ("onceproof.harness.systems.bytewax.bytewax_system", "BytewaxSystem"),
     "command": ("onceproof.harness.systems.program.program_system", "CommandSystem"),
 }
 

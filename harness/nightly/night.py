@@ -54,7 +54,7 @@ from onceproof.harness.reporting.report_builder import (
 )
 from onceproof.harness.reporting.run_summary import exit_code, summary_lines
 from onceproof.harness.settings.project_settings import NIGHTS
-from onceproof.harness.systems.spark.driver_process import DriverFailed
+from onceproof.harness.systems.process.driver_process import DriverFailed
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.mutant_trials import Result, measure_all
 from onceproof.harness.trials.runner import RunResult, emptied_folder, load_families, usable_processors

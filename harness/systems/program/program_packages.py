@@ -16,6 +16,7 @@ import importlib.util
 import json
 import shutil
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,14 +38,25 @@ def python_with(packages: Sequence[str]) -> str:
     Raises:
         ServiceError: they cannot be installed, or the cache cannot be written.
     """
-    if not packages:
-        return sys.executable
+    return _python_in(_environment(packages)) if packages else sys.executable
+
+
+def folder_with(packages: Sequence[str]) -> Path:
+    """Return the folder from which these packages are imported, which is made if need be.
+
+    The arguments and errors are those of ``python_with``.
+    """
+    environment = str(_environment(packages))
+    return Path(sysconfig.get_path("purelib", vars={"base": environment, "platbase": environment}))
+
+
+def _environment(packages: Sequence[str]) -> Path:
     listed, folder = _listed(packages)
     if not (folder / _LISTED).is_file():
         with alone_in(folder):
             if not (folder / _LISTED).is_file():
                 _install(packages, folder, listed)
-    return _python_in(folder)
+    return folder
 
 
 def installed_python(packages: Sequence[str]) -> str | None:

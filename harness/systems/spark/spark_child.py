@@ -30,20 +30,21 @@ from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, recover
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_session import spark_context
-from onceproof.harness.systems.process.fault_board import FaultBoard
-from onceproof.harness.systems.process.faulty_storage import FaultyStorage, RefusedByFault
-from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
-from onceproof.harness.systems.spark.driver_process import JAVA_DIED, STANDALONE_MASTER, YARN_MASTER
-from onceproof.harness.systems.spark.driver_protocol import (
+from onceproof.harness.systems.process.driver_process import JAVA_DIED
+from onceproof.harness.systems.process.driver_protocol import (
     UNREADABLE,
     claim_standard_output,
     open_job,
     serve_jobs,
 )
+from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.faulty_storage import FaultyStorage, RefusedByFault
+from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
 from onceproof.harness.systems.spark.observed_spark_job import ObservedSparkExecution
 from onceproof.harness.systems.spark.observed_subtask import assembly_of
 from onceproof.harness.systems.spark.spark_daemon import DAEMON, planted, variables
+from onceproof.harness.systems.spark.spark_masters import STANDALONE_MASTER, YARN_MASTER
 from onceproof.harness.systems.spark.standalone_cluster import SETTINGS, start_standalone
 from onceproof.harness.systems.spark.worker_kills import WorkerKills
 from onceproof.harness.systems.spark.yarn_cluster import start_yarn
@@ -126,7 +127,7 @@ def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
             planted(mutant, mutant_file),
             spark_context(master, "onceproof trial", configuration, python_path) as context,
         ):
-            return serve_jobs(lambda path: serve(path, context), context, answers)
+            return serve_jobs(lambda path: serve(path, context), answers, context._jsc.sc().isStopped)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

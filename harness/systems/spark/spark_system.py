@@ -34,20 +34,22 @@ from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.process.driver_pool import DriverRun, Drivers
+from onceproof.harness.systems.process.driver_process import (
+    JAVA_DIED,
+    Driver,
+)
 from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
-from onceproof.harness.systems.spark.driver_pool import DriverRun, Drivers
-from onceproof.harness.systems.spark.driver_process import (
+from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
+from onceproof.harness.systems.spark.spark_masters import (
     CLUSTER_MASTER,
-    JAVA_DIED,
     LOCAL_MASTER,
     STANDALONE_MASTER,
     YARN_MASTER,
-    Driver,
 )
-from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
 from onceproof.harness.systems.spark.worker_kills import WorkerKills
 from onceproof.harness.systems.spark.yarn_cluster import yarn_program
 

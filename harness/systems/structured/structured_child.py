@@ -27,16 +27,16 @@ from onceproof import scenarios
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, spark_session
 from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.systems.process.fault_board import FaultBoard
-from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.event_logging_driver import log_error, log_task_failure
-from onceproof.harness.systems.spark.driver_protocol import (
+from onceproof.harness.systems.process.driver_protocol import (
     UNREADABLE,
     claim_standard_output,
     open_job,
     serve_jobs,
 )
+from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.recording import event_log
+from onceproof.harness.systems.recording.event_logging_driver import log_error, log_task_failure
 from onceproof.harness.systems.structured.query_history_builder import LOOKED, QUERY_STOPPED, look
 from onceproof.harness.systems.structured.query_io import start
 from onceproof.harness.systems.structured.query_kills import (
@@ -148,7 +148,8 @@ def main(folder: str) -> int:
         with spark_session(name="onceproof structured streaming", configuration=SETTINGS) as session:
             session.dataSource.register(RecordSource)
             session.dataSource.register(RowSink)
-            return serve_jobs(lambda path: serve(path, session), session.sparkContext, answers)
+            is_over = session.sparkContext._jsc.sc().isStopped
+            return serve_jobs(lambda path: serve(path, session), answers, is_over)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -23,11 +23,11 @@ from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
+from onceproof.harness.systems.process.driver_pool import DriverRun, Drivers
+from onceproof.harness.systems.process.driver_process import Driver
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
-from onceproof.harness.systems.spark.driver_pool import DriverRun, Drivers
-from onceproof.harness.systems.spark.driver_process import Driver
 from onceproof.harness.systems.structured.query_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
 from onceproof.harness.systems.structured.query_history_builder import QueryHistoryBuilder
 from onceproof.harness.systems.structured.query_io import check_streaming_query

@@ -287,6 +287,7 @@ def test_arrival_states_may_depend_on_the_parameters_of_a_workload() -> None:
             {"streaming_query": "x"},
             "'streaming_query' in FamilyOptions must be a function streaming_query(",
         ),
+        ({"bytewax_flow": "x"}, "'bytewax_flow' in FamilyOptions must be a function bytewax_flow("),
     ],
 )
 def test_an_unknown_or_wrong_option_is_named_with_the_mend(given: dict[str, Any], said: str) -> None:

@@ -70,6 +70,8 @@ def test_every_system_answers_every_kind_with_a_method_or_a_reason(name):
         ("simulated", "postgres_rows", ""),
         ("local", "postgres_rows", ""),
         ("spark", "postgres_rows", "it starts no server, and the family needs postgres"),
+        ("bytewax", "word_count", ""),
+        ("bytewax", "postgres_rows", "the family has no bytewax_flow"),
         ("command", "word_count", "it runs programs: give a FILE.toml"),
         ("command", "scenarios/programs/totals/totals.toml", ""),
         ("local", "scenarios/programs/totals/totals.toml", "a program runs on the system command"),

@@ -63,6 +63,11 @@ def test_structured_streaming_runs_only_families_with_a_streaming_query() -> Non
     assert (named.families, named.left_out) == (("word_commits",), ())
 
 
+def test_bytewax_runs_only_families_with_a_flow() -> None:
+    wanted = plan_run(Settings(), RUN, system="bytewax")
+    assert {"word_count", "page_windows", "running_sum"} == set(wanted.families)
+
+
 def test_settings_are_used() -> None:
     wanted = plan_run(SETTINGS, CAMPAIGN)
     assert wanted.families == ("page_views",)

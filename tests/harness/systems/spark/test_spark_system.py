@@ -21,10 +21,10 @@ from onceproof.harness.model.faults import FAULTS, POINTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.driver_process import DriverFailed
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.process.process_table import session_members
 from onceproof.harness.systems.recording.history_builder import OUTSIDE
-from onceproof.harness.systems.spark.driver_process import DriverFailed
 from onceproof.harness.systems.spark.epoch_history_builder import EVENT_TIME_IS_LOST
 from onceproof.harness.systems.spark.spark_system import (
     ABORTED,

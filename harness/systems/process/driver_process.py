@@ -1,4 +1,4 @@
-"""Starts and controls a Spark driver under test: a process with its Java and its Python workers.
+"""Starts and controls a driver under test: a process that runs jobs in processes which it starts.
 
 The rules this module lives by:
 
@@ -29,15 +29,6 @@ from weakref import finalize
 from onceproof.harness.systems.process.incarnations import last_line
 from onceproof.harness.systems.process.session_end import end_session
 
-LOCAL_MASTER: Final = "local[2,4]"
-"""Tasks run in the driver's own Java, two at a time, with at most four attempts each."""
-CLUSTER_MASTER: Final = "local-cluster[2,1,1024]"
-"""Two executors, each its own Java with one core and one gigabyte."""
-
-STANDALONE_MASTER: Final = "standalone"
-"""A standalone master and two workers with their own addresses, started by the driver; with speculation."""
-YARN_MASTER: Final = "yarn"
-"""A resource manager and a node manager, started by the driver, with two executors in containers."""
 JAVA_DIED: Final = 70
 """Exit code of a driver whose Java was killed."""
 

@@ -3,9 +3,9 @@
 The rules this module lives by:
 
 - The driver writes a line when it is ready, and then one for each job, with its exit code. It writes nothing
-  else to the pipe of its parent: the standard output of Spark and of jobs goes to the standard error.
-- Each line that it reads is the path of a specification. It ends when there is no more, when Spark has
-  stopped, or when its Java was killed, which only its exit code says.
+  else to the pipe of its parent: the standard output of jobs goes to the standard error.
+- Each line that it reads is the path of a specification. It ends when there is no more, when it can
+  run no other, or when its Java was killed, which only its exit code says.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import sys
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from pyspark import SparkContext
-
+from onceproof.harness.systems.process.driver_process import ENDED, JAVA_DIED, READY
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording.event_log import EventLog
-from onceproof.harness.systems.spark.driver_process import ENDED, JAVA_DIED, READY
 
 UNREADABLE: Final = 2
 """Exit code of a job whose specification cannot be read."""
@@ -42,14 +40,19 @@ def open_job(path: str) -> tuple[Spec, EventLog] | None:
         return None
 
 
-def serve_jobs(serve: Callable[[str], int], context: SparkContext, answers: TextIO) -> int:
-    """Call ``serve`` with the path of each job until the driver ends; return the driver's exit code."""
+def serve_jobs(
+    serve: Callable[[str], int], answers: TextIO, is_over: Callable[[], bool] = lambda: False
+) -> int:
+    """Call ``serve`` with the path of each job until the driver ends; return the driver's exit code.
+
+    ``is_over`` is asked after each job whether the driver can run no other.
+    """
     print(READY, file=answers, flush=True)
     for line in sys.stdin:
         code = serve(line.rstrip("\n"))
         if code == JAVA_DIED:
             return code
         print(ENDED, code, file=answers, flush=True)
-        if context._jsc.sc().isStopped():
+        if is_over():
             break
     return 0
