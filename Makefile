@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup java pyflink peers services flink test nightly properties lint docs clean
+.PHONY: help setup java pyflink services flink test nightly properties lint docs clean
 .DEFAULT_GOAL := help
 
 # An active environment or Spark of the calling shell must not affect the commands.
@@ -66,14 +66,6 @@ pyflink: $(STAMP)
 	    --python-version 3.11 --dest $(VENV)/pyflink apache-flink==2.3.0 || \
 	  echo "set-up: the package apache-flink 2.3.0 cannot be downloaded; tests that read it are skipped" >&2
 
-# Other engines that ours is measured beside. Each has an environment of its own, because its packages do not meet ours.
-peers: $(STAMP) ## make the environment of each peer of onceproof bench peers
-	@test -e $(VENV)/peers/bytewax/stamp || { \
-	  rm -rf $(VENV)/peers/bytewax && $(RUN)/python -m venv --without-pip $(VENV)/peers/bytewax && \
-	  $(RUN)/python -m pip --python $(VENV)/peers/bytewax install --quiet --disable-pip-version-check \
-	    --constraint constraints.txt --only-binary :all: bytewax && touch $(VENV)/peers/bytewax/stamp; \
-	}
-
 # They run until `onceproof services down`; the tests start servers of their own.
 services: setup ## start Kafka and the other real servers; OPTIONS=kafka starts one of them
 	@$(RUN)/onceproof services up $(OPTIONS)
@@ -92,7 +84,7 @@ flink: setup ## install Apache Flink, and put 20 families on trial there; half a
 # no test cuts the power.
 IN_MEMORY := $(shell [ -w /dev/shm ] && [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -ge 4000000 ] && \
   echo TMPDIR=/dev/shm)
-test: lint docs peers ## run the linters, build the documentation site, run all tests; a skipped test prints its reason
+test: lint docs ## run the linters, build the documentation site, run all tests; a skipped test prints its reason
 	@$(IN_MEMORY) $(RUN)/python -m pytest -n 4 --dist=worksteal
 
 nightly: setup ## run the nightly job: flights under kills, then a campaign; report in reports/out/index.html

@@ -1,94 +1,158 @@
-"""The keyed count of `bench local` beside the same program of Bytewax, in the same run.
+"""Our runtimes beside other engines: a keyed count, tumbling windows and a query of Nexmark, in one run.
 
 The rules this module lives by:
 
-- Both count the same keys with a Python function, write every count to files whose rows survive a restart
-  exactly once, and keep their state on disk every second. One process each.
-- Bytewax is in an environment of its own, which `make peers` makes; its packages do not meet ours.
-- CPU time is measured, that of all threads, and the time on the wall stands beside it. The two take turns,
-  round by round. The best round counts, since other work on the machine only adds.
-- What was written is read back before the figures are given: for every key the counts from one to the last,
-  each once and in order.
+- Every engine reads the same files of text, keeps its state on disk as it goes (every second, or by batches),
+  and writes its rows to files whose rows survive a restart exactly once. Each run is a process of its own.
+- What was written is read back before a figure is given (`peer_cases.py`).
+- Bytewax and Flink are in environments of their own in the user's cache, which are made if need be. One that
+  cannot be installed, or lacks its Java, is left out with one line that says so; the others are measured.
+- Processor time is compared, that of Java and of all workers included, without their start; the time on the
+  wall stands beside it. Engines take turns, round by round. The best round counts, since other work on the
+  machine only adds.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.benchmarks.local import PoolSource, WrongCount, job_seconds
+from onceproof.engine.extras import ExtraMissing, require
+from onceproof.engine.runtime.java import JavaMissing, find_java
+from onceproof.harness.benchmarks.local import WrongCount
 from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.benchmarks.peer_cases import CASES, check_output, write_input
 from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.reporting.report_builder import machine_text
+from onceproof.harness.services.service import ServiceError
+from onceproof.harness.systems.bytewax.bytewax_system import PACKAGES as BYTEWAX
+from onceproof.harness.systems.program.program_packages import python_with
 
-RECORDS: Final = 2_000_000
-KEYS: Final = (1_000, 100_000)
-ROUNDS: Final = 3
-BYTEWAX_PROGRAM: Final = Path(__file__).with_name("bytewax_count.py")
-ENVIRONMENTS: Final = Path(sys.prefix, "peers")
-"""Where `make peers` puts the environments of the peers, each named after its peer."""
-
-
-def python_of(peer: str, environments: Path = ENVIRONMENTS) -> Path:
-    """Return the Python of a peer's environment. Raises UsageError where there is none."""
-    python = environments / peer / "bin" / "python"
-    if not python.exists():
-        raise UsageError(f"bench peers: there is no environment of {peer} in {environments}: run make peers")
-    return python
+RECORDS: Final = 500_000
+ROUNDS: Final = 2
+LONGEST_SECONDS: Final = 1_800.0
+FLINK: Final = ("apache-flink==2.3.0",)
+HERE: Final = Path(__file__).parent
+MODULES: Final = "onceproof.harness.benchmarks"
 
 
-def measure(records: int = RECORDS, keys: Sequence[int] = KEYS, rounds: int = ROUNDS) -> Measurement:
-    """Return the records a second of the engine and of Bytewax, for each number of keys."""
-    python = python_of("bytewax")
-    figures: dict[str, float] = {"records": records}
-    floors: dict[str, float] = {}
-    ratios: dict[str, float] = {}
-    for number in keys:
-        source = PoolSource(records, number)
-        ours, theirs = [], []
+def _ours(runtime: str) -> Callable[[], Sequence[str]]:
+    return lambda: (sys.executable, "-m", f"{MODULES}.peer_engine", runtime)
+
+
+def _on_spark() -> Sequence[str]:
+    require("bench peers", "spark")
+    find_java(os.environ)
+    return _ours("spark")()
+
+
+def _bytewax() -> Sequence[str]:
+    return python_with(BYTEWAX), str(HERE / "bytewax_peer.py")
+
+
+def _flink(way: str) -> Callable[[], Sequence[str]]:
+    def command() -> Sequence[str]:
+        find_java(os.environ)
+        return python_with(FLINK), str(HERE / "flink_peer.py"), way
+
+    return command
+
+
+def _structured() -> Sequence[str]:
+    require("bench peers", "spark")
+    find_java(os.environ)
+    return sys.executable, "-m", f"{MODULES}.peer_structured"
+
+
+ENGINES: Final[Mapping[str, Callable[[], Sequence[str]]]] = {
+    "local": _ours("local"),
+    "spark": _on_spark,
+    "bytewax": _bytewax,
+    "pyflink": _flink("thread"),
+    "flink": _flink("java"),
+    "structured_streaming": _structured,
+}
+"""By the name of an engine, its command: the program, and behind it what stands behind the folders."""
+OURS: Final = ("local", "spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """What a run takes."""
+
+    cpu: float
+    wall: float
+
+
+def measure(
+    records: int = RECORDS,
+    rounds: int = ROUNDS,
+    cases: Sequence[str] = tuple(CASES),
+    engines: Sequence[str] = tuple(ENGINES),
+) -> Measurement:
+    """Return the records a second of each engine in each case, and how many times as many ours takes."""
+    commands = _commands(engines)
+    found = Measurement("peers", {"records": records}, {}, {}, machine_text())
+    for case in cases:
+        lines = CASES[case].lines(records)
+        rows = CASES[case].rows(lines)
+        taken: dict[str, list[Seconds]] = {name: [] for name in commands}
         for _ in range(rounds):
-            cpu_seconds, wall_seconds, _ = job_seconds(source)
-            ours.append((cpu_seconds, wall_seconds))
-            theirs.append(_bytewax_seconds(python, source))
-        for kind, prefix in enumerate(("", "wall_")):
-            name = f"{prefix}records_per_second_{number}_keys"
-            best, other = (min(each[kind] for each in seconds) for seconds in (ours, theirs))
-            figures[name] = round(records / best)
-            floors[name] = round(records / other)
-            ratios[name] = round(other / best, 2)
-    return Measurement("peers", figures, floors, ratios, machine_text())
+            for name, command in commands.items():
+                with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
+                    write_input(lines, Path(folder, "input"))
+                    taken[name].append(_run(name, command, case, Path(folder), records))
+                    check_output(rows, Path(folder, "output"), f"{name}, {case}")
+        _enter(found, case, records, taken)
+    return found
 
 
-def _bytewax_seconds(python: Path, source: PoolSource) -> tuple[float, float]:
-    """Return the CPU seconds of the dataflow, and those on the wall."""
-    with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
-        pool, output, recovery = (Path(folder, name) for name in ("pool", "output", "recovery"))
-        pool.write_text("\n".join([str(key) for key, _ in source.pool]))
-        arguments = (BYTEWAX_PROGRAM, pool, source.records, output, recovery)
-        command = [str(python), *map(str, arguments)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ended.returncode:
-            said = ended.stderr.strip().splitlines() or ["it says nothing"]
-            raise WrongCount(f"Bytewax ended with exit code {ended.returncode}: {said[-1]}")
-        check_lines(output.iterdir(), source)
-        seconds = json.loads(ended.stdout)
-    return seconds["cpu"], seconds["wall"]
+def _commands(engines: Sequence[str]) -> dict[str, Sequence[str]]:
+    """Return the commands of the engines that are there; say in one line each which are not."""
+    commands: dict[str, Sequence[str]] = {}
+    for name in engines:
+        try:
+            commands[name] = ENGINES[name]()
+        except (ExtraMissing, JavaMissing, ServiceError) as error:
+            print(f"bench peers: {name} is left out: {error}", file=sys.stderr)
+    if not commands:
+        raise UsageError("bench peers: no engine is installed")
+    return commands
 
 
-def check_lines(parts: Iterable[Path], source: PoolSource) -> None:
-    """Raise WrongCount unless every key was counted from one to the last in one of the files."""
-    seen: dict[int, int] = {}
-    for part in parts:
-        with part.open() as lines:
-            for line in lines:
-                key, count = map(int, line.split(","))
-                if count != seen.get(key, 0) + 1:
-                    raise WrongCount(f"{part.name}: key {key} counts {count} after {seen.get(key, 0)}")
-                seen[key] = count
-    if seen != source.counts():
-        raise WrongCount(f"{sum(seen.values()):,} records counted, of {source.records:,}")
+def _run(name: str, command: Sequence[str], case: str, folder: Path, records: int) -> Seconds:
+    """Run a case on an engine."""
+    places = [str(folder / place) for place in ("input", "output", "state")]
+    # The options of our programs stand behind the module, those of the others behind the file.
+    size = 3 if command[1] == "-m" else 2
+    words = [*command[:size], case, *places, *command[size:], *([str(records)] if name in OURS else [])]
+    try:
+        ended = subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd=folder, timeout=LONGEST_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise WrongCount(f"{name}, {case}: it has not ended after {LONGEST_SECONDS:.0f} s") from None
+    if ended.returncode:
+        said = ended.stderr.strip().splitlines() or ["it says nothing"]
+        raise WrongCount(f"{name}, {case}: exit code {ended.returncode}: {said[-1]}")
+    return Seconds(**json.loads(ended.stdout.strip().splitlines()[-1]))
+
+
+def _enter(found: Measurement, case: str, records: int, taken: Mapping[str, Sequence[Seconds]]) -> None:
+    """Enter the best round of each engine, and ours beside the others."""
+    cpu = {name: min(each.cpu for each in rounds) for name, rounds in taken.items()}
+    wall = {name: min(each.wall for each in rounds) for name, rounds in taken.items()}
+    for name in taken:
+        place = found.figures if name in OURS else found.floors
+        place[f"{case}_{name}_records_per_second"] = round(records / cpu[name])
+        place[f"{case}_{name}_wall_records_per_second"] = round(records / wall[name])
+        if name not in OURS and "local" in taken:
+            found.ratios[f"{case}_local_to_{name}"] = round(cpu[name] / cpu["local"], 2)
+            found.ratios[f"{case}_local_to_{name}_wall"] = round(wall[name] / wall["local"], 2)
