@@ -68,7 +68,7 @@ def _flink(way: str) -> Callable[[], Sequence[str]]:
 def _structured() -> Sequence[str]:
     require("bench peers", "spark")
     find_java(os.environ)
-    return sys.executable, "-m", f"{MODULES}.peer_structured"
+    return sys.executable, "-m", f"{MODULES}.spark_structured_peer"
 
 
 ENGINES: Final[Mapping[str, Callable[[], Sequence[str]]]] = {

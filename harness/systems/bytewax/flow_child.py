@@ -134,7 +134,7 @@ def _epoch_interval(spec: Spec, pace: timedelta) -> timedelta:
 
 
 def _free_addresses(number: int) -> list[str]:
-    """Return addresses of this machine at which nobody listens."""
+    """Return addresses of this machine at which no process listens."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for each in sockets:

@@ -75,12 +75,12 @@ class FlowIO:
 
 
 def scaled(milliseconds: int) -> timedelta:
-    """Return a duration of event time as Bytewax is told it."""
+    """Return a duration of event time in the clock of Bytewax."""
     return timedelta(seconds=milliseconds)
 
 
 def moment(timestamp: int) -> datetime:
-    """Return a timestamp of a record as Bytewax is told it."""
+    """Return a timestamp of a record in the clock of Bytewax."""
     return datetime(1970, 1, 1, tzinfo=UTC) + scaled(timestamp)
 
 

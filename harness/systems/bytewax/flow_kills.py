@@ -38,7 +38,7 @@ class FlowKills:
         return True
 
     def parallelism_after(self, fault: Fault) -> int:
-        """Return 0: all processes end, and the next ones are told their number."""
+        """Return 0: all processes end, and the next ones start in another number."""
         return 0
 
     def strike(

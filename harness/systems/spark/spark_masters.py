@@ -1,4 +1,4 @@
-"""The Spark masters under which the engine stands trial, as a driver is told."""
+"""The Spark masters under which the engine stands trial, by the names that a driver takes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Structured Streaming's program of `bench peers`, in a process of its own.
 
-    python -m onceproof.harness.benchmarks.peer_structured CASE INPUT OUTPUT STATE
+    python -m onceproof.harness.benchmarks.spark_structured_peer CASE INPUT OUTPUT STATE
 
 It reads the files in batches, and writes with Spark's exactly-once file sink; every batch is a checkpoint. It
 prints the seconds of the query as a JSON object, as peer_engine.py does. Windows that are open when the input
