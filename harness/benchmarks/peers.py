@@ -33,12 +33,13 @@ from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.harness.services.service import ServiceError
 from onceproof.harness.systems.bytewax.bytewax_system import PACKAGES as BYTEWAX
+from onceproof.harness.systems.flink.flink_home import PACKAGES as FLINK
 from onceproof.harness.systems.program.program_packages import python_with
 
 RECORDS: Final = 500_000
 ROUNDS: Final = 2
 LONGEST_SECONDS: Final = 1_800.0
-FLINK: Final = ("apache-flink==2.3.0",)
+
 HERE: Final = Path(__file__).parent
 MODULES: Final = "onceproof.harness.benchmarks"
 
