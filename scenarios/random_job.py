@@ -1,7 +1,7 @@
 """Random jobs: the graph is drawn with the records, from all operators of the public API.
 
 A scenario's parameters hold the graph, one line for each vertex (``random_graphs/_graph.py``). So a failing
-job replays, and shrinks with the rest.
+job replays, shrinks with the rest, and is printed as a program: ``onceproof replay FILE --as-program``.
 
 A row is (lane, key, origin, number): the way it came, and the records that went into it. A vertex is drawn
 only where its input lets its output follow from the records: running totals and the last three values only
@@ -31,6 +31,7 @@ from onceproof.harness.model.scenario import Parameter
 from onceproof.scenarios.random_graphs._building import build
 from onceproof.scenarios.random_graphs._drawing import draw_graph, draw_records
 from onceproof.scenarios.random_graphs._graph import arrival_states_of, graph_of, tasks_of
+from onceproof.scenarios.random_graphs._printing import as_program
 from onceproof.scenarios.random_graphs._reference import expected_rows
 from onceproof.scenarios.random_graphs._simplifying import simpler_parameters
 from onceproof.scenarios.random_graphs._sql import ORACLE_SQL
@@ -81,4 +82,5 @@ options = FamilyOptions(
     arrival_states=arrival_states,
     tasks_with=tasks_with,
     simpler_parameters=simpler_parameters,
+    as_program=as_program,
 )

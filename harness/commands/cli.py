@@ -26,6 +26,7 @@ from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.shared_options import (
     AsJson,
+    AsProgram,
     ComparedFamilies,
     ExplainMaxTime,
     ExplainOut,
@@ -311,11 +312,14 @@ def replay(
     whole: Annotated[bool, typer.Option("--whole", help="Print every event of the run.")] = False,
     system: RunSystem = None,
     as_json: AsJson = False,
+    as_program: AsProgram = False,
 ) -> None:
     """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
 
-    raise typer.Exit(replay_command(subject, family, trace, system, as_json, task or (), whole))
+    raise typer.Exit(
+        replay_command(subject, family, trace, system, as_json, task or (), whole, as_program)
+    )
 
 
 @app.command()

@@ -25,10 +25,10 @@ from onceproof.harness.explanation.narrative import align_columns
 from onceproof.harness.explanation.shown_lines import UnknownTask, shown_lines
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
-from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family import Family, FamilyError, options_of, tasks_with
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.program_family import default_system
-from onceproof.harness.model.scenario import Scenario, read_scenario
+from onceproof.harness.model.scenario import Scenario, ScenarioError, read_scenario
 from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
@@ -66,6 +66,10 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
     loaded = load_family(family)
     if loaded.name != scenario.family:
         raise FamilyError(f"{path}: a scenario of family {scenario.family!r}, not of {loaded.name!r}")
+    try:
+        tasks_with(loaded, scenario.parameters)
+    except ValueError as error:
+        raise ScenarioError(f"{path}: parameters: {error}") from None
     return scenario, loaded
 
 
@@ -77,14 +81,19 @@ def replay_command(
     as_json: bool,
     tasks: Sequence[str] = (),
     whole: bool = False,
+    as_program: bool = False,
 ) -> int:
-    """Run one scenario again, print its verdict, and return the exit code.
+    """Run one scenario again, print its verdict, and return the exit code; or print its job as a program.
 
     :param trace: whether the steps of the run are printed: those of ``tasks``, or of all tasks if there are
         none; without empty checkpoints and what comes behind the failure, unless ``whole``
+    :param as_program: whether the job is printed, and nothing is run
     """
     trace = trace or whole or bool(tasks)
     scenario, loaded = scenario_and_family(subject, family)
+    if as_program:
+        print(_program_of(scenario, loaded), end="")
+        return PASSED
     system = system or default_system(loaded)
     on_trial = find_system(system)
     if trace and Capability.TRACE not in on_trial.capabilities:
@@ -118,6 +127,15 @@ def replay_command(
         + (f"; trace hash {outcome.trace_hash}" if outcome.trace_hash else "")
     )
     return _code(outcome)
+
+
+def _program_of(scenario: Scenario, family: Family) -> str:
+    as_program = options_of(family).as_program
+    if as_program is None:
+        raise UsageError(
+            f"--as-program prints a job that is drawn, and the job of {family.name} is in its file"
+        )
+    return as_program(scenario.records, scenario.parameters)
 
 
 def violation_lines(violations: Sequence[Violation]) -> Iterator[str]:

@@ -109,6 +109,9 @@ Junit: TypeAlias = Annotated[
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the result on stdout as one JSON document.")
 ]
+AsProgram: TypeAlias = Annotated[
+    bool, typer.Option("--as-program", help="Print a job that is drawn as a program, and run nothing.")
+]
 Subject: TypeAlias = Annotated[
     str, typer.Argument(metavar="SEED|FILE.json", help="A scenario's seed, or its JSON file.")
 ]

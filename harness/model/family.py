@@ -211,6 +211,9 @@ class FamilyOptions:
     simpler_parameters: Callable[[Mapping[str, Parameter]], Iterable[Mapping[str, Parameter]]] | None = None
     """``simpler_parameters(parameters)`` yields parameters of simpler jobs for the same records, the simplest
     first; a failing scenario is shrunk by them. Each has fewer or shorter words than the given ones."""
+    as_program: Callable[[Records, Mapping[str, Parameter]], str] | None = None
+    """``as_program(records, parameters)`` returns the job of a scenario as the text of a program of its own,
+    where the parameters describe the job."""
     at_least_once: AtLeastOnce | None = None
     """What happens to the rows where records may count twice after a failure. "rows": rows are repeated.
     "effects": a record that counts twice also gives rows that are not expected. Either way no expected row
@@ -287,6 +290,10 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value),
         "a function simpler_parameters(parameters)",
     ),
+    "as_program": (
+        lambda value: value is None or callable(value),
+        "a function as_program(records, parameters)",
+    ),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
     "answers": (lambda value: value is None or callable(value), "a function answers(row)"),
@@ -307,7 +314,7 @@ _OPTIONS: Final[_Members] = {
 
 _FUNCTIONS: Final = (
     *("versions", "answers", "streaming_query", "bytewax_flow", "with_key"),
-    *("tasks_with", "simpler_parameters"),
+    *("tasks_with", "simpler_parameters", "as_program"),
 )
 NO_OPTIONS: Final = FamilyOptions()
 

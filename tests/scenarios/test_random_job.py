@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from runpy import run_path
 
 import pytest
 from msgspec.structs import replace
 
+from onceproof.harness.commands.replay import replay_command, scenario_and_family
 from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.model.family import Declared, Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import rows_at_end
-from onceproof.harness.model.scenario import Scenario, from_json, to_json
+from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.shrinking.reductions import cost_of
 from onceproof.harness.shrinking.shrinker import shrink
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.family_mistakes import undisturbed
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._graph import EDGES, KINDS, GraphError, graph_of, tasks_of
+from onceproof.scenarios.random_graphs._printing import as_program
 from onceproof.scenarios.random_graphs._simplifying import simpler_parameters
 
 RANDOM_JOB: Family = load_family("random_job")
@@ -31,7 +36,7 @@ def rows_of(parameters: dict[str, str], is_whole: bool = True) -> list[tuple[obj
 
 def test_drawn_graphs_have_all_kinds_forms_and_edges() -> None:
     vertices = [
-        vertex for seed in range(600) for vertex in graph_of(generate(RANDOM_JOB, seed).parameters).vertices
+        vertex for seed in range(500) for vertex in graph_of(generate(RANDOM_JOB, seed).parameters).vertices
     ]
     assert {(vertex.kind, vertex.form) for vertex in vertices} == {
         (kind, form) for kind, row in KINDS.items() for form in row.forms
@@ -121,6 +126,47 @@ def test_the_reference_follows_each_kind_by_hand() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_printed_program_prints_the_rows_of_the_reference(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = generate(RANDOM_JOB, seed)
+    program = tmp_path / "program.py"
+    program.write_text(as_program(scenario.records, scenario.parameters), encoding="utf-8")
+    run_path(str(program), run_name="__main__")
+    printed = [line.rpartition("> ")[2] for line in capsys.readouterr().out.splitlines()]
+    declared = Declared(parameters=scenario.parameters)
+    expected = RANDOM_JOB.expected(scenario.records, declared)
+    assert Counter(printed) == Counter(f"({','.join(map(str, row))})" for row in expected)
+
+
+def test_each_kind_and_form_is_printed_as_statements_of_python() -> None:
+    printed = set()
+    for kind, row in KINDS.items():
+        for form in row.forms if kind != "sink" else ():
+            of = "left,right" if row.inputs == 2 else "left"
+            graph = {"v1": f"{kind} of={of} form={form} at=2 alone", "s1": "sink of=v1 over=custom"}
+            text = as_program(THREE, graph)
+            compile(text, f"{kind} {form}", "exec")
+            printed.add(text.partition("env = ")[2])
+    assert len(printed) == len({(kind, form) for kind, row in KINDS.items() for form in row.forms}) - 4
+
+
+def test_a_file_with_a_wrong_line_is_refused_with_its_place(tmp_path: Path) -> None:
+    scenario = generate(RANDOM_JOB, 1)
+    path = tmp_path / "wrong.json"
+    path.write_text(to_json(replace(scenario, parameters={"v1": "total of=air", "s1": "sink of=v1"})))
+    with pytest.raises(ScenarioError, match=r"wrong.json: parameters: v1: of=air is no stream before it"):
+        scenario_and_family(str(path), None)
+
+
+def test_only_a_drawn_job_is_printed_as_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert replay_command("1", "random_job", False, None, False, as_program=True) == 0
+    assert "env.execute('random_job')" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="the job of word_count is in its file"):
+        replay_command("1", "word_count", False, None, False, as_program=True)
+
+
 def test_only_what_a_vertex_may_hold_back_may_be_missing_before_the_end() -> None:
     both = {"v1": "tumbling of=left", "s1": "sink of=v1,left"}
     assert len(rows_of(both)) == 5
@@ -129,7 +175,7 @@ def test_only_what_a_vertex_may_hold_back_may_be_missing_before_the_end() -> Non
 
 
 def test_random_jobs_pass_with_all_their_faults() -> None:
-    for seed in range(15):
+    for seed in range(10):
         trial = try_scenario(RANDOM_JOB, generate(RANDOM_JOB, seed), continued=True)
         assert trial.verdict.violations == (), seed
 
