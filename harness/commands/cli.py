@@ -28,9 +28,11 @@ from onceproof.harness.commands.shared_options import (
     AsJson,
     AsProgram,
     ComparedFamilies,
+    ComparesSql,
     ExplainMaxTime,
     ExplainOut,
     Families,
+    FirstOfShare,
     Junit,
     Master,
     MaxTime,
@@ -44,6 +46,8 @@ from onceproof.harness.commands.shared_options import (
     ShrinkTime,
     Subject,
     Systems,
+    Trace,
+    TracedTasks,
     Workers,
 )
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
@@ -159,12 +163,7 @@ def check(
         int, typer.Option("--scenarios", min=1, help="Number of scenarios of each family.")
     ] = 50,
     seed: Seed = 0,
-    sql: Annotated[
-        bool | None,
-        typer.Option(
-            "--sql/--no-sql", help="Also compare the rows of oracle_sql, on Spark. Default: if installed."
-        ),
-    ] = None,
+    sql: ComparesSql = None,
     as_json: AsJson = False,
 ) -> None:
     """Run families with nothing going wrong, and say what to mend in them."""
@@ -270,12 +269,7 @@ def enumerate_faults(
     share: Annotated[
         int, typer.Option("--share", min=1, metavar="N", help="Run one N-th of the work, for a shorter run.")
     ] = 1,
-    first: Annotated[
-        int,
-        typer.Option(
-            "--first", min=0, metavar="N", help="Number of the share to run, from 0, modulo --share."
-        ),
-    ] = 0,
+    first: FirstOfShare = 0,
     workers: Workers = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the failures.")] = Path(
         "reports", "out", "enumerate"
@@ -296,19 +290,8 @@ def enumerate_faults(
 def replay(
     subject: Subject,
     family: OneFamily = None,
-    trace: Annotated[
-        bool,
-        typer.Option(
-            "--trace",
-            help="Print the events of the run up to the failure; checkpoints of nothing new share a line.",
-        ),
-    ] = False,
-    task: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--task", metavar="TASK", help="Print the events of this task or vertex only; repeatable."
-        ),
-    ] = None,
+    trace: Trace = False,
+    task: TracedTasks = None,
     whole: Annotated[bool, typer.Option("--whole", help="Print every event of the run.")] = False,
     system: RunSystem = None,
     as_json: AsJson = False,
@@ -317,9 +300,7 @@ def replay(
     """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
 
-    raise typer.Exit(
-        replay_command(subject, family, trace, system, as_json, task or (), whole, as_program)
-    )
+    raise typer.Exit(replay_command(subject, family, trace, system, as_json, task or (), whole, as_program))
 
 
 @app.command()

@@ -112,6 +112,27 @@ AsJson: TypeAlias = Annotated[
 AsProgram: TypeAlias = Annotated[
     bool, typer.Option("--as-program", help="Print a job that is drawn as a program, and run nothing.")
 ]
+FirstOfShare: TypeAlias = Annotated[
+    int,
+    typer.Option("--first", min=0, metavar="N", help="Number of the share to run, from 0, modulo --share."),
+]
+ComparesSql: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--sql/--no-sql", help="Also compare the rows of oracle_sql, on Spark. Default: if installed."
+    ),
+]
+Trace: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--trace",
+        help="Print the events of the run up to the failure; checkpoints of nothing new share a line.",
+    ),
+]
+TracedTasks: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--task", metavar="TASK", help="Print the events of this task or vertex only; repeatable."),
+]
 Subject: TypeAlias = Annotated[
     str, typer.Argument(metavar="SEED|FILE.json", help="A scenario's seed, or its JSON file.")
 ]
