@@ -128,7 +128,8 @@ def test_explain_names_irrelevant_faults_and_the_shrink_command(onceproof: Comma
     assert "so the scenario is not minimal" in ended.out
     command = "onceproof shrink wide.json --family forgetful.py"
     assert f"{command} removes what the failure does not need" in ended.out
-    onceproof("shrink", "wide.json", "--family", "forgetful.py", "--out", "small.json")
+    minute = ("--max-time", "60")
+    onceproof("shrink", "wide.json", "--family", "forgetful.py", "--out", "small.json", *minute)
     ended = onceproof("explain", "small.json", "--family", "forgetful.py")
     assert "not minimal" not in ended.out
     assert "every property holds" in ended.out
