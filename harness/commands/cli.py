@@ -19,6 +19,7 @@ from typing import Annotated
 
 import typer
 
+from onceproof.harness.commands.bench_cli import bench
 from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
 from onceproof.harness.commands.flink_cli import flink
 from onceproof.harness.commands.interruption import interruptible
@@ -419,23 +420,7 @@ def mutants(
     raise typer.Exit(mutants_command(only or (), load, families or (), scenarios, seed, workers, as_json))
 
 
-@app.command()
-def bench(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Benchmarks to run. Default: all.")
-    ] = None,
-    as_json: AsJson = False,
-    large: Annotated[
-        bool,
-        typer.Option("--large", help="Also run the parts that take minutes and gigabytes (state, spark)."),
-    ] = False,
-) -> None:
-    """Measure speed against a lower bound or another engine in the same run."""
-    from onceproof.harness.commands.table_commands import bench_command
-
-    raise typer.Exit(bench_command(names or (), as_json, large))
-
-
+app.command()(bench)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")
 app.add_typer(jobs, name="job")

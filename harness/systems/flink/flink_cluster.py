@@ -68,6 +68,8 @@ SETTINGS: Final = {
     "jobmanager.execution.failover-strategy": "region",
     "slot.idle.timeout": "200",
     "slot.request.timeout": "60000",
+    # Until then a job waits for TaskManagers that are to come.
+    "resourcemanager.standalone.start-up-time": "3600000",
     "resourcemanager.previous-worker.recovery.timeout": "0 ms",
     "cluster.io-pool.size": "4",
     "rest.server.numThreads": "2",

@@ -129,7 +129,8 @@ class FlinkOrder:
             "state.backend.rocksdb.memory.managed": "false",
             "pipeline.auto-watermark-interval": f"{scenario.watermark_interval} ms",
             "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": "100",
+            # While no TaskManager is back, an attempt fails at once, and counts.
+            "restart-strategy.fixed-delay.attempts": "1000000",
             "restart-strategy.fixed-delay.delay": (
                 f"{max(LEAST_RESTART_DELAY_MS, scenario.restart_delay_ms)} ms"
             ),

@@ -34,6 +34,7 @@ MOST_OWN_FAILURES: Final = 3
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
 _SECONDS_BETWEEN_REQUESTS: Final = 0.05
 _CHECKPOINTS_FAILED: Final = "Exceeded checkpoint tolerable failure threshold"
+_STOP_HALF_DONE: Final = "StopWithSavepointStoppingException"
 _ENDED: Final = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
 
@@ -315,9 +316,18 @@ class FlinkRun:
                 self._history.job_finished()
                 self._is_over = True
             case "FAILED":
-                self._look()
-                self._history.job_failed(self._cause())
-                self._is_over = True
+                self._failed()
+
+    def _failed(self) -> None:
+        """Submit a job again that failed between savepoint and end, as Flink says; else the run is over."""
+        self._look()
+        cause = self._cause()
+        if _STOP_HALF_DONE in cause:
+            self._history.stop_failed(cause)
+            self._submit()
+        else:
+            self._history.job_failed(cause)
+            self._is_over = True
 
     def _follow_savepoint(self, savepoint: _Savepoint) -> None:
         answer = self._request(f"/savepoints/{savepoint.request}")
