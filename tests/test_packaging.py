@@ -226,7 +226,7 @@ def test_core_commands_need_no_optional_package(installed: Installation, desk: P
         "mutants word_count --only FLINK-9263 --scenarios 1 -n 1",
         "job run word_count",
         "checkpoints list .onceproof",
-        "enumerate --share 8000 -n 1",
+        "enumerate --share 64000 --first 200 -n 1",
     ):
         ended = installed.run("onceproof", *command.split(), cwd=desk, blocked=True)
         assert "onceproof:" not in ended.stderr, f"{command}: {ended.stderr}"

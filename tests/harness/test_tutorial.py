@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "harness" / "docs" / "tutorial.md"
 
+SCENARIOS = 150
+"""Scenarios of a passing run and of each run of pytest. The page has more, and shows none of them."""
+
 LEFT_OUT = "..."
 KEPT = re.compile(r"inside-[0-9a-f]{6}\.json")
 
@@ -114,9 +117,11 @@ class Reader:
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
         for name in ("CI", "ONCEPROOF_SEED", "ONCEPROOF_PROFILE"):
             environment.pop(name, None)
+        # Hypothesis' plugin takes three times as long to import as everything else.
+        environment["PYTEST_ADDOPTS"] = f"--onceproof-scenarios {SCENARIOS} -p no:hypothesispytest"
         if typed.command.startswith("pytest"):
             # What pytest finds is not shown: the kept scenario is.
-            shrink_within(self.folder, seconds=2)
+            configure(self.folder, shrink_time=2)
         ended = subprocess.run(
             ["sh", "-c", KEPT.sub(self.kept, typed.command) if self.kept else typed.command],
             cwd=self.folder,
@@ -138,9 +143,10 @@ class Reader:
         assert ended.returncode == int(broken and judges), ended.stdout
 
 
-def shrink_within(folder: Path, seconds: int) -> None:
-    """Set for how long a failure is shrunk."""
-    (folder.parent / "pyproject.toml").write_text(f"[tool.onceproof]\nshrink_time = {seconds}\n")
+def configure(folder: Path, shrink_time: int) -> None:
+    """Set for how many seconds a failure is shrunk, and how many scenarios a run has that names no number."""
+    settings = f"[tool.onceproof]\nscenarios = {SCENARIOS}\nshrink_time = {shrink_time}\n"
+    (folder.parent / "pyproject.toml").write_text(settings)
 
 
 def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) -> None:
@@ -151,7 +157,7 @@ def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) ->
     reader = Reader(tmp_path / "reader")
     reader.folder.mkdir()
     # The search for a smaller scenario ends by itself. The limit is beyond what a slow machine needs.
-    shrink_within(reader.folder, seconds=60)
+    configure(reader.folder, shrink_time=60)
     for block in blocks:
         reader.do(block)
     outputs = dict(reader.outputs)

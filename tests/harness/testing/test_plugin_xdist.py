@@ -75,15 +75,15 @@ def test_workers_share_one_new_seed_that_is_printed_once(user: User, how: str) -
     user.write("test_seeds.py", SEEDS)
     profile = "dev" if how == "option" else "nightly"
     if how == "option":
-        ended = user.pytest("-n", "3", "--onceproof-seed", "random")
+        ended = user.pytest("-n", "2", "--onceproof-seed", "random")
     elif how == "profile":
-        ended = user.pytest("-n", "3", ONCEPROOF_PROFILE="nightly")
+        ended = user.pytest("-n", "2", ONCEPROOF_PROFILE="nightly")
     else:
         user.write(
             "conftest.py",
             PROFILES,
         )
-        ended = user.pytest("-n", "3", "--hypothesis-profile", "nightly")
+        ended = user.pytest("-n", "2", "--hypothesis-profile", "nightly")
     assert ended.counts() == {"passed": 7}, ended.out + ended.error
     [seed] = re.findall(rf"^onceproof: profile {profile}, seed (\d+);", ended.out, re.MULTILINE)
     assert noted(user.folder) == asked_for(int(seed))
