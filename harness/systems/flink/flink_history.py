@@ -60,6 +60,8 @@ class FlinkHistory:
     _step: int = 0
     _is_struck: bool = False
     """Whether a fault has struck since the running attempt began."""
+    _is_stopping: bool = False
+    """Whether a stop is under way."""
     _restored_of_start: int | None = None
     _is_first: bool = True
     """Whether the next attempt is the first one of its start."""
@@ -81,15 +83,22 @@ class FlinkHistory:
         self.parallelism = parallelism
         self._restored_of_start = restored
         self._is_first = True
+        self._is_stopping = False
         self._ended.clear()
 
     def job_stopped(self) -> None:
         """The job has ended with a savepoint."""
         self.history.job_stopped(self._next_step())
 
+    def stop_asked(self) -> None:
+        """The job is asked to stop with a savepoint."""
+        self._is_stopping = True
+
     def stop_failed(self, reason: str) -> None:
-        """The savepoint of a stop has failed."""
-        self.history.stop_failed(self._next_step(), reason)
+        """A stop that was asked for has failed; Flink then restarts the job, which may be seen first."""
+        if self._is_stopping:
+            self._is_stopping = False
+            self.history.stop_failed(self._next_step(), reason)
 
     def savepoint_completed(self, savepoint: int) -> None:
         """A savepoint is complete, and the job runs on."""
@@ -197,9 +206,12 @@ class FlinkHistory:
             ]
             restored = max(siblings, default=0) or self.restored_by_flink()
         if not self._is_first and not self._is_struck:
-            self.attempts_without_a_cause += 1
             cause = self.cause_of_failure()
-            self.history.task_failed(self._next_step(), JOB, self.running, cause, injected=False)
+            if self._is_stopping:
+                self.stop_failed(cause)
+            else:
+                self.attempts_without_a_cause += 1
+                self.history.task_failed(self._next_step(), JOB, self.running, cause, injected=False)
         self.history.attempt_started(self._next_step(), attempt, self.parallelism, restored)
         self.history.statistics.attempts += 1
         for recovery, _ in self._recovering:

@@ -271,6 +271,7 @@ class FlinkRun:
             else:
                 body = {"targetDirectory": f"file://{self.order.stops}", "drain": False}
                 answer = self._request("/stop", "POST", {**body, **form})
+                self._history.stop_asked()
         except FlinkRefuses:
             # The job has ended, or restarts: the request comes too early or too late.
             if self._state not in _ENDED:
@@ -287,6 +288,7 @@ class FlinkRun:
             answer = self._request("/stop", "POST", body)
         except (FlinkRefuses, FlinkAway):
             return
+        self._history.stop_asked()
         self._savepoint = _Savepoint(answer["request-id"], None)
 
     # The end.
@@ -339,7 +341,7 @@ class FlinkRun:
         if location is None:
             # It was asked for while a task failed; a job that cannot take it goes on without it.
             cause = str(answer["operation"].get("failure-cause", {}).get("class", "unknown"))
-            if operation is not None and operation.kind == "stop":
+            if operation is None or operation.kind == "stop":
                 self._history.stop_failed(cause)
             return
         if operation is None:

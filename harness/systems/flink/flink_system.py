@@ -65,7 +65,7 @@ class FlinkSystem:
         scenario = prepared(scenario)
         kills, left = applicable(scenario.faults, CAPABILITIES, MISSING)
         faults, too_many = affordable(kills)
-        with trial_folder(self._folder) as folder:
+        with trial_folder(self._folder, outlived=True) as folder:
             order = FlinkOrder(family, scenario, folder)
             history = FlinkRun(scenario, faults, order, self._pool, self._seconds).run()
         for key, count in [*left.items(), *too_many.items()]:

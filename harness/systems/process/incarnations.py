@@ -169,10 +169,13 @@ def last_line(path: Path) -> str:
 
 
 @contextmanager
-def trial_folder(folder: Path | None) -> Iterator[Path]:
-    """Yield a new folder for one run: a temporary one, or one in ``folder`` that is kept."""
+def trial_folder(folder: Path | None, *, outlived: bool = False) -> Iterator[Path]:
+    """Yield a new folder for one run: a temporary one, or one in ``folder`` that is kept.
+
+    ``outlived``: processes that live on may still write there, and what they write is left.
+    """
     if folder is None:
-        with tempfile.TemporaryDirectory(prefix="onceproof-") as name:
+        with tempfile.TemporaryDirectory(prefix="onceproof-", ignore_cleanup_errors=outlived) as name:
             yield Path(name)
     else:
         folder.mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ RECORDED = Path(__file__).parent / "recorded_run.json"
 NOTED = (
     "job_started",
     "job_stopped",
+    "stop_asked",
     "stop_failed",
     "savepoint_completed",
     "fault_fired",

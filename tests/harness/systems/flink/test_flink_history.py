@@ -15,6 +15,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
+    STOP_FAILED,
     TASK_FAILED,
     TRANSACTION_VISIBLE,
 )
@@ -108,6 +109,18 @@ def test_second_attempt_without_a_fault_is_counted_and_one_after_a_kill_is_not()
         False,
     )
     assert started[1:3] == (ATTEMPT_STARTED, "1.2")
+
+
+def test_attempt_after_a_stop_that_failed_is_excused_once():
+    history = begun()
+    history.look([event("restored")], {}, [], [])
+    history.stop_asked()
+    history.look([event("restored", attempt=1)], {}, [], [])
+    # The answer to the request comes after the restart.
+    history.stop_failed("declined")
+    assert [kind for kind in kinds(history) if kind in (STOP_FAILED, TASK_FAILED)] == [STOP_FAILED]
+    history.look([event("restored", attempt=2)], {}, [], [])
+    assert history.attempts_without_a_cause == 1
 
 
 def test_all_is_read_when_every_reader_of_the_attempt_says_so():
