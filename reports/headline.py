@@ -151,6 +151,21 @@ def never_fired(report: Report) -> tuple[str, ...]:
     return tuple(f"{words(cell.kind)} at {words(cell.point)}" for cell in cells if not cell.fired)
 
 
+def missing_situations(report: Report) -> tuple[str, ...]:
+    """Return the situations in which none of the scenarios was, though the campaign is asked for them."""
+    return tuple(each.name for each in report.situations if each.required and not each.scenarios)
+
+
+def rare_texts(report: Report) -> tuple[str, ...]:
+    """Return a line for each situation in which too few scenarios of a campaign were."""
+    total = counted(total_scenarios(report), "scenario")
+    return tuple(
+        f"rare: {each.name}, in {each.scenarios:,} of {total}; more of it in {each.family}"
+        for each in report.situations
+        if each.rare
+    )
+
+
 def survivors(report: Report) -> tuple[str, ...]:
     """Return the ids of the planted bugs that no property caught."""
     return tuple(mutant.id for mutant in report.mutants if not mutant.killed)
@@ -184,6 +199,8 @@ def reasons_of(report: Report) -> tuple[str, ...]:
         )
     if report.coverage and report.coverage.required and never_fired(report):
         reasons.append(f"never fired in a campaign of this size: {first_names(never_fired(report))}")
+    if missing_situations(report):
+        reasons.append(f"never in a campaign of this size: {first_names(missing_situations(report))}")
     return tuple(reasons)
 
 

@@ -23,7 +23,9 @@ from xml.etree.ElementTree import Element
 from onceproof.reports.headline import (
     Status,
     conclude,
+    missing_situations,
     never_fired,
+    rare_texts,
     real_input_failed,
     real_input_text,
     subject_of,
@@ -190,6 +192,9 @@ def _run_suite(report: Report) -> Suite:
         cases.append(_check_case("oracles agree", reasons, oracles.witnesses))
     if report.coverage and report.coverage.required:
         cases.append(_check_case("fault coverage", [f"never fired: {pair}" for pair in never_fired(report)]))
+    if any(each.required for each in report.situations):
+        missing = [f"never in it: {name}" for name in missing_situations(report)]
+        cases.append(_check_case("situations", missing, rare_texts(report)))
     headline = conclude(report)
     sample = (f"A sample: {'; '.join(headline.thin)}.",) if headline.thin else ()
     said = (headline.asked,) if headline.asked else ()

@@ -33,6 +33,7 @@ from onceproof.reports.sections import (
     Row,
     RowDifference,
     Sensitivity,
+    SituationCount,
     Sizes,
     SystemResult,
 )
@@ -71,6 +72,7 @@ __all__ = [
     "RowDifference",
     "Sensitivity",
     "Shrinking",
+    "SituationCount",
     "Sizes",
     "SystemResult",
     "Trace",
@@ -226,6 +228,7 @@ class Report(ReportStruct, frozen=True, kw_only=True, omit_defaults=False):
     example: Example | None = None
     real_inputs: tuple[RealInput, ...] = ()
     coverage: Coverage | None = None
+    situations: tuple[SituationCount, ...] = ()
     mutants: tuple[Mutant, ...] = ()
     costs: tuple[Distribution, ...] = ()
     sensitivity: tuple[Sensitivity, ...] = ()

@@ -107,6 +107,21 @@ class Coverage(ReportStruct, frozen=True):
     """The campaign is so large that a pair that never fired fails it."""
 
 
+class SituationCount(ReportStruct, frozen=True):
+    """One situation, a pattern of a run's history: in how many scenarios it was, and where to find more."""
+
+    name: str
+    purpose: str
+    """Which bugs show there."""
+    scenarios: int = 0
+    family: str = ""
+    """The family that was in it most often; where none was, the one that can be."""
+    required: bool = False
+    """The campaign is so large, and has the families, that it fails without the situation."""
+    rare: bool = False
+    """The campaign is so large that this is a warning: too few of its scenarios were in the situation."""
+
+
 class Mutant(ReportStruct, frozen=True, kw_only=True):
     """A planted bug, with the fields of `onceproof mutants --json`."""
 

@@ -68,6 +68,8 @@ class IntervalJoinOperator(TwoInputOperator):
         """By side, for how long after its own timestamp a record is kept, in milliseconds."""
         self.late_records_dropped = 0
         """The count of this subtask in this attempt."""
+        self.late_records = 0
+        """The count with those that went to a side output."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -94,6 +96,7 @@ class IntervalJoinOperator(TwoInputOperator):
                     " strategy"
                 )
             if timestamp < timers.watermark:
+                self.late_records += 1
                 if late_tag is None:
                     self.late_records_dropped += 1
                 else:

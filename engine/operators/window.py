@@ -90,6 +90,8 @@ class WindowOperator(FunctionOperator):
         self._window_function = functions.function
         self.late_records_dropped = 0
         """The count of this subtask in this attempt (Flink: numLateRecordsDropped)."""
+        self.late_records = 0
+        """The count with those that went to a side output."""
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
         return context.keyed_backend(self._settings.key_type)
@@ -241,6 +243,7 @@ class WindowOperator(FunctionOperator):
         return timestamp + self._lateness_ms <= self.timers.watermark
 
     def _emit_late(self, late: list[Record]) -> None:
+        self.late_records += len(late)
         tag = self._settings.late_tag
         if tag is None:
             self.late_records_dropped += len(late)

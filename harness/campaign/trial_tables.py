@@ -52,6 +52,7 @@ OUTCOME_COLUMNS: Final[dict[str, Any]] = {
     "points": _COUNTS,
     "timers_before_end": pa.int64(),
     "timers_at_end": pa.int64(),
+    "situations": pa.list_(pa.string()),
     "recovery_seconds": pa.list_(pa.float64()),
 }
 _MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind is _COUNTS)

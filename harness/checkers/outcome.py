@@ -20,6 +20,7 @@ import msgspec
 
 from onceproof.harness.checkers import Signature
 from onceproof.harness.checkers.coverage import mode_point
+from onceproof.harness.checkers.situations import situations_of
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import ATTEMPT_STARTED, History
@@ -64,6 +65,8 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many event-time timers fired before the end of the input."""
     timers_at_end: int = 0
     """How many event-time timers the end of the input made fire."""
+    situations: tuple[str, ...] = ()
+    """The names of the situations that the run was in (`situations.py`)."""
     recovery_seconds: tuple[float, ...] = ()
     """From each kill to the first new rows after it, in seconds; only systems that run in real time measure
     it, and only for kills that new rows followed."""
@@ -126,6 +129,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         points=points,
         timers_before_end=statistics.timers_before_end,
         timers_at_end=statistics.timers_at_end,
+        situations=situations_of(scenario, history),
         recovery_seconds=tuple(
             [round(each.seconds, 3) for each in statistics.recoveries if each.seconds is not None]
         ),

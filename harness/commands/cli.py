@@ -24,6 +24,7 @@ from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
 from onceproof.harness.commands.flink_cli import flink
 from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
+from onceproof.harness.commands.mutants_cli import mutants
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.shared_options import (
     AsJson,
@@ -395,29 +396,7 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-@app.command()
-def mutants(
-    families: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families to run. Default: all built-in ones."),
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="ID", help="Measure this mutant only; repeatable.")
-    ] = None,
-    load: Annotated[
-        Path | None, typer.Option("--load", metavar="FILE.py", help="Add the mutants of this file.")
-    ] = None,
-    scenarios: Annotated[
-        int, typer.Option("--scenarios", min=1, help="Largest number of scenarios for each mutant.")
-    ] = 2000,
-    seed: Seed = 0,
-    workers: Workers = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure which planted bugs of the engine are found, and after how many scenarios."""
-    from onceproof.harness.commands.table_commands import mutants_command
-
-    raise typer.Exit(mutants_command(only or (), load, families or (), scenarios, seed, workers, as_json))
+app.command()(mutants)
 
 
 app.command()(bench)

@@ -1,4 +1,4 @@
-"""`onceproof families`, `faults`, `report`, `mutants` and `bench`: print tables, or with --json one document.
+"""`onceproof families`, `faults`, `report` and `bench`: print tables, or with --json one document.
 
 The rules this module lives by:
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
+from onceproof.harness.model.exit_codes import NOTHING_RAN, PASSED, UsageError
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.reports.text import number
 
@@ -106,61 +106,6 @@ def report_command(folder: Path, junit: Path | None) -> int:
         prepare_junit_file(junit)
         write_junit(report, junit)
     return PASSED
-
-
-def mutants_command(
-    only: Sequence[str],
-    load: Path | None,
-    families: Sequence[str],
-    scenarios: int,
-    seed: int,
-    workers: int | None,
-    as_json: bool,
-) -> int:
-    """Measure which planted bugs are killed; return FAILED if one survived.
-
-    ``only`` lists ids; ``load`` is a file with more mutants; ``scenarios`` is the limit for each mutant.
-    """
-    from onceproof.harness.model.mutants import built_in_mutants, find_mutant, load_mutants
-    from onceproof.harness.trials.mutant_trials import measure_all
-    from onceproof.harness.trials.runner import usable_processors
-
-    loaded = load_mutants(load) if load else ()
-    mutants = [*built_in_mutants(), *loaded]
-    if only:
-        by_id = {each.id: each for each in mutants}
-        mutants = [by_id[each] if each in by_id else find_mutant(each) for each in only]
-    results = []
-    for result in measure_all(
-        mutants,
-        families or family_names(),
-        seed,
-        limit=scenarios,
-        workers=min(workers or usable_processors(), len(mutants)),
-    ):
-        results.append(result)
-        if not as_json:
-            _print_mutant(result, width=max(len(each.id) for each in mutants), first=len(results) == 1)
-    survivors = [result.id for result in results if not result.killed]
-    if as_json:
-        _print_json([result.line() for result in results])
-    else:
-        print(f"{len(results) - len(survivors)} of {len(results)} killed")
-    return FAILED if survivors else PASSED if results else NOTHING_RAN
-
-
-def _print_mutant(result: Any, width: int, first: bool) -> None:
-    if first:
-        titles = "reached  killed  scenarios  records  faults  schedule  seconds  property: breaks"
-        print(f"{'id':<{width}}  {titles}")
-    shrunk = result.shrunk
-    sizes = (shrunk.records, shrunk.faults, shrunk.schedule) if shrunk else ("", "", "")
-    reached, killed = ("yes" if each else "NO" for each in (result.reached, result.killed))
-    print(
-        f"{result.id:<{width}}  {reached:<7}  {killed:<6}  {result.scenarios or '':>9}  {sizes[0]:>7}"
-        f"  {sizes[1]:>6}  {sizes[2]:>8}  {result.seconds:>7.1f}  {result.property or '-'}: {result.breaks}",
-        flush=True,
-    )
 
 
 def bench_command(names: Sequence[str], as_json: bool, large: bool = False) -> int:

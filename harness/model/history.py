@@ -127,6 +127,11 @@ class Statistics:
     """How many event-time timers fired before the end of the input; only the simulation counts them."""
     timers_at_end: int = 0
     """How many event-time timers the end of the input made fire; only the simulation counts them."""
+    completions: list[tuple[int, bool]] = field(default_factory=list)
+    """For each completed checkpoint the ended subtasks in it, and whether it is the savepoint of a stop."""
+    late_after_restore: int = 0
+    """How many records came too late for windows and joins of restored attempts; only the simulation counts
+    them."""
     recoveries: list[Recovery] = field(default_factory=list)
     """For systems that run in real time only."""
     milliseconds: float = 0.0
@@ -197,6 +202,8 @@ class History:
         transactions: Sequence[str],
         writers: Sequence[str] = (),
         in_flight: int = 0,
+        ended: int = 0,
+        stops: bool = False,
     ) -> None:
         """Record that a checkpoint completed: restores may use it from now on.
 
@@ -204,15 +211,17 @@ class History:
         process died after writing the metadata and before that, when a new process finds it and before it
         restores. ``transactions`` are the pre-committed ones that the sinks' states in it list, in their
         order; ``writers`` the attempts whose snapshots it is made of, each once; ``in_flight`` the number of
-        records in it that were on their way between two tasks.
+        records in it that were on their way between two tasks, ``ended`` that of operators' subtasks without
+        more data; ``stops``: it is the savepoint with which the job is to stop.
         """
-        payload = {
+        payload: dict[str, Any] = {
             "attempt": attempt,
             "cut": cut,
             "transactions": tuple(transactions),
             "writers": tuple(writers),
             "in_flight": in_flight,
         }
+        self.statistics.completions.append((ended, stops))
         self.events.append((step, CHECKPOINT_COMPLETED, checkpoint, payload))
 
     def checkpoint_aborted(self, step: int, checkpoint: int, reason: str) -> None:

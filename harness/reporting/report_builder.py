@@ -34,6 +34,7 @@ from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family import columns_of, options_of
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS, POINTS
 from onceproof.harness.model.system import System, can_strike
+from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import OutputUnwritable, RunResult
@@ -93,6 +94,7 @@ def build_report(
         known=tuple(_known_failure(entry, tally) for entry in known),
         example=teaching_example(result),
         coverage=coverage_of(tally, result.system),
+        situations=situation_counts(tally, result.system),
         costs=costs_of(tally) if Capability.CHECKPOINTS_SEEN in result.system.capabilities else (),
     )
 

@@ -21,7 +21,14 @@ from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN,
 from onceproof.harness.trials.examination import repeats
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import RunResult
-from onceproof.reports.headline import asked_counts, conclude, never_fired, thin_texts
+from onceproof.reports.headline import (
+    asked_counts,
+    conclude,
+    missing_situations,
+    never_fired,
+    rare_texts,
+    thin_texts,
+)
 from onceproof.reports.model import Report
 from onceproof.reports.text import counted, duration, joined
 
@@ -68,6 +75,7 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
             for name, family in sorted(tally.families.items())
         },
         "asked": asked_counts(report),
+        "situations": {each.name: each.scenarios for each in report.situations},
         "sample": thin_texts(report),
         "trace_hash": tally.trace_hash(),
         "seconds": round(result.seconds, 3),
@@ -84,6 +92,8 @@ def summary_lines(
     yield from report.problems
     if report.coverage is not None and report.coverage.required:
         yield from (f"never fired: {pair}" for pair in never_fired(report))
+    yield from (f"never in it: {name}" for name in missing_situations(report))
+    yield from rare_texts(report)
     if report.oracles is not None:
         disagreed, judged = report.oracles.disagreed, counted(report.oracles.scenarios, "scenario")
         agreement = f"DISAGREE on {disagreed:,} of" if disagreed else "agree on"

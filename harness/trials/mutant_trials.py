@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from multiprocessing import get_context
-from time import perf_counter
+from time import perf_counter, process_time
 from types import FrameType
 from typing import Final
 
@@ -70,7 +70,7 @@ class Killing(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of one mutant; the fields but the last two are what ``onceproof mutants --json`` prints."""
+    """What became of one mutant in the scenarios of one seed; ``line`` is what ``--json`` prints of it."""
 
     id: str
     origin: str
@@ -85,6 +85,16 @@ class Result(msgspec.Struct, frozen=True):
     seconds: float
     summary: str = ""
     killing: Killing | None = None
+    seed: int = 0
+    """The seed of the run whose scenarios were tried."""
+    reached_in: int = 0
+    """In how many of the scenarios the mutated code ran, or what it kills in."""
+    cpu_seconds: float = 0.0
+    """The processor time until it was killed or had survived, without the shrinking."""
+
+    def is_precise(self) -> bool:
+        """Whether it was found by the property that it breaks."""
+        return self.killed and self.property == self.breaks
 
     def line(self) -> dict[str, object]:
         """Return what a machine reads of it."""
@@ -96,6 +106,11 @@ class Result(msgspec.Struct, frozen=True):
             "killed": self.killed,
             "property": self.property,
             "scenarios": self.scenarios,
+            "seed": self.seed,
+            "family": None if self.killing is None else self.killing.family,
+            "precise": self.is_precise(),
+            "reached_in": self.reached_in,
+            "cpu_seconds": round(self.cpu_seconds, 2),
             "shrunk": None if self.shrunk is None else msgspec.to_builtins(self.shrunk),
             "seconds": round(self.seconds, 3),
         }
@@ -120,18 +135,22 @@ def measure(
 
     What killed it is then shrunk, unless ``shrink_seconds`` is 0. The run begins with scenario ``first``.
     """
-    started = perf_counter()
+    started, cpu_started = perf_counter(), process_time()
     families = [family for family in families if family.name in mutant.families] or families
     reach = Reach()
-    count = 0
+    count, reached_in = 0, 0
     broken, killing = None, None
+    cpu_seconds = 0.0
     for place, scenario_seed in numbered(seed, [family.name for family in families], first, limit):
         count += 1
         family = families[place]
         scenario = scenario_of(family, scenario_seed)
         if mutant.on_databases:
             scenario = msgspec.structs.replace(scenario, state_backend="rocksdb", incremental=True)
+        before = reach.times
         failure = _confirmed_failure_of(family, scenario, mutant, reach)
+        reached_in += reach.times > before or failure is not None
+        cpu_seconds = process_time() - cpu_started
         if failure is not None:
             broken = failure.violations[0].property
             killing = _shrunk(
@@ -152,6 +171,9 @@ def measure(
         seconds=perf_counter() - started,
         summary=mutant.summary,
         killing=killing,
+        seed=seed,
+        reached_in=reached_in,
+        cpu_seconds=cpu_seconds,
     )
 
 
@@ -162,21 +184,27 @@ def measure_all(
     limit: int = SCENARIOS,
     workers: int = 1,
     shrink_seconds: float = SHRINK_SECONDS,
+    seeds: int = 1,
 ) -> Iterator[Result]:
     """Measure mutants one after another, or ``workers`` at a time; the results come in their order.
 
     :param families: names or paths
+    :param seeds: over how many runs, of ``seed`` and those behind it; a mutant's results follow each other
     :param workers: how many processes; each is a new Python process that loads the mutant by id and file
     """
     if workers <= 1:
         loaded = [load_family(name) for name in families]
         for mutant in mutants:
-            yield measure(mutant, loaded, seed, limit, shrink_seconds)
+            for each in range(seed, seed + seeds):
+                yield measure(mutant, loaded, each, limit, shrink_seconds)
         return
-    with ProcessPoolExecutor(min(workers, len(mutants)) or 1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        min(workers, len(mutants) * seeds) or 1, mp_context=get_context("spawn")
+    ) as pool:
         waiting: list[Future[Result]] = [
-            pool.submit(_measure_by_id, mutant.id, mutant.path, families, seed, limit, shrink_seconds)
+            pool.submit(_measure_by_id, mutant.id, mutant.path, families, each, limit, shrink_seconds)
             for mutant in mutants
+            for each in range(seed, seed + seeds)
         ]
         try:
             for result in waiting:

@@ -71,6 +71,8 @@ class FamilyTally:
     """How many planned faults the system cannot inject."""
     replayed: array[int] = field(default_factory=lambda: array("q"))
     """The records read again, for each scenario with more than one attempt."""
+    situations: Counter[str] = field(default_factory=Counter)
+    """By situation, how many scenarios were in it."""
     recovery_seconds: array[float] = field(default_factory=lambda: array("d"))
     """From each kill to the first new rows after it; empty for a system that does not run in real time."""
 
@@ -128,6 +130,8 @@ class Tally:
         self.not_applicable += not_applicable
         family.kills += outcome.kills
         family.not_applicable += not_applicable
+        for name in outcome.situations:
+            family.situations[name] = family.situations.get(name, 0) + 1
         family.recovery_seconds.extend(outcome.recovery_seconds)
         self.hashes.append((outcome.family, outcome.seed, outcome.trace_hash))
         if outcome.attempts > 1:
@@ -170,6 +174,10 @@ class Tally:
         examples = self.examples
         insort(examples, (outcome.steps, outcome.family, outcome.seed))
         del examples[MOST_EXAMPLES:]
+
+    def situations(self) -> Counter[str]:
+        """Return by situation how many scenarios were in it."""
+        return sum([family.situations for family in self.families.values()], Counter())
 
     def trace_hash(self) -> str:
         """Return one hash over the traces of all scenarios, independent of their order."""

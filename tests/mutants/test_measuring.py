@@ -106,10 +106,15 @@ def test_a_killed_mutant_has_a_scenario_that_shows_it() -> None:
         "id": "offsets-missing",
         "origin": "planted",
         "breaks": "exactly_once",
+        "seed": 1,
         "reached": True,
         "killed": True,
         "property": result.property,
         "scenarios": result.scenarios,
+        "family": "word_count",
+        "precise": result.property == "exactly_once",
+        "reached_in": result.reached_in,
+        "cpu_seconds": round(result.cpu_seconds, 2),
         "shrunk": {
             "records": killing.shrunk.record_count(),
             "faults": len(killing.shrunk.faults),
@@ -214,7 +219,13 @@ def test_a_mutant_with_families_is_measured_on_these_only() -> None:
 
 
 def comparable(results: Iterator[Result]) -> list[dict[str, object]]:
-    return [{**result.line(), "seconds": 0} for result in results]
+    return [{**result.line(), "seconds": 0, "cpu_seconds": 0} for result in results]
+
+
+def test_each_seed_is_measured_and_named() -> None:
+    results = list(measure_all([find_mutant("offsets-missing")], ["word_count"], 3, 50, 1, 0, seeds=2))
+    assert sorted(result.seed for result in results) == [3, 4]
+    assert all(result.killed and result.reached_in >= 1 for result in results)
 
 
 def test_two_workers_find_the_same_as_one(tmp_path: Path) -> None:

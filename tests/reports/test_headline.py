@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from onceproof.reports.headline import conclude
+from onceproof.reports.headline import conclude, missing_situations, rare_texts
 from onceproof.reports.model import (
     Coverage,
     CoverageCell,
@@ -14,6 +14,7 @@ from onceproof.reports.model import (
     OracleAgreement,
     PropertyResult,
     Report,
+    SituationCount,
 )
 
 
@@ -37,6 +38,15 @@ def test_report_with_only_planted_bugs_passes():
     assert "no campaign" in headline.sentence
 
 
+def test_situation_that_is_rare_or_not_asked_for_is_no_failure(made):
+    rare = SituationCount("restored", "what is lost", 3, "tickets", required=True, rare=True)
+    other = SituationCount("stop failed", "what goes on", 0, "tickets")
+    report = made.report(situations=(rare, other))
+    assert conclude(report).status == "passed"
+    assert missing_situations(report) == ()
+    assert rare_texts(report) == ("rare: restored, in 3 of 12,000 scenarios; more of it in tickets",)
+
+
 def failing_reports(made):
     never = Coverage((CoverageCell("kill_task", "aligned", 3, 0),), required=True)
     family = FamilyResult("word_count", 10, 1, (PropertyResult("liveness", 9, 1),))
@@ -52,6 +62,10 @@ def failing_reports(made):
         ),
         "oracles": ({"oracles": OracleAgreement(scenarios=9, disagreed=1)}, "disagree on 1 scenario"),
         "never fired": ({"coverage": never}, "kill task at aligned"),
+        "situation": (
+            {"situations": (SituationCount("stop failed", "", 0, "tickets", required=True),)},
+            "never in a campaign of this size: stop failed",
+        ),
         "problem": ({"problems": ("the disk was full",)}, "the disk was full"),
     }
 
@@ -67,6 +81,7 @@ def failing_reports(made):
         "no comparison",
         "oracles",
         "never fired",
+        "situation",
         "problem",
     ],
 )

@@ -18,6 +18,7 @@ from onceproof.reports.model import (
     OracleAgreement,
     PropertyResult,
     Report,
+    SituationCount,
 )
 
 # The schema of Ant, the strictest one: children in order, attributes, and patterns of their values.
@@ -191,12 +192,14 @@ def test_real_input_oracles_and_coverage_are_cases_of_the_run_suite(made):
             real_inputs=(made.flights(rows_different=2),),
             oracles=OracleAgreement(scenarios=9, disagreed=1, witnesses=("word_count, seed 5",)),
             coverage=Coverage((CoverageCell("kill_task", "aligned", 3, 0),), required=True),
+            situations=(SituationCount("stop failed", "", 0, "tickets", required=True),),
         )
     )
     assert cases["run", "real input flights"].get("message").endswith("2 rows differ from the oracle")
     assert "onceproof run flights" in cases["run", "real input flights"].text
     assert "word_count, seed 5" in cases["run", "oracles agree"].text
     assert cases["run", "fault coverage"].get("message") == "never fired: kill task at aligned"
+    assert cases["run", "situations"].get("message") == "never in it: stop failed"
 
 
 def reports_of_every_status(made):

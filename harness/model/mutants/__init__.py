@@ -13,7 +13,9 @@ The rules this package lives by:
   (files that several checkpoints have), retention (what the job must keep), savepoints, timers, sinks,
   other_sinks (besides two-phase commit), object_sinks (the file sink in an object store), requests
   (AsyncDataStream), rich_functions (state of functions that are no process functions), user_functions (what
-  calls users' functions), windows (windows and idle streams).
+  calls users' functions), windows (windows and idle streams). From the trackers of released engines:
+  repeated_recoveries (one recovery after another), ends_of_subtasks, ends_of_jobs (stops and savepoints),
+  late_answers (of checkpoints that were given up), restored_windows, restored_state.
 """
 
 from __future__ import annotations

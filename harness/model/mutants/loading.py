@@ -51,6 +51,12 @@ THEMES: Final = (
     "requests",
     "rich_functions",
     "user_functions",
+    "repeated_recoveries",
+    "ends_of_subtasks",
+    "ends_of_jobs",
+    "late_answers",
+    "restored_windows",
+    "restored_state",
 )
 
 

@@ -67,6 +67,8 @@ class Mutant:
     """Whether its scenarios have their keyed state in databases, whose checkpoints are incremental."""
     families: tuple[str, ...] = ()
     """The built-in families whose jobs have what it breaks, or SMALL_JOBS; none named: nearly all have it."""
+    unseen: str = ""
+    """Why no scenario of a run shows it; such a hole of the harness is named in harness/docs/power.md."""
 
     @contextmanager
     def applied(self) -> Iterator[Reach]:
@@ -101,6 +103,7 @@ def mutant(
     origin: str | None = None,
     on_databases: bool = False,
     families: tuple[str, ...] = (),
+    unseen: str = "",
 ) -> Callable[[Callable[[Reached], Any]], Mutant]:
     """Return a decorator that turns a function into a mutant.
 
@@ -113,6 +116,7 @@ def mutant(
     :param origin: the issue; by default ``id`` if that is an issue, else "planted"
     :param on_databases: whether it needs incremental checkpoints of the rocksdb backend
     :param families: the families whose jobs have the broken part; empty if nearly all have
+    :param unseen: why no scenario of a run shows it, a hole of the harness; empty if some do
     """
     for name, value in (("id", id), ("breaks", breaks), ("summary", summary)):
         if not value.strip():
@@ -131,6 +135,7 @@ def mutant(
             function.__module__,
             on_databases=on_databases,
             families=families,
+            unseen=unseen,
         )
 
     return decorate

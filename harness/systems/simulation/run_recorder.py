@@ -16,8 +16,11 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.job.events import Deploy
+from onceproof.engine.messages import SYNC_SAVEPOINT
+from onceproof.engine.operators.interval_join import IntervalJoinOperator
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.state.timers import FiredTimers
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
@@ -36,6 +39,9 @@ Note: TypeAlias = tuple[str, Mapping[str, int], Sequence[str]]
 
 NO_CUT: Final[Mapping[str, int]] = {}
 UNKNOWN: Final[Note] = ("unknown", NO_CUT, ())
+
+_DROP_LATE: Final = (WindowOperator, IntervalJoinOperator)
+"""The operators that count records which come too late."""
 
 
 class CheckpointObserver(Protocol):
@@ -59,9 +65,11 @@ class RunRecorder:
         "_down_since",
         "_fired_timers",
         "_history",
+        "_is_restored",
         "_known_complete",
         "_log",
         "_notes",
+        "_restored_operators",
         "_tracer",
         "is_tracing",
         "observer",
@@ -82,6 +90,10 @@ class RunRecorder:
         self._down_since: int | None = None
         self.retention = retention
         self._fired_timers: list[FiredTimers] = []
+        self._is_restored = False
+        """Whether the attempt that runs was restored from a checkpoint."""
+        self._restored_operators: list[WindowOperator | IntervalJoinOperator] = []
+        """Those of restored attempts that drop records which come too late."""
         self.observer: CheckpointObserver | None = None
         """Only a run whose checkpoints are looked into has one."""
 
@@ -136,6 +148,8 @@ class RunRecorder:
             transactions,
             tuple(writers),
             metadata.records_in_flight,
+            sum([subtask.finished for operator in metadata.operators for subtask in operator.subtasks]),
+            metadata.kind == SYNC_SAVEPOINT,
         )
         if self.observer is not None:
             self.observer.checkpoint_completed(metadata, cut)
@@ -187,6 +201,7 @@ class RunRecorder:
             read_up_to[split] = position
         statistics.attempts += 1
         restored_id = None if restored is None else restored.checkpoint_id
+        self._is_restored = restored is not None
         step = self._clock.step
         self._history.attempt_started(step, effect.attempt, parallelism, restored_id)
         if self.observer is not None:
@@ -206,14 +221,17 @@ class RunRecorder:
         self._down_since = None
 
     def task_restored(self, task: Task) -> None:
-        """Take the counts of a task's event-time timers, which go on while it lives."""
+        """Take the counts of a task's timers and late records, which go on while it lives."""
         self._fired_timers += [each.timers.event.fired for each in task.operators if each.timers is not None]
+        if self._is_restored:
+            self._restored_operators += [each for each in task.operators if isinstance(each, _DROP_LATE)]
 
     def sum_up(self) -> None:
         """Add up what was counted while the run went on."""
         statistics = self._history.statistics
         statistics.timers_before_end = sum(fired.before_end for fired in self._fired_timers)
         statistics.timers_at_end = sum(fired.at_end for fired in self._fired_timers)
+        statistics.late_after_restore = sum(each.late_records for each in self._restored_operators)
 
     def task_failed(self, task: Task, cause: str, injected: bool) -> None:
         """Record the death of a task; ``injected`` says whether a fault of the scenario caused it."""

@@ -1,0 +1,107 @@
+"""`onceproof mutants`: measures which planted bugs of the engine are found, how soon, and by which property.
+
+A mutant counts as killed if the scenarios of each seed kill it. One of which it is known why none does is
+measured like the others, and is no failure of the command. What the command prints of several seeds is
+the worst of them beside the median, because a bug that one seed finds by luck is not one that a run finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import msgspec
+from msgspec import Struct
+
+from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED
+from onceproof.harness.model.family_places import family_names
+from onceproof.harness.model.mutants import Mutant, built_in_mutants, find_mutant, load_mutants
+from onceproof.harness.trials.mutant_trials import SHRINK_SECONDS, Result, measure_all
+from onceproof.harness.trials.runner import usable_processors
+
+_TITLES = (
+    "seed  reached  killed  scenarios  records  faults  schedule  cpu s  family            property: breaks"
+)
+
+
+class MutantTrials(Struct, frozen=True):
+    """In which scenarios each mutant is tried."""
+
+    families: Sequence[str]
+    """Names or paths; empty: all built-in families."""
+    scenarios: int
+    """The limit for each mutant and seed."""
+    seed: int
+    seeds: int
+    workers: int | None
+    shrinks: bool
+
+
+def mutants_command(only: Sequence[str], load: Path | None, trials: MutantTrials, as_json: bool) -> int:
+    """Measure which planted bugs are killed; return FAILED if one survived a seed unexpectedly.
+
+    ``only`` lists ids; ``load`` is a file with mutants, which are measured alone if ``only`` is empty.
+    """
+    mutants = _chosen(only, load)
+    width = max([len(each.id) for each in mutants], default=0)
+    results: list[Result] = []
+    for result in measure_all(
+        mutants,
+        trials.families or family_names(),
+        trials.seed,
+        limit=trials.scenarios,
+        workers=min(trials.workers or usable_processors(), len(mutants) * trials.seeds),
+        shrink_seconds=SHRINK_SECONDS if trials.shrinks else 0.0,
+        seeds=trials.seeds,
+    ):
+        if not as_json:
+            if not results:
+                print(f"{'id':<{width}}  {_TITLES}")
+            _print_result(result, width)
+        results.append(result)
+    survivors = {result.id for result in results if not result.killed}
+    known = {each.id for each in mutants if each.unseen}
+    if as_json:
+        print(msgspec.json.encode([result.line() for result in results]).decode())
+    else:
+        _print_summary(results, len(mutants) - len(survivors), len(mutants), trials.seeds)
+        for each in mutants:
+            if each.id in survivors and each.unseen:
+                print(f"known not to be seen: {each.id}: {each.unseen}")
+    return FAILED if survivors - known else PASSED if results else NOTHING_RAN
+
+
+def _chosen(only: Sequence[str], load: Path | None) -> list[Mutant]:
+    loaded = load_mutants(load) if load else ()
+    if not only:
+        return list(loaded or built_in_mutants())
+    by_id = {each.id: each for each in (*built_in_mutants(), *loaded)}
+    return [by_id[each] if each in by_id else find_mutant(each) for each in only]
+
+
+def _print_result(result: Result, width: int) -> None:
+    shrunk = result.shrunk
+    sizes = (shrunk.records, shrunk.faults, shrunk.schedule) if shrunk else ("", "", "")
+    reached, killed = ("yes" if each else "NO" for each in (result.reached, result.killed))
+    family = "" if result.killing is None else result.killing.family
+    print(
+        f"{result.id:<{width}}  {result.seed:>4}  {reached:<7}  {killed:<6}  {result.scenarios:>9}"
+        f"  {sizes[0]:>7}  {sizes[1]:>6}  {sizes[2]:>8}  {result.cpu_seconds:>5.1f}  {family:<16}"
+        f"  {result.property or '-'}: {result.breaks}",
+        flush=True,
+    )
+
+
+def _print_summary(results: Sequence[Result], killed: int, mutants: int, seeds: int) -> None:
+    over = f" by each of {seeds} seeds" if seeds > 1 else ""
+    print(f"{killed} of {mutants} killed{over}")
+    kills = [result for result in results if result.killed]
+    if kills:
+        precise = sum(result.is_precise() for result in kills)
+        print(
+            f"scenarios to a kill: median {median([result.scenarios for result in kills]):,.0f},"
+            f" most {max(result.scenarios for result in kills):,};"
+            f" found by the property that it breaks: {precise} of {len(kills)};"
+            f" {sum(result.cpu_seconds for result in results):,.0f} s of processor time"
+        )
