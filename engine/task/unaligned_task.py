@@ -32,6 +32,7 @@ from onceproof.engine.task.barriers.events import (
     BarrierAnnounced,
     BarrierArrived,
     BarrierEffect,
+    CancellationArrived,
     InFlightComplete,
     StartAlignmentTimer,
     StartCheckpoint,
@@ -41,7 +42,7 @@ from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import Deliver, HoldSnapshot, StoreSnapshot, TaskEffect, TaskEvent, TimerDue
 from onceproof.engine.task.in_flight import InFlightRecorder
 from onceproof.engine.task.outputs import DATA, behind_data
-from onceproof.engine.task.task import NOTHING, RUNNING, TaskSettings
+from onceproof.engine.task.task import ALIVE, NOTHING, RUNNING, TaskSettings
 from onceproof.engine.task.timed_task import TimedTask
 
 
@@ -220,9 +221,18 @@ class UnalignedTask(TimedTask):
             self._recorder = self._held = None
 
     def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
-        if message.attempt == self.attempt and message.checkpoint_id in self._in_flight:
-            self._let_go(message.checkpoint_id)
-        return super()._aborted(message)
+        effects: list[TaskEffect] = []
+        checkpoint_id, handler = message.checkpoint_id, self._handler
+        if message.attempt == self.attempt and self.state in ALIVE:
+            if checkpoint_id in self._in_flight:
+                self._let_go(checkpoint_id)
+            if handler.holds_channels and handler.latest_checkpoint_id == checkpoint_id:
+                # Barriers overtake on some edges only. So a sender that waits for room in a channel that is
+                # blocked here may be the one whose barrier is awaited, and then neither it nor a later one
+                # would come.
+                decisions = handler.handle(CancellationArrived(0, checkpoint_id), self._context.now)
+                effects += self._barrier_effects(decisions)
+        return [*effects, *super()._aborted(message)]
 
     def _finish(self) -> Sequence[TaskEffect]:
         self._recorder = self._held = None

@@ -100,7 +100,7 @@ def generate(family: Family, seed: int) -> Scenario:
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
     tasks, sinks = _subtasks(vertices, source or parallelism, parallelism, sink or parallelism)
-    mode = draw_mode(chance, family)
+    expires = _may_expire(family, mode := draw_mode(chance, family))
     short = _short_timeout(chance, mode, 4, steps)
     stage = JobOutline(
         tasks=tasks,
@@ -121,7 +121,7 @@ def generate(family: Family, seed: int) -> Scenario:
     schedule = draw_schedule(chance, natural)
     # Longer than anything but a lost message can delay a checkpoint.
     ample = schedule.horizon + 10 * natural + delays
-    tolerates = chance.chance(0.75)
+    tolerates = chance.chance(0.75) or expires
     # A checkpoint that waits for a lost message ends by its timeout, which should come while input is left.
     waits = any(fault.point == "triggered" and FAULTS[fault.kind].strikes == "message" for fault in faults)
     too_late = any(fault.point == "acknowledged" and fault.delay >= short for fault in faults)
@@ -146,7 +146,7 @@ def generate(family: Family, seed: int) -> Scenario:
         restart_delay_ms=restart_delay,
         faults=faults,
         schedule=schedule,
-        step_budget=ample_steps(natural, schedule.horizon, delays, records, steps),
+        step_budget=ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
         mode=mode,
         operations=draw_operations(chance, stage, family, may_stop=not hurried),
         watermark_interval_ms=draw_watermark_interval(chance),
@@ -217,6 +217,15 @@ def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
     concurrent = 1 if barriers == "unaligned" else chance.weighted(CONCURRENT)
     pause = chance.integer(1, LONGEST_PAUSE) if chance.chance(0.2) else 0
     return CheckpointMode(barriers, timeout, concurrent, pause)
+
+
+def _may_expire(family: Family, mode: CheckpointMode) -> bool:
+    """Return whether checkpoints of a sound run may expire, and several of them.
+
+    In a drawn graph barriers overtake on some edges and not on others. Then senders before one of the others
+    may wait for each other's room until the checkpoint has expired.
+    """
+    return options_of(family).tasks_with is not None and mode.barriers == "unaligned"
 
 
 def _short_timeout(chance: Chance, mode: CheckpointMode, patience: int, steps: int) -> int:

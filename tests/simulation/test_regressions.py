@@ -6,7 +6,7 @@ the scenario has to see it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
+from onceproof.engine.messages import NotifyCheckpointAborted
 from onceproof.engine.runtime import job_driver, job_startup
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import discard_checkpoint, is_claimed_by
@@ -23,7 +24,9 @@ from onceproof.engine.task import outputs
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.engine.task.barriers.events import BarrierEffect, StartCheckpoint
 from onceproof.engine.task.barriers.tracker import BarrierTracker
+from onceproof.engine.task.events import TaskEffect
 from onceproof.engine.task.task import Task
+from onceproof.engine.task.unaligned_task import UnalignedTask
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
@@ -201,7 +204,18 @@ def overtaken_triggers_are_dropped(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="abort-leaves-channels-blocked", breaks="liveness", summary="an abort notice frees no channel")
+def abort_leaves_channels_blocked(reached: Reached) -> Iterator[None]:
+    def noted_only(self: UnalignedTask, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+        reached()
+        return Task._aborted(self, message)
+
+    with replaced(UnalignedTask, "_aborted", noted_only):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
+    "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "files_known_while_an_empty_snapshot_is_under_way": empty_snapshots_under_way,
     "barriers_take_the_room_of_records": barriers_take_room,

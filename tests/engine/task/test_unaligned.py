@@ -291,6 +291,15 @@ def test_an_abort_drops_what_is_held(line):
     assert line.read(1) == []
 
 
+def test_an_abort_frees_the_channel_that_a_forced_barrier_has_blocked(line):
+    line.arrive(0, barrier(1, CheckpointOptions(AlignmentKind.FORCED_ALIGNED)))
+    line.read(0)
+    assert list(line.task.barriers.blocked) == [True, False]
+    line.task.handle(NotifyCheckpointAborted("3.2", line.task.id, 1), 0)
+    assert list(line.task.barriers.blocked) == [False, False]
+    assert line.sent[0][-1] == CancelCheckpointMarker(1)
+
+
 def test_a_cancellation_marker_drops_what_is_held_and_goes_on(line):
     line.arrive(0, barrier(1))
     line.read(0)
