@@ -2,7 +2,7 @@
 
     python flink_peer.py CASE INPUT OUTPUT STATE thread|java
 
-With ``thread`` the operators are Python functions, which Java runs inside of itself; with ``java`` the same
+With ``thread`` the keyed count is a Python function, which Java runs inside of itself; with ``java`` a case
 is said in Flink's SQL, and Java's own operators run. A checkpoint every second. It prints the seconds of the
 job as a JSON object: on the processor, with those of Java, and on the wall. The start of Java is not counted.
 """
@@ -20,22 +20,13 @@ from typing import Any
 # Flink's Java runs Python inside of itself, and finds packages by this.
 os.environ["PYTHONPATH"] = sysconfig.get_path("purelib")
 
-from pyflink.common import Configuration, Duration, Encoder, Time, Types, WatermarkStrategy
-from pyflink.common.watermark_strategy import TimestampAssigner
+from pyflink.common import Configuration, Encoder, Types, WatermarkStrategy
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
-from pyflink.datastream.functions import (
-    AggregateFunction,
-    AllWindowFunction,
-    KeyedProcessFunction,
-    ProcessWindowFunction,
-)
+from pyflink.datastream.functions import KeyedProcessFunction
 from pyflink.datastream.state import ValueStateDescriptor
-from pyflink.datastream.window import TumblingEventTimeWindows
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
-WINDOW_MS = 10_000
-BOUND_MS = 1_000
 PARALLELISM = "2"
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -62,14 +53,6 @@ QUERIES = {
 }
 
 
-class LastField(TimestampAssigner):
-    """The time of a line is its last field."""
-
-    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
-        """Return it in milliseconds."""
-        return int(value[value.rindex(",") + 1 :])
-
-
 class Count(KeyedProcessFunction):
     """Counts the records of a key."""
 
@@ -82,64 +65,6 @@ class Count(KeyedProcessFunction):
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         yield f"{value},{count}"
-
-
-class Total(AggregateFunction):
-    """Counts the records of a window."""
-
-    def create_accumulator(self) -> int:
-        """Return zero."""
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        """Add one."""
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        """Return the count."""
-        return accumulator
-
-    def merge(self, one: int, other: int) -> int:
-        """Add two counts."""
-        return one + other
-
-
-class Tell(ProcessWindowFunction):
-    """Adds key and window to a count."""
-
-    def process(self, key: int, context: Any, elements: Any) -> Any:
-        """Yield one row."""
-        for total in elements:
-            yield f"{key},{context.window().start},{total}"
-
-
-class Highest(AggregateFunction):
-    """The greatest of some bids, as lists of numbers."""
-
-    def create_accumulator(self) -> list[int]:
-        """Return what every bid exceeds."""
-        return [0, 0, 0]
-
-    def add(self, value: list[int], accumulator: list[int]) -> list[int]:
-        """Return the greater one."""
-        return max(list(value), list(accumulator))
-
-    def get_result(self, accumulator: list[int]) -> list[int]:
-        """Return the greatest one."""
-        return accumulator
-
-    def merge(self, one: list[int], other: list[int]) -> list[int]:
-        """Return the greater one."""
-        return max(list(one), list(other))
-
-
-class WithStart(AllWindowFunction):
-    """Adds the beginning of its window to a bid."""
-
-    def apply(self, window: Any, inputs: Any) -> Any:
-        """Yield one row."""
-        for bid in inputs:
-            yield ",".join(map(str, (window.start, *bid)))
 
 
 def settings(state: str) -> Configuration:
@@ -160,32 +85,14 @@ def settings(state: str) -> Configuration:
     return configuration
 
 
-def run_python(case: str, given: str, output: str, state: str) -> None:
-    """Run a case with functions in Python."""
+def run_python(given: str, output: str, state: str) -> None:
+    """Run the keyed count with functions in Python."""
     env = StreamExecutionEnvironment.get_execution_environment(settings(state))
-    bounded = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
-    strategy = (
-        WatermarkStrategy.no_watermarks() if case == "count" else bounded.with_timestamp_assigner(LastField())
-    )
     files = FileSource.for_record_stream_format(StreamFormat.text_line_format(), given).build()
-    lines = env.from_source(files, WatermarkStrategy.no_watermarks(), "lines")
-    if case != "count":
-        lines = lines.assign_timestamps_and_watermarks(strategy)
-    longs = Types.PRIMITIVE_ARRAY(Types.LONG())
-    numbers = lines.map(lambda line: [int(field) for field in line.split(",")], longs)
-    window = TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS))
-    if case == "count":
-        keys = numbers.map(lambda fields: fields[0], Types.LONG())
-        rows = keys.key_by(lambda key: key, Types.LONG()).process(Count(), Types.STRING())
-    elif case == "windows":
-        keyed = numbers.key_by(lambda fields: fields[0], Types.LONG())
-        rows = keyed.window(window).aggregate(Total(), Tell(), Types.LONG(), Types.STRING())
-    else:
-        bids = numbers.filter(lambda fields: fields[0] == 1)
-        bids = bids.map(lambda fields: [fields[3], fields[1], fields[2]], longs)
-        rows = bids.window_all(window).aggregate(Highest(), WithStart(), longs, Types.STRING())
+    keys = env.from_source(files, WatermarkStrategy.no_watermarks(), "lines").map(int, Types.LONG())
+    rows = keys.key_by(lambda key: key, Types.LONG()).process(Count(), Types.STRING())
     rows.sink_to(FileSink.for_row_format(output, Encoder.simple_string_encoder()).build())
-    env.execute(f"bench peers {case}")
+    env.execute("bench peers count")
 
 
 def run_java(case: str, given: str, output: str, state: str) -> None:
@@ -218,7 +125,10 @@ def main(case: str, given: str, output: str, state: str, way: str) -> None:
     # The first call starts Java.
     settings(state)
     cpu, wall = cpu_seconds(), time.perf_counter()
-    (run_python if way == "thread" else run_java)(case, given, output, state)
+    if way == "thread":
+        run_python(given, output, state)
+    else:
+        run_java(case, given, output, state)
     print(json.dumps({"cpu": cpu_seconds() - cpu, "wall": time.perf_counter() - wall}))
 
 

@@ -26,20 +26,20 @@ SCHEMAS = {
     WINDOWS: "key BIGINT, moment BIGINT",
     "query": "is_bid INT, auction BIGINT, bidder BIGINT, price BIGINT, moment BIGINT",
 }
-END = {WINDOWS: "-1,{}", "query": "0,0,0,0,{}"}
-"""A line that ends all windows before it."""
+END = {WINDOWS: "-1,{}", "query": "1,0,0,0,{}"}
+"""A line that ends all windows before its own, which stays open. Spark applies filters before a watermark."""
 FAR_MS = 10_000_000_000
 
 
 def rows_of(case: str, lines: DataFrame) -> DataFrame:
     """Return the rows of a case."""
     if case == COUNT:
-        return PEERS["transform_with_state_in_pandas"].counts(lines)
+        return PEERS["apply_in_pandas_with_state"].counts(lines)
     timed = lines.withColumn("at", sql.timestamp_millis("moment")).withWatermark("at", "1 second")
     window = sql.window("at", f"{WINDOW_MS} milliseconds")
     start = (sql.unix_millis(sql.col("window.start"))).alias("start")
     if case == WINDOWS:
-        counts = timed.where("key >= 0").groupBy(window, "key").count()
+        counts = timed.groupBy(window, "key").count()
         return counts.select("key", start, "count")
     best = sql.max(sql.struct("price", "auction", "bidder")).alias("best")
     highest = timed.where("is_bid = 1").groupBy(window).agg(best)
