@@ -292,7 +292,8 @@ def output_of(vertex: Vertex, inputs: list[Certain]) -> Certain:
         raise GraphError(f"{vertex.name}: {vertex.kind} needs timestamps that follow from the records")
     match vertex.kind:
         case "async":
-            return Certain(ordered and vertex.form == "ordered", timed, True, size)
+            # A rescale deals requests in flight out over all subtasks, as in Flink: the order ends here.
+            return Certain(False, timed, True, size)
         case "triples":
             return Certain(True, False, holds, size / 3)
         case "count":
