@@ -9,7 +9,8 @@ The rules this module lives by:
 - A worker runs its batches one by one. If it dies, another worker runs the first unfinished batch once more;
   if that worker dies too, the run ends with an error that names the scenarios.
 - A worker holds its next batch before it finishes the current one, so it never waits for the parent. A batch
-  takes tens of milliseconds, its message a tenth of one.
+  takes tens of milliseconds, its message a tenth of one. Where a scenario takes seconds, it holds none: what
+  has been given is run, also when the time is up.
 - A worker exits when its parent does.
 """
 
@@ -32,7 +33,7 @@ BATCH: Final = 32
 """The number of scenarios of a full batch."""
 
 BATCHES_AHEAD: Final = 2
-"""How many batches a worker holds, including the one that it runs."""
+"""How many batches a worker holds if nothing else is said, including the one that it runs."""
 
 MOST_ATTEMPTS: Final = 2
 """How often a batch is given to a worker if workers die of it."""
@@ -185,13 +186,17 @@ class WorkerPool:
     :param workers: how many processes
     :param start: the first message to each
     :param warn: called with one line when a worker died and its batch is run again
+    :param ahead: how many batches a worker holds, including the one that it runs
     """
 
-    def __init__(self, workers: int, start: Start, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, workers: int, start: Start, warn: Callable[[str], None], ahead: int = BATCHES_AHEAD
+    ) -> None:
         self.seconds_of_work = 0.0
         """The run time of all scenarios, summed over the workers."""
         self._start = start
         self._warn = warn
+        self._ahead = ahead
         self._workers: list[_Worker] = []
         self._selector = DefaultSelector()
         for _ in range(workers):
@@ -226,8 +231,8 @@ class WorkerPool:
         self._selector.close()
 
     def _assign(self, again: deque[Batch], batches: Iterator[Batch]) -> None:
-        """Give each worker up to BATCHES_AHEAD batches, those with fewer first."""
-        for ahead in range(1, BATCHES_AHEAD + 1):
+        """Give each worker as many batches as it holds, those with fewer first."""
+        for ahead in range(1, self._ahead + 1):
             for worker in self._workers:
                 if len(worker.batches) < ahead:
                     batch = again.popleft() if again else next(batches, None)

@@ -7,7 +7,8 @@ The rules this module lives by:
 - Finished scenarios are kept however the run ends: lines are flushed after each batch, and after an interrupt
   or an error the tally holds all of them.
 - The output folder and the families are checked before the first scenario.
-- The time limit is checked between batches: a batch that has started is finished.
+- The time limit is checked between batches: a batch that has started is finished. On a real system, where a
+  scenario takes seconds, a batch is one scenario.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from time import perf_counter
 from typing import IO, Final
 
 from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.pool import (
     BATCH,
+    BATCHES_AHEAD,
     Batch,
     Done,
     Start,
@@ -146,14 +149,16 @@ def run(
     count = workers or usable_processors()
     result = RunResult(loaded, tuple(families), seed, count, system=find_system(system))
     started = perf_counter()
-    batches = _batches(scenarios, count, started + max_time if max_time is not None else None)
+    is_real = Capability.DETERMINISM not in result.system.capabilities
+    deadline = None if max_time is None else started + max_time
+    batches = _batches(scenarios, count, deadline, most=1 if is_real else BATCH)
     with open_output(out) as lines, let_go(result.system):
         ordered = _InOrder(result.tally, lines, progress)
         try:
             if count == 1:
                 _run_here(result, batches, ordered)
             else:
-                _run_in_pool(result, batches, ordered, warn)
+                _run_in_pool(result, batches, ordered, warn, 1 if is_real else BATCHES_AHEAD)
             raise_error_of(ordered.mistakes)
         except KeyboardInterrupt:
             result.interrupted = True
@@ -215,12 +220,12 @@ def open_output(folder: Path | None) -> Iterator[IO[bytes] | None]:
         yield lines
 
 
-def _batches(scenarios: int | None, workers: int, deadline: float | None) -> Iterator[Batch]:
-    """Yield batches until there are enough scenarios or the deadline has passed."""
-    size = BATCH
+def _batches(scenarios: int | None, workers: int, deadline: float | None, most: int) -> Iterator[Batch]:
+    """Yield batches of up to ``most`` until there are enough scenarios or the deadline has passed."""
+    size = most
     if scenarios is not None:
         # Smaller batches share a short run evenly among the workers.
-        size = max(1, min(BATCH, scenarios // (4 * workers)))
+        size = max(1, min(most, scenarios // (4 * workers)))
     first = 0
     while scenarios is None or first < scenarios:
         if deadline is not None and perf_counter() >= deadline:
@@ -239,9 +244,9 @@ def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) ->
 
 
 def _run_in_pool(
-    result: RunResult, batches: Iterator[Batch], ordered: _InOrder, warn: Callable[[str], None]
+    result: RunResult, batches: Iterator[Batch], ordered: _InOrder, warn: Callable[[str], None], ahead: int
 ) -> None:
-    pool = WorkerPool(result.workers, Start(result.seed, result.names, result.system.name), warn)
+    pool = WorkerPool(result.workers, Start(result.seed, result.names, result.system.name), warn, ahead)
     at_once = True
     try:
         for done in pool.run(batches):

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.checkers.outcome import Outcome, from_line
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.pool import Batch, Start, WorkerDied, WorkerPool
 from onceproof.harness.trials.runner import (
     OUTCOMES,
@@ -150,6 +152,14 @@ def test_progress_is_reported_after_each_batch() -> None:
     assert isinstance(result, RunResult)
     assert seen == sorted(seen)
     assert seen[-1] == 20
+
+
+def test_scenarios_of_a_real_system_are_reported_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SimulatedSystem.capabilities - {Capability.DETERMINISM}
+    monkeypatch.setattr(SimulatedSystem, "capabilities", real)
+    seen: list[int] = []
+    run(["word_count"], scenarios=20, workers=1, progress=lambda tally: seen.append(tally.scenarios))
+    assert seen == [*range(1, 21)]
 
 
 def test_an_interrupt_waits_until_the_lines_of_a_batch_are_written() -> None:
