@@ -18,6 +18,8 @@ PRIVATE_BUT_NEEDED = {
     "_active_spark_context": "pyspark: likewise",
     "_gateway": "pyspark: likewise, and the process of its Java",
     "_instantiatedSession": "pyspark: likewise",
+    "_j_configuration": "pyflink: the Java object behind one of Python",
+    "_j_data_stream": "pyflink: likewise",
     "_jsc": "pyspark: job groups and the status of a job",
     "_jvm": "pyspark: likewise",
     "_streamingCheckpointManager": "pyspark: the offline repartition of a query's state",
