@@ -8,6 +8,7 @@ from typing import Annotated, Final, TypeAlias
 import typer
 
 from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
+from onceproof.harness.model.system_homes import system_names
 
 
 def _fitting_seed(seed: int | None) -> int | None:
@@ -62,7 +63,7 @@ RunSystem: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--system",
-        help="System under test.",
+        help=f"System under test: {', '.join(system_names())}.",
         show_default="simulated; command for a FILE.toml",
     ),
 ]

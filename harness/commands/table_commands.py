@@ -50,7 +50,8 @@ def faults_command(systems: Sequence[str], as_json: bool) -> int:
     """Print the fault table with the answer of each named system, or of all systems, to each row."""
     from onceproof.harness.model.fault_answers import CarriedOut
     from onceproof.harness.model.faults import FAULTS
-    from onceproof.harness.model.system import answers_of, system_names
+    from onceproof.harness.model.system import answers_of
+    from onceproof.harness.model.system_homes import system_names
 
     answers = {name: answers_of(name) for name in systems or system_names()}
     if as_json:

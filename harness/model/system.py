@@ -15,7 +15,7 @@ import difflib
 import importlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, options_of
@@ -25,6 +25,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.system_homes import EXTRAS, HOMES
 
 
 class System(Protocol):
@@ -92,41 +93,6 @@ class UnknownSystem(Exception):
     """No system has that name; the message is one line."""
 
 
-_HOMES: Final = {
-    "simulated": ("onceproof.harness.systems.simulation.simulated_system", "SimulatedSystem"),
-    "simulated-rocksdb": ("onceproof.harness.systems.simulation.simulated_system", "DatabaseSystem"),
-    "local": ("onceproof.harness.systems.local.local_system", "LocalSystem"),
-    "local-workers": ("onceproof.harness.systems.local.workers_system", "LocalWorkersSystem"),
-    "spark": ("onceproof.harness.systems.spark.spark_system", "SparkSystem"),
-    "spark-cluster": ("onceproof.harness.systems.spark.spark_system", "SparkClusterSystem"),
-    "spark-standalone": ("onceproof.harness.systems.spark.spark_system", "SparkStandaloneSystem"),
-    "spark-yarn": ("onceproof.harness.systems.spark.spark_system", "SparkYarnSystem"),
-    "relay": ("onceproof.harness.systems.relay", "RelaySystem"),
-    "structured_streaming": (
-        "onceproof.harness.systems.structured.structured_system",
-        "StructuredStreamingSystem",
-    ),
-    "flink": ("onceproof.harness.systems.flink.flink_system", "FlinkSystem"),
-    "bytewax": ("onceproof.harness.systems.bytewax.bytewax_system", "BytewaxSystem"),
-    "command": ("onceproof.harness.systems.program.program_system", "CommandSystem"),
-}
-
-_EXTRAS: Final = {
-    "spark": ("spark",),
-    "spark-cluster": ("spark",),
-    "spark-standalone": ("spark",),
-    "spark-yarn": ("spark",),
-    "relay": ("spark",),
-    "structured_streaming": ("spark",),
-}
-"""By system, the extras of the installation that it needs."""
-
-
-def system_names() -> tuple[str, ...]:
-    """Return the names of all systems."""
-    return tuple(_HOMES)
-
-
 def find_system(name: str) -> System:
     """Return a system by its name; UnknownSystem if there is none.
 
@@ -166,14 +132,14 @@ def refusal_of_servers(family: Family) -> str:
 
 
 def _class_of(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = HOMES.get(name)
     if home is None:
-        near = difflib.get_close_matches(name, _HOMES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_HOMES)}"
+        near = difflib.get_close_matches(name, HOMES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(HOMES)}"
         raise UnknownSystem(f"unknown system {name!r}: {hint}")
     from onceproof.engine.extras import require
 
-    require(f"system {name}", *_EXTRAS.get(name, ()))
+    require(f"system {name}", *EXTRAS.get(name, ()))
     module, class_name = home
     return getattr(importlib.import_module(module), class_name)
 

@@ -20,7 +20,8 @@ from onceproof.engine.extras import ExtraMissing
 from onceproof.engine.runtime.java import JavaMissing
 from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.system import NeedsPrograms, find_system, reason_against, system_names
+from onceproof.harness.model.system import NeedsPrograms, find_system, reason_against
+from onceproof.harness.model.system_homes import system_names
 from onceproof.harness.services.service import ServiceMissing
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.settings.run_plan import RunPlan, plan_run

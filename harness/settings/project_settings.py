@@ -32,7 +32,7 @@ from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, Text
 from onceproof.harness.model.family_places import family_names, split_address
 from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
-from onceproof.harness.model.system import system_names
+from onceproof.harness.model.system_homes import system_names
 
 FILE: Final = "pyproject.toml"
 TABLE: Final = "tool.onceproof"

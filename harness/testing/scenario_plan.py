@@ -45,7 +45,8 @@ class ScenarioPlan:
             if type(value) is not int or value < 1:
                 raise PlanError(f"exactly_once: {name} must be a whole number of 1 or more, not {value!r}")
         if self.system != SIMULATED:
-            from onceproof.harness.model.system import UnknownSystem, find_system, system_names
+            from onceproof.harness.model.system import UnknownSystem, find_system
+            from onceproof.harness.model.system_homes import system_names
 
             try:
                 if self.system not in system_names():

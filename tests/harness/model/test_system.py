@@ -20,8 +20,8 @@ from onceproof.harness.model.system import (
     can_strike,
     find_system,
     reason_against,
-    system_names,
 )
+from onceproof.harness.model.system_homes import system_names
 from onceproof.harness.systems.local.local_system import LocalSystem
 
 
