@@ -34,7 +34,8 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "tumbling": ("inside",),
 }
 """By kind the states that its functions name; a vertex's name stands before each."""
-_WINDOW_STATES: Final = ("window-contents", "merging-window-set", "_timer_state/event_window-timers")
+_SESSION_STATES: Final = ("window-contents", "merging-window-set")
+_WINDOW_STATES: Final = (*_SESSION_STATES, "_timer_state/event_window-timers")
 OWN_STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "reduce": ("_op_state",),
     "triples": ("tumble-count-assigner", "window-contents"),
@@ -351,10 +352,16 @@ def in_front_of(vertex: Vertex) -> tuple[str, ...]:
 
 
 def arrival_states_of(graph: Graph) -> list[str]:
-    """Return the names of the states that lack what an asynchronous operator before them has in flight."""
+    """Return the names of the states whose content depends on when records and watermarks come.
+
+    A state lacks what an asynchronous operator before it has in flight. The contents of a session are kept
+    under the window of the record that came first.
+    """
     behind: set[str] = set()
     states: list[str] = []
     for vertex in graph.operators:
+        if vertex.kind == "session":
+            states += _SESSION_STATES
         if not behind.isdisjoint(vertex.inputs):
             states += [f"{vertex.name} {word}" for word in STATES.get(vertex.kind, ())]
             states += OWN_STATES.get(vertex.kind if vertex.form != "reduce" else "reduce", ())

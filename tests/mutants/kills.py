@@ -61,7 +61,7 @@ def main() -> None:
         for name, each in mutants.items()
         if tried_where_recorded(each, known.get(name), 0) is not None
     }
-    sought = [each for name, each in mutants.items() if name not in kills]
+    sought = [each for name, each in mutants.items() if name not in kills and not each.unseen]
     for result in measure_all(sought, family_names(), SEED, SCENARIOS, workers=2, shrink_seconds=0):
         if result.killed:
             kills[result.id] = kill_of(result, mutants[result.id], families)

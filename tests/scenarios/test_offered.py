@@ -204,7 +204,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "Sink",
         "SinkWriter",
         "State",
-        "StateDescriptor",
         "SupportsWriterState",
         "WindowSerializer",
     ),
@@ -217,7 +216,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "CountTumblingWindowAssigner",
         "CountWindowSerializer",
         "GlobalWindowSerializer",
-        "KeyedStateOutput.streams",
         "OperatorStateOutput.partitions",
         "TimeWindow.cover",
         "TimeWindow.get_window_start_with_offset",
@@ -263,10 +261,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
     CHAINS: (
         "DataStreamSink.slot_sharing_group",
         "OperatorSettings.slot_sharing_group",
-        "DataStreamSink.disable_chaining",
-        "DataStreamSink.set_max_parallelism",
-        "OperatorSettings.disable_chaining",
-        "OperatorSettings.set_max_parallelism",
         "OperatorSettings.start_new_chain",
     ),
     SAME: (

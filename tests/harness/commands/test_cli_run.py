@@ -188,7 +188,7 @@ def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> No
     )
     document = json.loads(ended.out)
     counts = ["scenarios", "passed", "failed", "families"]
-    assert list(document) == [*counts, "asked", "sample", "trace_hash", "seconds", "out"]
+    assert list(document) == [*counts, "asked", "situations", "sample", "trace_hash", "seconds", "out"]
     assert document["asked"]["consistent_cut"] == 6
     assert document["sample"][0] == "under 50 scenarios in each of 2 families"
     assert document["families"] == {

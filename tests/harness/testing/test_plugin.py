@@ -298,7 +298,7 @@ import sys
 def test_unused():
     ours = {name for name in sys.modules if name.split(".")[0] == "onceproof"}
     light = {"", ".harness", ".harness.testing", ".harness.testing.plugin", ".harness.testing.scenario_plan"}
-    light |= {".harness.generation", ".harness.generation.profiles"}
+    light |= {".harness.generation", ".harness.generation.profiles", ".harness.model", ".harness.model.seeds"}
     assert ours == {f"onceproof{name}" for name in light}
     assert not {"msgspec", "numpy", "pyspark", "hypothesis.strategies"} & set(sys.modules)
 """
