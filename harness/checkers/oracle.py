@@ -44,6 +44,10 @@ class Oracle(Protocol):
         """What the family says that an attempt answers once at most; see ``FamilyOptions.answers``."""
 
     @property
+    def is_drawn(self) -> bool:
+        """Whether the graph of the job is drawn with its records (``FamilyOptions.tasks_with``)."""
+
+    @property
     def table_keys(self) -> int:
         """The number of key columns of the family's sink; 0 if it does not write by key."""
 
@@ -88,6 +92,7 @@ class PythonOracle:
         "_versions",
         "answers",
         "at_least_once",
+        "is_drawn",
         "table_keys",
     )
 
@@ -99,6 +104,7 @@ class PythonOracle:
         self._declares = options.declares
         self._versions = options.versions
         self.answers = options.answers
+        self.is_drawn = options.tasks_with is not None
         self.at_least_once = options.at_least_once
         self.table_keys = options.table_keys
         self._lengths = tuple([len(records) for records in scenario.records.values()])

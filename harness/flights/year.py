@@ -126,6 +126,7 @@ class YearOracle:
     """The family's own oracle, asked once: each flight gives one row, so the rows of a cut are a prefix."""
 
     answers = None
+    is_drawn = False
     at_least_once = None
     table_keys = 0
 

@@ -1,5 +1,7 @@
 """Waits that are too long, and failed writes that nothing follows."""
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec.structs import replace
 
@@ -27,8 +29,12 @@ def scenario(make_scenario):
     )
 
 
-def anomalies(scenario, history):
-    return [each.anomaly for each in Timeliness().check(scenario, history, None)]
+FIXED = SimpleNamespace(is_drawn=False)
+"""What the checker asks of an oracle: the graph of the job is always the same."""
+
+
+def anomalies(scenario, history, oracle=FIXED):
+    return [each.anomaly for each in Timeliness().check(scenario, history, oracle)]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,7 @@ def test_wait_may_be_as_long_as_the_settings_say(scenario, what, allowed, anomal
     assert anomalies(scenario, history) == []
     history.logged(4, "the attempt has failed")
     history.wait_begun(4, what, allowed + 1, 4)
-    [violation] = Timeliness().check(scenario, history, None)
+    [violation] = Timeliness().check(scenario, history, FIXED)
     assert (violation.anomaly, violation.where) == (anomaly, "step 4")
     assert violation.witness == {"step": 4, "waits_ms": allowed + 1, "allowed_ms": allowed}
 
@@ -58,7 +64,7 @@ def test_checkpoint_completes_within_four_rounds_after_the_last_fault(scenario):
     history.wait_begun(4, INTERVAL_WAIT, 80, 500 + LONG_MS)
     assert anomalies(scenario, history) == []
     history.wait_begun(5, INTERVAL_WAIT, 80, 501 + LONG_MS)
-    [violation] = Timeliness().check(scenario, history, None)
+    [violation] = Timeliness().check(scenario, history, FIXED)
     assert (violation.anomaly, violation.where) == (NO_CHECKPOINT, "step 5")
     assert violation.witness == {"step": 5, "waited_ms": LONG_MS + 1, "allowed_ms": LONG_MS}
 
@@ -174,3 +180,11 @@ def test_no_checkpoint_is_asked_of_a_job_that_only_passes_watermarks_on(scenario
     for enough_ms in (200, 43):
         assert anomalies(replace(busy, watermark_interval_ms=enough_ms), history) == [NO_CHECKPOINT]
     assert anomalies(replace(busy, watermark_interval_ms=42), history) == []
+
+
+def test_no_checkpoint_is_asked_of_a_job_whose_graph_is_drawn(scenario):
+    history = History()
+    history.wait_begun(3, INTERVAL_WAIT, 80, 500)
+    history.wait_begun(5, INTERVAL_WAIT, 80, 501 + LONG_MS)
+    assert anomalies(scenario, history) == [NO_CHECKPOINT]
+    assert anomalies(scenario, history, SimpleNamespace(is_drawn=True)) == []
