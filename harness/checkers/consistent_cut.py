@@ -60,9 +60,6 @@ class ConsistentCut:
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return the violations in the order in which they became visible."""
         follower = _CommitFollower(oracle, scenario.is_exactly_once)
-        follower.has_batches = any(
-            event[1] == TRANSACTION_VISIBLE and "waits" in event[3] for event in history.events
-        )
         for step, kind, subject, payload in history.events:
             if kind == TRANSACTION_VISIBLE:
                 follower.transaction_visible(step, subject, payload)
@@ -75,7 +72,7 @@ class ConsistentCut:
             elif kind == COMMIT_FAILED:
                 follower.failed_commits.add(subject)
             elif kind == JOB_STOPPED:
-                follower.job_stopped(step)
+                follower.job_stopped(step, history)
         return follower.violations
 
 
@@ -89,7 +86,6 @@ class _CommitFollower:
         "checkpoints",
         "failed_commits",
         "first_listed",
-        "has_batches",
         "highest_visible",
         "is_exactly_once",
         "last_compared",
@@ -125,8 +121,6 @@ class _CommitFollower:
         self.last_epochs: dict[tuple[str, str, int], int] = {}
         """By (attempt, sink, subtask), the epoch of its latest visible transaction."""
         self.failed_commits: set[str] = set()
-        self.has_batches = False
-        """Whether write-ahead sinks write."""
         self.restored_index = -1
         """The index that the running attempt was restored from; -1: from none."""
         self.restored_from: dict[str, int | None] = {}
@@ -189,9 +183,11 @@ class _CommitFollower:
             self.highest_visible = index
         self._compare_cuts(step)
 
-    def job_stopped(self, step: int) -> None:
+    def job_stopped(self, step: int, history: History) -> None:
         """Check that everything that completed checkpoints list is visible."""
-        first = self.restored_index + 1 if self.has_batches else 0
+        if self.visible_counts == self.listed_counts:
+            return
+        first = self.restored_index + 1 if _has_batches(history) else 0
         missing = sum(self.listed_counts[first:]) - sum(self.visible_counts[first:])
         if missing:
             witness = {
@@ -259,6 +255,11 @@ class _CommitFollower:
 
     def _violate(self, anomaly: str, where: str, witness: dict[str, Any]) -> None:
         self.violations.append(Violation(ConsistentCut.property, anomaly, where, witness))
+
+
+def _has_batches(history: History) -> bool:
+    """Return whether write-ahead sinks write, in the whole run."""
+    return any(kind == TRANSACTION_VISIBLE and "waits" in payload for _, kind, _, payload in history.events)
 
 
 def _first_rows(rows: Sequence[Row]) -> list[list[Any]]:
