@@ -19,8 +19,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.fault_answers import MissingPoints, answers
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.fault_answers import answers, missing_points, place_of
+from onceproof.harness.model.faults import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.bytewax.flow_kills import FlowKills
@@ -64,15 +64,12 @@ asked for its state. committing and committed: before and after a sink shows row
 of an epoch is about to be read, so the one before it is in the store.
 """
 
-MISSING: Final[MissingPoints] = {
-    (kind, point): "A fault planned for this point strikes at the step of a flow that is like it."
-    if point in PLACES
-    else "No step of a flow is like this point."
-    for kind, row in FAULTS.items()
-    if row.needs in CAPABILITIES
-    for point in row.points
-    if point not in PLACES.values()
-}
+MISSING: Final = missing_points(
+    CAPABILITIES,
+    PLACES,
+    "A fault planned for this point strikes at the step of a flow that is like it.",
+    "No step of a flow is like this point.",
+)
 """What this system could take by its kind, but never comes to (see ``prepared``), and why."""
 
 _RUST: Final = "Bytewax does that in Rust, where no Python code is called."
@@ -119,9 +116,8 @@ def prepared(scenario: Scenario) -> Scenario:
 
 def _placed(fault: Fault, records: int, splits: int) -> Fault:
     """Return a fault at its point in a flow; an inapplicable fault is returned unchanged."""
-    place = PLACES.get(fault.point)
-    row = FAULTS[fault.kind]
-    if row.needs not in CAPABILITIES or place is None or place not in row.points:
+    place = place_of(fault, CAPABILITIES, PLACES)
+    if place is None:
         return fault
     return replace(
         fault,

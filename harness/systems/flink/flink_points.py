@@ -18,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.fault_answers import MissingPoints, answers
+from onceproof.harness.model.fault_answers import answers, missing_points, place_of
 from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.faults import FAULTS, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
@@ -60,21 +60,17 @@ restored, element, snapshotted, notified, end_of_data: a reader of the source pa
 the JobManager does. committed: a part file has its name.
 """
 
-_SEEN: Final = frozenset(PLACES.values())
 _MOST_PASSES: Final[dict[Point, int]] = {"restored": 2, "committed": 2, "end_of_data": 1}
 """How often a point is passed in a short run, at least; other points but ``element``: ``_ROUNDS`` times."""
 ROUNDS: Final = 4
 """In how many parts a job reads its input, with a checkpoint behind each."""
 
-MISSING: Final[MissingPoints] = {
-    (kind, point): "A fault planned for this point strikes at the point before it that is seen."
-    if point in PLACES
-    else "No file and no line of the source shows that a sink aborts."
-    for kind, row in FAULTS.items()
-    if row.needs in CAPABILITIES
-    for point in row.points
-    if point not in _SEEN
-}
+MISSING: Final = missing_points(
+    CAPABILITIES,
+    PLACES,
+    "A fault planned for this point strikes at the point before it that is seen.",
+    "No file and no line of the source shows that a sink aborts.",
+)
 """What Flink could take by its kind, but never comes to (see ``prepared``), and why."""
 
 ANSWERS: Final = answers(
@@ -127,10 +123,8 @@ def prepared(scenario: Scenario) -> Scenario:
 
 def _placed(fault: Fault, records: int) -> Fault:
     """Return a fault at a point that is seen; one that is not applicable is returned unchanged."""
-    place = PLACES.get(fault.point)
-    if FAULTS[fault.kind].needs not in CAPABILITIES or place is None:
-        return fault
-    if place not in FAULTS[fault.kind].points:
+    place = place_of(fault, CAPABILITIES, PLACES)
+    if place is None:
         return fault
     return replace(
         fault,

@@ -20,8 +20,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.fault_answers import MissingPoints, answers
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.fault_answers import answers, missing_points, place_of
+from onceproof.harness.model.faults import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
@@ -69,15 +69,12 @@ batches.
 WORKER_POINTS: Final[frozenset[Point]] = frozenset({"element", "pre_committed"})
 """Points in workers: after a kill Spark runs the task in another worker, and the query continues."""
 
-MISSING: Final[MissingPoints] = {
-    (kind, point): "A fault planned for this point strikes at the step of a micro-batch that is like it."
-    if point in PLACES
-    else "No step of a micro-batch is like this point."
-    for kind, row in FAULTS.items()
-    if row.needs in CAPABILITIES
-    for point in row.points
-    if point not in PLACES.values()
-}
+MISSING: Final = missing_points(
+    CAPABILITIES,
+    PLACES,
+    "A fault planned for this point strikes at the step of a micro-batch that is like it.",
+    "No step of a micro-batch is like this point.",
+)
 """What this system could take by its kind, but never comes to (see ``prepared``), and why."""
 
 ANSWERS: Final = answers(
@@ -129,9 +126,8 @@ def prepared(scenario: Scenario) -> Scenario:
 
 def _placed(fault: Fault, records: int, batches: int) -> Fault:
     """Return a fault at its point in a query; an inapplicable fault is returned unchanged."""
-    place = PLACES.get(fault.point)
-    row = FAULTS[fault.kind]
-    if row.needs not in CAPABILITIES or place is None or place not in row.points:
+    place = place_of(fault, CAPABILITIES, PLACES)
+    if place is None:
         return fault
     return replace(
         fault,
