@@ -105,11 +105,11 @@ SITUATIONS: Final = (
     Situation("restored behind a savepoint", "output that a savepoint must not commit"),
     Situation("stopped and started again", "what a savepoint holds, and what is committed at a stop"),
     Situation("stopped and rescaled", "a savepoint that is dealt out anew"),
-    Situation("stop failed", "a job that goes on when it could not be stopped", drawn=False),
+    Situation("stop failed", "a job that goes on when it could not be stopped"),
     Situation("stopped with something prepared", "output of a checkpoint that only the stop commits"),
     Situation("killed while stopping", "a stop whose savepoint is complete, and not committed"),
-    Situation("record late after a restore", "event time that a restored job begins anew", drawn=False),
-    Situation("incremental checkpoint restored", "files that several checkpoints share", drawn=False),
+    Situation("record late after a restore", "event time that a restored job begins anew", "window_sum"),
+    Situation("incremental checkpoint restored", "files that several checkpoints share"),
 )
 
 BY_NAME: Final = {situation.name: situation for situation in SITUATIONS}
@@ -402,6 +402,8 @@ def situations_of(scenario: Scenario, history: History) -> tuple[str, ...]:
         if handler is not None:
             handler(watch, subject, payload)
     found = watch.found
+    if history.statistics.stops_failed:
+        found.add("stop failed")
     if history.statistics.late_after_restore:
         found.add("record late after a restore")
     if scenario.incremental is True and watch.restores:

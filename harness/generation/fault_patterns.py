@@ -8,8 +8,9 @@ The rules this module lives by:
   kill during a recovery. A part stays uniformly random, for sequences that no pattern covers.
 - Swarm testing: a scenario first draws which fault kinds it may use, because some states are reached only
   without certain faults.
-- Only faults of the fault table are drawn, and the uniform part reaches every point of every row but those of
-  servers (`server_faults.py`) and of late puts (`storage_patterns.py`); the property coverage relies on both.
+- Only faults of the fault table are drawn, and the uniform part reaches every point of every row but those
+  of servers (`server_faults.py`) and of object stores (`storage_patterns.py`); the property coverage relies
+  on both.
 - Kills aim at early checkpoints, because only later input shows an error of the recovery.
 """
 
@@ -28,6 +29,15 @@ from onceproof.harness.generation.drawn_faults import (
     draw_task,
 )
 from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.generation.late_patterns import (
+    abort_is_told_badly,
+    call_takes_place_late,
+    decline_is_told_badly,
+)
+from onceproof.harness.generation.recovery_patterns import (
+    kill_at_completion_and_while_restoring,
+    kill_at_each_completion,
+)
 from onceproof.harness.generation.storage_patterns import (
     files_cannot_be_deleted,
     storage_fails,
@@ -44,7 +54,7 @@ PROCESSES: Final = -1
 """Drawn in place of a number of complete checkpoints: it is the processes that die."""
 AN_HOUR_MS: Final = 3_600_000
 _DRAWN_KINDS: Final = tuple(kind for kind in JOB_FAULTS if FAULTS[kind].needs != Capability.LATE_PUTS)
-"""Late puts are drawn apart (`storage_patterns.py`)."""
+"""What only an object store does is drawn apart (`storage_patterns.py`)."""
 
 _RECOVERY_POINTS: Final[tuple[Point, ...]] = ("restoring", "restored", "aborted", "committing")
 
@@ -425,4 +435,9 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_clock_is_set_while_the_job_is_down, 2),
     (_clock_is_set_while_a_checkpoint_waits, 1),
     (_kill_at_the_end, 1),
+    (kill_at_each_completion, 4),
+    (kill_at_completion_and_while_restoring, 2),
+    (call_takes_place_late, 2),
+    (abort_is_told_badly, 1),
+    (decline_is_told_badly, 1),
 )

@@ -19,34 +19,31 @@ from collections import Counter
 from random import Random
 from typing import Final
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
+from onceproof.harness.generation.drawn_operations import draw_aimed_stop, draw_operations
 from onceproof.harness.generation.fault_patterns import MOST_FAULTS, draw_faults, draw_kinds
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family, Role, Vertices, Workload, options_of, tasks_with
-from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
-    ANY_TASK,
     USUAL_WATERMARK_INTERVAL_MS,
     ActionClass,
     Barriers,
     CheckpointMode,
     Fault,
     InputRecord,
-    Operation,
-    OperationKind,
     Scenario,
     Schedule,
     ScheduleKind,
-    StateBackend,
 )
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps, held_up_ms
 
-GENERATION: Final = 15
+GENERATION: Final = 16
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -59,24 +56,19 @@ BARRIERS: Final[tuple[tuple[Barriers, int], ...]] = (("aligned", 9), ("unaligned
 CONCURRENT: Final = ((1, 7), (2, 2), (3, 1))
 LONGEST_PAUSE: Final = 40
 
-OPERATIONS: Final = 0.25
-"""The share of scenarios with savepoints or stops."""
-ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
-    ("element", 6),
-    ("triggered", 2),
-    ("aligned", 1),
-    ("acknowledged", 2),
-    ("completed", 3),
-    ("committing", 1),
-    ("end_of_data", 1),
-)
-OTHER_BACKEND: Final = 0.02
+DATABASES: Final = 0.03
+"""The share of scenarios whose keyed state is in databases. Such a run takes five times as long as others."""
+INCREMENTAL: Final = 0.7
+"""The share of those whose checkpoints are incremental."""
 ENDLESS: Final = 0.1
 """The share of scenarios whose sources never end. None of them has a short timeout: a stop whose savepoint
 expires costs an attempt."""
 
-MOST_WATERMARK_INTERVALS: Final = ((1, 3), (10, 3), (60, 3), (USUAL_WATERMARK_INTERVAL_MS, 1))
+MOST_WATERMARK_INTERVALS: Final = ((1, 4), (10, 4), (60, 2), (USUAL_WATERMARK_INTERVAL_MS, 1))
 """At the default most runs are over before the second watermark, at 1 ms each record has one behind it."""
+
+_WAITED_FOR: Final = frozenset(("triggered", "declined"))
+"""Where a message is lost, a checkpoint waits for it until it expires."""
 
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
@@ -115,7 +107,11 @@ def generate(family: Family, seed: int) -> Scenario:
         kinds=kinds,
         rescales=rescales,
     )
-    faults = _with_late_puts(draw_faults(chance, stage), seed, stage)
+    any_backend = options_of(family).any_backend
+    aimed, stop = draw_aimed_stop(chance, stage, any_backend=any_backend)
+    drawn = draw_faults(chance, stage)
+    faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
+    faults = _with_late_puts(faults, seed, stage)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len(faults) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural)
@@ -123,10 +119,11 @@ def generate(family: Family, seed: int) -> Scenario:
     ample = schedule.horizon + 10 * natural + delays
     tolerates = chance.chance(0.75) or expires
     # A checkpoint that waits for a lost message ends by its timeout, which should come while input is left.
-    waits = any(fault.point == "triggered" and FAULTS[fault.kind].strikes == "message" for fault in faults)
+    waits = any(fault.point in _WAITED_FOR and FAULTS[fault.kind].strikes == "message" for fault in faults)
     too_late = any(fault.point == "acknowledged" and fault.delay >= short for fault in faults)
-    hurried = tolerates and chance.chance(0.8 if waits or too_late else 0.3)
+    hurried = tolerates and not stop and chance.chance(0.8 if waits or too_late else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
+    in_databases = any_backend and chance.chance(DATABASES)
     return Scenario(
         family=family.name,
         generator_version=generator_version(family),
@@ -148,7 +145,9 @@ def generate(family: Family, seed: int) -> Scenario:
         schedule=schedule,
         step_budget=ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
         mode=mode,
-        operations=draw_operations(chance, stage, family, may_stop=not hurried),
+        operations=draw_operations(chance, stage, stop, any_backend=any_backend, may_stop=not hurried),
+        state_backend="rocksdb" if in_databases else UNSET,
+        incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
         endless=(chance.chance(ENDLESS) and not hurried) or UNSET,
     )
@@ -169,41 +168,6 @@ def draw_watermark_interval(chance: Chance) -> int:
     """Draw how often stock watermark strategies emit, from 1 ms to the engine's default."""
     most = chance.weighted(MOST_WATERMARK_INTERVALS)
     return most if most == USUAL_WATERMARK_INTERVAL_MS else chance.integer(1, most)
-
-
-def draw_operations(
-    chance: Chance, stage: JobOutline, family: Family, *, may_stop: bool
-) -> tuple[Operation, ...] | UnsetType:
-    """Draw savepoints, and stops with a savepoint.
-
-    A stop whose savepoint expires costs an attempt, so stops are only drawn where the timeout is ample. They
-    are drawn while input is left, so that the restarted job has records to read.
-    """
-    if not chance.chance(OPERATIONS):
-        return UNSET
-    stops = may_stop and chance.chance(0.5)
-    kinds: list[OperationKind] = ["savepoint"] * chance.integer(0 if stops else 1, 2)
-    if stops:
-        kinds.insert(chance.integer(0, len(kinds)), "stop")
-    return tuple([_operation(chance, stage, kind, options_of(family).any_backend) for kind in kinds])
-
-
-def _operation(chance: Chance, stage: JobOutline, kind: OperationKind, any_backend: bool) -> Operation:
-    point = chance.weighted(ASKED_AT)
-    checkpoint, occurrence = 1 + int(chance.unit() * stage.checkpoints), 1
-    if point == "element":
-        checkpoint, occurrence = 0, chance.integer(1, 1 + 2 * stage.records)
-    elif point == "end_of_data":
-        checkpoint = 0
-    after = chance.integer(0, 2 * stage.checkpoint_steps)
-    if kind == "savepoint":
-        return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after)
-    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
-    parallelism = chance.integer(1, most) if chance.chance(0.6) else 0
-    # Opening a database takes a hundred times as long as the rest of a run.
-    backend: StateBackend | None = "rocksdb" if chance.chance(OTHER_BACKEND) and any_backend else None
-    claims = chance.chance(0.4)
-    return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after, parallelism, backend, claims)
 
 
 def draw_mode(chance: Chance, family: Family) -> CheckpointMode:

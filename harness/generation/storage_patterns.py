@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_kill, draw_occurrence, draw_task
 from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 LATE_PUTS: Final = 0.06
@@ -35,15 +36,18 @@ def storage_fails(chance: Chance, stage: JobOutline) -> list[Fault]:
 
 
 def draw_late_puts(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
-    """Draw, for some scenarios, that the checkpoint storage is an object store with late puts.
+    """Draw, for some scenarios, that the checkpoint storage is an object store with late puts and deletions.
 
     ``chance`` is of this draw alone: all other scenarios are what they are without it.
     """
     if not chance.chance(LATE_PUTS):
         return ()
-    pattern = chance.weighted(((_put_is_late, 2), (_put_outlives_its_process, 3)))
+    pattern = chance.weighted(
+        ((_put_is_late, 4), (_put_outlives_its_process, 6), (_deletion_outlives_its_process, 3))
+    )
     faults = pattern(chance, stage)
-    return tuple([fault for fault in faults if fault.kind == "late_put" or fault.kind in stage.kinds])
+    always = Capability.LATE_PUTS
+    return tuple([each for each in faults if FAULTS[each.kind].needs == always or each.kind in stage.kinds])
 
 
 def _put_is_late(chance: Chance, stage: JobOutline) -> list[Fault]:
@@ -82,6 +86,16 @@ def _put_outlives_its_process(chance: Chance, stage: JobOutline) -> list[Fault]:
         Fault("kill_process", "acknowledged", ANY_TASK, checkpoint, len(stage.tasks), in_the_put),
         dies,
     ]
+
+
+def _deletion_outlives_its_process(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A deletion has no answer and is performed later, mostly under another process."""
+    nth = chance.integer(1, 2 + stage.checkpoints * len(stage.tasks))
+    delay = chance.integer(1, 2 * (stage.restart_delay + stage.interval) + 6 * stage.checkpoint_steps)
+    late = Fault("late_delete", "completed", ANY_TASK, 0, nth, 0, delay)
+    point: Point = chance.choice(("triggered", "metadata_written", "completed"))
+    after = chance.integer(0, stage.checkpoint_steps)
+    return [late, Fault("kill_process", point, ANY_TASK, draw_checkpoint(chance, stage) + 1, 1, after)]
 
 
 def files_cannot_be_deleted(chance: Chance, stage: JobOutline) -> list[Fault]:

@@ -50,6 +50,9 @@ FaultKind: TypeAlias = Literal[
     "pause_server",
     "cut_connection",
     "pause_process",
+    "late_commit",
+    "late_abort",
+    "late_delete",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -73,9 +76,22 @@ Point: TypeAlias = Literal[
     "restored",
     "element",
     "end_of_data",
+    "declined",
+    "abort_notified",
 ]
 Target: TypeAlias = Literal[
-    "tasks", "process", "master", "message", "write", "commit", "clock", "read", "deletion", "server", "pause"
+    "tasks",
+    "process",
+    "master",
+    "message",
+    "write",
+    "commit",
+    "abort",
+    "clock",
+    "read",
+    "deletion",
+    "server",
+    "pause",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
@@ -83,16 +99,20 @@ Victims: TypeAlias = Literal["none", "passing", "all"]
 Delay: TypeAlias = Literal["none", "optional", "required"]
 
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
-POINTS: Final[tuple[Point, ...]] = get_args(Point)
+MESSAGES_ALONE: Final[tuple[Point, ...]] = ("declined", "abort_notified")
+"""Messages without a protocol point: a task declines a checkpoint, or hears that one was aborted."""
+POINTS: Final[tuple[Point, ...]] = tuple(point for point in get_args(Point) if point not in MESSAGES_ALONE)
+"""The protocol points, which tasks and the job master pass."""
 SERVERS: Final[tuple[ServerName, ...]] = tuple(name for name in get_args(ServerName) if name)
 
 COORDINATOR_POINTS: Final[frozenset[Point]] = frozenset({"triggered", "metadata_written", "completed"})
 """Points that the job master passes. Subtasks pass all the others."""
 TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in COORDINATOR_POINTS)
 
-_MESSAGE_POINTS: Final[tuple[Point, ...]] = ("triggered", "acknowledged", "notified")
+_MESSAGE_POINTS: Final[tuple[Point, ...]] = ("triggered", "acknowledged", "notified", *MESSAGES_ALONE)
 _WRITE_POINTS: Final[tuple[Point, ...]] = ("snapshotted", "metadata_written")
 _COMMIT_POINTS: Final[tuple[Point, ...]] = ("committing",)
+_ABORT_POINTS: Final[tuple[Point, ...]] = ("aborted",)
 _CLOCK_POINTS: Final[tuple[Point, ...]] = ("triggered", "completed", "restored", "element")
 """While an expiry, an interval or a restart is waited for, and while timers of users are."""
 _READ_POINTS: Final[tuple[Point, ...]] = ("restoring",)
@@ -371,6 +391,33 @@ _ROWS: Final = (
         Capability.PAUSES,
         "pause the process",
         "the process was paused",
+        delay="required",
+    ),
+    FaultRow(
+        "late_commit",
+        "commit",
+        _COMMIT_POINTS,
+        Capability.LATE_CALLS,
+        "answer a commit with an error, and let it take place later",
+        "a commit of {task} was answered with an error, and took place later",
+        delay="required",
+    ),
+    FaultRow(
+        "late_abort",
+        "abort",
+        _ABORT_POINTS,
+        Capability.LATE_CALLS,
+        "answer an abort with an error, and let it take place later",
+        "an abort of {task} was answered with an error, and took place later",
+        delay="required",
+    ),
+    FaultRow(
+        "late_delete",
+        "deletion",
+        _DELETION_POINTS,
+        Capability.LATE_PUTS,
+        "leave the deletion without an answer, and perform it later",
+        "a deletion had no answer, and was performed later",
         delay="required",
     ),
 )

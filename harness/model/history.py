@@ -132,6 +132,8 @@ class Statistics:
     late_after_restore: int = 0
     """How many records came too late for windows and joins of restored attempts; only the simulation counts
     them."""
+    stops_failed: int = 0
+    """How many stops came to nothing, whatever the reason; only the simulation counts them."""
     recoveries: list[Recovery] = field(default_factory=list)
     """For systems that run in real time only."""
     milliseconds: float = 0.0

@@ -4,7 +4,8 @@ The rules this module lives by:
 
 - A sink asks before it commits which fault the commit suffers (``refuse``), and again once it has committed
   (``answer``). What raises before has done nothing; what raises afterwards has done everything, as when the
-  answer of a server is lost.
+  answer of a server is lost. A commit that takes place later raises before: what makes it late is the
+  business of the system that has it.
 - Both raise InjectedError with the caller's message, and call ``log_failure`` before, because the task fails.
 """
 
@@ -13,13 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from onceproof.harness.model.faults import FaultKind
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
+
+LATE_COMMIT: Final[FaultKind] = "late_commit"
+LATE_ABORT: Final[FaultKind] = "late_abort"
 
 
 def refuse(fault: Fault | None, message: str, log_failure: Callable[[], None]) -> None:
     """Refuse a commit with an error, before anything is done."""
-    if fault is not None and fault.kind == "fail_commit":
+    if fault is not None and fault.kind in ("fail_commit", LATE_COMMIT):
         log_failure()
         raise InjectedError(message)
 
@@ -34,5 +39,6 @@ def answer(fault: Fault | None, message: str, log_failure: Callable[[], None]) -
 COMMIT_METHODS: Final[Mapping[str, Callable[..., None]]] = {
     "fail_commit": refuse,
     "commit_error_after_success": answer,
+    LATE_COMMIT: refuse,
 }
 """By kind, what carries a fault of a commit out."""

@@ -98,6 +98,7 @@ ANSWERS: Final = answers(
         Capability.CLOCK_JUMPS: _ONLY_DEATHS,
         Capability.STORAGE_FAULTS: _ONLY_DEATHS,
         Capability.LATE_PUTS: _ONLY_DEATHS,
+        Capability.LATE_CALLS: _ONLY_DEATHS,
         Capability.PAUSES: _ONLY_DEATHS,
         Capability.SERVER_FAULTS: _ONLY_DEATHS,
         Capability.POWER_CUTS: _ONLY_DEATHS,

@@ -110,6 +110,7 @@ ANSWERS: Final = answers(
         Capability.MESSAGE_FAULTS: "Messages of the job master and its tasks are calls within one process.",
         Capability.WRITE_FAULTS: "The process writes its checkpoints to a plain folder.",
         Capability.LATE_PUTS: "In a folder no write is late. Tests run processes over an object store.",
+        Capability.LATE_CALLS: "Its sinks write to a database of this machine, which answers at once.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,

@@ -89,6 +89,7 @@ ANSWERS: Final = answers(
         Capability.KILL_MASTER: "Workers end with their coordinator: the job master cannot die alone.",
         Capability.WRITE_FAULTS: "Coordinator and workers write their checkpoints to a plain folder.",
         Capability.LATE_PUTS: "In a folder no write is late.",
+        Capability.LATE_CALLS: "Its sinks write to a database of this machine, which answers at once.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,

@@ -8,6 +8,8 @@ from onceproof.engine.checkpoint.events import CheckpointExpired, IntervalElapse
 from onceproof.engine.job.events import RestartDue
 from onceproof.engine.messages import (
     AcknowledgeCheckpoint,
+    DeclineCheckpoint,
+    NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     TaskFailed,
     TaskFinished,
@@ -22,8 +24,10 @@ TRAVEL: Final[dict[Any, tuple[int, str, str]]] = {
     TriggerCheckpoint: (CLASS_INDEX["message_trigger"], "trigger", TRIGGERED),
     AcknowledgeCheckpoint: (CLASS_INDEX["message_acknowledge"], "acknowledge", ACKNOWLEDGED),
     NotifyCheckpointComplete: (CLASS_INDEX["message_notify"], "notify", NOTIFIED),
+    NotifyCheckpointAborted: (CLASS_INDEX["message_control"], "abort", "abort_notified"),
+    DeclineCheckpoint: (CLASS_INDEX["message_control"], "decline", "declined"),
 }
-"""Class, label and point of the messages that faults know."""
+"""Class, label and point of the messages of a checkpoint, all of which a fault can strike."""
 
 NAMES: Final[dict[Any, str]] = {kind: kind.__name__ for kind in (TaskRunning, TaskFinished, TaskFailed)}
 """Of the messages that belong to no checkpoint."""

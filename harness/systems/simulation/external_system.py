@@ -5,6 +5,9 @@ The rules this module lives by:
 - The system keeps every transaction that was ever begun, and answers calls as a real one would. Repeated
   commits and aborts succeed. To commit an aborted or unprepared transaction is an error, and so is to write
   to a prepared one. Each transaction is added to the history when it becomes visible.
+- A commit or an abort may be answered with an error and take place later, whatever has become of its caller.
+  A row that is written by its key does not come late: it could overwrite a newer one, and no table that is
+  written in this way would be right.
 - Sinks call it only inside a task's ``handle``, so a fault at a protocol point can kill the task between two
   calls.
 - All subtasks and attempts share one instance: copying a function for a subtask does not copy it.
@@ -18,9 +21,14 @@ from typing import Any, Self
 from msgspec import Struct
 
 from onceproof.harness.model.history import History
+from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.commit_faults import answer, refuse
+from onceproof.harness.systems.commit_faults import LATE_COMMIT, answer, refuse
+from onceproof.harness.systems.simulation.actions import CLASS_INDEX
+from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
+
+_CONTROL = CLASS_INDEX["message_control"]
 
 OPEN = "open"
 PREPARED = "prepared"
@@ -63,7 +71,9 @@ class Transaction(Struct, eq=False):
 class TransactionalSystem:
     """Holds transactions by name, and reports to the history what becomes visible."""
 
-    def __init__(self, history: History, clock: Clock, prefix: str = "") -> None:
+    def __init__(
+        self, history: History, clock: Clock, prefix: str = "", agenda: Agenda | None = None
+    ) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.object_calls: Any = None
         """The object store of a job that writes part files; made when the job asks for it."""
@@ -74,10 +84,15 @@ class TransactionalSystem:
         self.ledger: set[str] = set()
         """The transactions whose ledger entries were written outside of any transaction."""
         self._prefix = prefix
+        self._agenda = agenda
+        self._on_the_way: list[Callable[[], None]] = []
+        """The commits and aborts that were answered with an error and are still to take place."""
         self._history = history
         self._clock = clock
         self.commit_fault: Callable[[], Fault | None] = _none
         """Called before each commit. Returns the fault that the commit suffers, if any."""
+        self.abort_fault: Callable[[], Fault | None] = _none
+        """Called before each abort that a sink asks for. Returns the fault that it suffers, if any."""
         self.seen: Callable[[Transaction], None] | None = None
         """Called with every transaction that becomes visible; only a traced run sets it."""
 
@@ -135,11 +150,32 @@ class TransactionalSystem:
             raise TransactionError(f"transaction {name} was never prepared, it cannot be committed")
         fault = self.commit_fault()
         if fault is not None:
+            if fault.kind == LATE_COMMIT:
+                self._perform_later(fault, f"late commit {name}", lambda: self._commit_late(transaction))
             refuse(fault, f"commit of {name} was refused", lambda: self._commit_failed(name))
         if transaction.state != COMMITTED:
             self._show(transaction)
         if fault is not None:
             answer(fault, f"commit of {name} timed out", lambda: self._commit_failed(name))
+
+    def _commit_late(self, transaction: Transaction) -> None:
+        if transaction.state in (OPEN, PREPARED):
+            self._show(transaction)
+
+    def _perform_later(self, fault: Fault, label: str, perform: Callable[[], None]) -> None:
+        assert self._agenda is not None
+        self._on_the_way.append(perform)
+        due = self._clock.now + fault.delay
+        self._agenda.add_later(due, _CONTROL, label, self._perform, perform)
+
+    def _perform(self, perform: Callable[[], None]) -> None:
+        self._on_the_way.remove(perform)
+        perform()
+
+    def perform_all(self) -> None:
+        """Let what is late take place when the job is over."""
+        for perform in tuple(self._on_the_way):
+            self._perform(perform)
 
     def _commit_failed(self, name: str) -> None:
         self._history.commit_failed(self._clock.step, name)
@@ -173,6 +209,18 @@ class TransactionalSystem:
             raise TransactionError(f"transaction {name} was committed, it cannot be aborted")
         transaction.state = ABORTED
 
+    def ask_to_abort(self, name: str) -> None:
+        """Abort, as a sink asks for it. Raises InjectedError if a fault answers with an error."""
+        fault = self.abort_fault()
+        if fault is not None:
+            self._perform_later(fault, f"late abort {name}", lambda: self._abort_late(name))
+            raise InjectedError(f"abort of {name} timed out")
+        self.abort(name)
+
+    def _abort_late(self, name: str) -> None:
+        if not self.is_committed(name):
+            self.abort(name)
+
     # Calls of sinks without transactions.
 
     def take_batch(
@@ -181,15 +229,23 @@ class TransactionalSystem:
         """Make a batch visible at once, unless one of its sink, subtask and checkpoint is visible."""
         fault = self.commit_fault()
         name = batch_name(subtask, checkpoint_id, attempt, place)
+        taken = (sink, subtask, checkpoint_id, attempt, list(rows), place)
+        if fault is not None and fault.kind == LATE_COMMIT:
+            self._perform_later(fault, f"late batch {name}", lambda: self._show_batch(*taken))
         refuse(fault, f"batch {name} was refused", lambda: self._commit_failed(name))
+        self._show_batch(*taken)
+        answer(fault, f"batch {name} timed out", lambda: self._commit_failed(name))
+
+    def _show_batch(
+        self, sink: str, subtask: int, checkpoint_id: int, attempt: str, rows: list[Any], place: str
+    ) -> None:
         if self._batch(sink, subtask, checkpoint_id) is None:
-            name = f"{self._prefix}{name}"
+            name = f"{self._prefix}{batch_name(subtask, checkpoint_id, attempt, place)}"
             batch = Transaction(
-                name, subtask, checkpoint_id, attempt, sink, rows=list(rows), place=place, waits=True
+                name, subtask, checkpoint_id, attempt, sink, rows=rows, place=place, waits=True
             )
             self.transactions[name] = batch
             self._show(batch)
-        answer(fault, f"batch {name} timed out", lambda: self._commit_failed(name))
 
     def remember_batch(self, sink: str, subtask: int, checkpoint_id: int) -> None:
         """Record that the sink has sent a batch. Raises TransactionError if it was never taken."""
@@ -213,8 +269,11 @@ class TransactionalSystem:
     def write_by_key(self, task: str, attempt: str, keys: int, rows: Sequence[Any]) -> None:
         """Upsert rows by their first ``keys`` columns, atomically."""
         fault = self.commit_fault()
-        refuse(fault, "the table refused a write", lambda: None)
+        if fault is not None and fault.kind != LATE_COMMIT:
+            refuse(fault, "the table refused a write", lambda: None)
         self._history.rows_written(self._clock.step, task, attempt, keys, rows)
+        if fault is not None and fault.kind == LATE_COMMIT:
+            raise InjectedError("a write to the table timed out")
         answer(fault, "a write to the table timed out", lambda: None)
 
     def commits_failed(self, names: Iterable[str]) -> None:
@@ -227,8 +286,8 @@ class TransactionalSystem:
         self._history.fault_fired(self._clock.step, "fail_commit", "committing", f"sink-{subtask}")
 
     def forget_listeners(self) -> None:
-        """Drop both callbacks when the run is over."""
-        self.commit_fault = _none
+        """Drop the callbacks when the run is over."""
+        self.commit_fault = self.abort_fault = _none
         self.seen = None
 
     def unsettled(self) -> list[Transaction]:
@@ -268,7 +327,7 @@ class SinkOfSeveral:
 
     def abort(self, name: str) -> None:
         """Discard the rows."""
-        self._system.abort(name)
+        self._system.ask_to_abort(name)
 
     def unsettled(self) -> list[Transaction]:
         """Return the transactions of all sinks that are neither committed nor aborted."""

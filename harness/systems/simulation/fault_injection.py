@@ -32,6 +32,7 @@ from onceproof.harness.systems.victims import is_victim
 
 _POINT_OF_READS = FAULTS["fail_read"].points[0]
 _POINT_OF_DELETIONS = FAULTS["fail_delete"].points[0]
+_IO_POINTS = frozenset(point for row in FAULTS.values() if not row.counts_passes for point in row.points)
 _TIMER = CLASS_INDEX["timer"]
 
 
@@ -124,7 +125,7 @@ class FaultInjector:
     def watch_everything(self) -> None:
         """Have plain records and all messages, writes and commits reported; call it before the run begins."""
         self.watches_elements = True
-        self.points_with_io_faults = POINTS
+        self.points_with_io_faults = _IO_POINTS
 
     def probe(self, point: str, task: str, checkpoint_id: int) -> None:
         """Take note of a point that a task or the coordinator passes; a fault may strike there."""
@@ -174,8 +175,15 @@ class FaultInjector:
 
     def commit_fault(self) -> Fault | None:
         """Return the fault of the commit that the running task is about to make, if any."""
+        return self._fault_of_call("committing")
+
+    def abort_fault(self) -> Fault | None:
+        """Return the fault of the abort that the running task is about to ask for, if any."""
+        return self._fault_of_call("aborted")
+
+    def _fault_of_call(self, point: str) -> Fault | None:
         task = self._living.running_task()
-        return None if task is None else self.io_fault_at("committing", task.name, 0)
+        return None if task is None else self.io_fault_at(point, task.name, 0)
 
     def _fire(self, fault: Fault, task: str) -> None:
         if self.observer is not None:

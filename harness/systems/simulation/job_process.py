@@ -220,17 +220,14 @@ class SimulatedProcess(ExecutionWithRequests):
         name = self._names[message.task]
         travel = TRAVEL.get(kind)
         if travel is None:
-            verb = NAMES.get(kind)
-            if verb is None:
-                # The checkpoint, too: a label that names two actions cannot be replayed.
-                verb = f"{kind.__name__} {message.checkpoint_id}"
-                if kind is DeclineCheckpoint:
-                    self._recorder.checkpoint_declined(name, message.checkpoint_id)
-            action = Action(_CONTROL, f"{verb} {name}", self._deliver, message, self._clock.step)
+            action = Action(_CONTROL, f"{NAMES[kind]} {name}", self._deliver, message, self._clock.step)
             self._pending.append(action)
             return
         class_index, verb, point = travel
         checkpoint_id = message.checkpoint_id
+        if kind is DeclineCheckpoint:
+            self._recorder.checkpoint_declined(name, checkpoint_id)
+        # The checkpoint, too: a label that names two actions cannot be replayed.
         label = f"{verb} {name} {checkpoint_id}"
         if point not in self._faults.points_with_io_faults:
             self._pending.append(Action(class_index, label, self._deliver, message, self._clock.step))

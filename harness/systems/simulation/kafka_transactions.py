@@ -65,7 +65,7 @@ class ModelProducer(TransactionalProducer):
     def abort(self) -> None:
         """Abort the transaction, if it is still this producer's."""
         if self._transaction.state == OPEN:
-            self._system.abort(self._transaction.name)
+            self._system.ask_to_abort(self._transaction.name)
 
     def close(self) -> None:
         """Leave the transaction as it is."""
@@ -128,7 +128,7 @@ class ModelTransactions(Transactions):
         """Abort a transaction that is open under this handle."""
         known = self._with_id(handle.transactional_id)
         if known and handle_of(known[-1]) == handle and known[-1].state == OPEN:
-            self._system.abort(known[-1].name)
+            self._system.ask_to_abort(known[-1].name)
 
     def open_transactions(self, prefix: str) -> list[TransactionHandle]:
         """Return the open ones, also those without rows."""

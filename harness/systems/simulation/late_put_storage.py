@@ -1,13 +1,14 @@
-"""The simulated checkpoint storage as an object store: a put may have no answer, and be performed later.
+"""The simulated checkpoint storage as an object store: a put or a deletion may come after it was given up.
 
 The rules this module lives by:
 
-- Only a scenario with a late put has an object store. The engine learns of it from ``writes_may_be_late``,
-  and tells the processes of the job apart by names and records (engine/runtime/checkpoint_history.py).
+- Only a scenario with a late put or deletion has an object store. The engine learns of it from
+  ``writes_may_be_late``, and tells the processes of the job apart by names and records (engine/runtime/checkpoint_history.py).
 - The writer of a late put waits for half of the time, and then gives it up: to it, the put has failed. It may
   die while it waits; then no process declares the put void.
 - A late put is performed whatever has become of its writer: the task, the attempt, the job master or the
   process may have died, and the job may have ended.
+- A deletion that is late has failed to the one who asked for it, at once, and is performed later.
 - Reads and listings are strong. An object is there whole or not at all: of one that was put in parts, and was
   not completed, no reader sees anything.
 - Several processes that ask at the same time are on trial in ``systems/object_store``: here one lives.
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from onceproof.harness.model.faults import FaultKind, Point, Target
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -28,9 +29,11 @@ from onceproof.harness.systems.simulation.simulated_storage import SimulatedStor
 from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 
 LATE_PUT: Final[FaultKind] = "late_put"
+LATE_DELETE: Final[FaultKind] = "late_delete"
 LATE_PUTS: Final[tuple[tuple[FaultKind, Point], ...]] = (
     (LATE_PUT, "snapshotted"),
     (LATE_PUT, "metadata_written"),
+    (LATE_DELETE, "completed"),
 )
 """Faults after which files may appear that nothing lists, until a later start of the job."""
 
@@ -73,30 +76,38 @@ class LatePutStorage(SimulatedStorage):
             raise StorageUnavailable(f"the put of {path!r} has no answer")
         if not self.delay:
             return put()
-        self._on_the_way.append(put)
-        self._agenda.add_later(self._clock.now + self.delay, _STORE, f"late put {path}", self._perform, put)
+        self._perform_later(self.delay, f"late put {path}", put)
         self.delay = 0
         raise NoAnswerYet
 
-    def _suffer(self, what: Target, path: str) -> None:
+    def _perform_later(self, delay: int, label: str, perform: Callable[[], object]) -> None:
+        self._on_the_way.append(perform)
+        self._agenda.add_later(self._clock.now + delay, _STORE, label, self._perform, perform)
+
+    def _suffer(self, what: Target, path: str) -> Fault | None:
         # What a writer asks before its put it has asked already.
-        if not self.is_given_up:
-            super()._suffer(what, path)
+        if self.is_given_up:
+            return None
+        fault = super()._suffer(what, path)
+        if fault is not None and fault.kind == LATE_DELETE:
+            self._perform_later(fault.delay, f"late deletion {path}", lambda: self.files.pop(path, None))
+            raise StorageUnavailable(f"the deletion of {path!r} has no answer")
+        return fault
 
     def _perform(self, put: Callable[[], object]) -> None:
         self._on_the_way.remove(put)
         put()
 
     def perform_all(self) -> None:
-        """Perform the puts that are still on their way when the job is over."""
+        """Perform what is still on its way when the job is over."""
         for put in tuple(self._on_the_way):
             self._perform(put)
 
 
 def storage_for(scenario: Scenario, clock: Clock, agenda: Agenda) -> SimulatedStorage:
-    """Return the storage of a scenario: an object store if a put is late, a disk if the power is cut."""
+    """Return the storage of a scenario: an object store if a call is late, a disk if the power is cut."""
     kinds = {fault.kind for fault in scenario.faults}
-    if LATE_PUT in kinds:
+    if LATE_PUT in kinds or LATE_DELETE in kinds:
         return LatePutStorage(clock, agenda)
     if "power_cut" in kinds:
         return StorageOnDisk(scenario.schedule.seed, clock)

@@ -107,7 +107,7 @@ class ModelSession(TwoPhaseSession):
         transaction = self._prepared(name)
         if transaction is None:
             return False
-        self._system.abort(transaction.name)
+        self._system.ask_to_abort(transaction.name)
         return True
 
     def prepared(self, owner: str) -> list[str]:

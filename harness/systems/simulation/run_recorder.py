@@ -253,9 +253,11 @@ class RunRecorder:
         """Record something that was left behind, or is gone and should not be."""
         self._history.leak(self._clock.step, what, name)
 
-    def stop_failed(self, reason: str) -> None:
-        """Record that the job could not be stopped with a savepoint."""
-        self._history.stop_failed(self._clock.step, reason)
+    def stop_failed(self, reason: str, *, is_excused: bool) -> None:
+        """Count a stop that came to nothing; record it where no fault explains the next attempt."""
+        self._history.statistics.stops_failed += 1
+        if is_excused:
+            self._history.stop_failed(self._clock.step, reason)
 
     def checkpoint_triggered(self, checkpoint_id: int) -> None:
         """Record that the coordinator has triggered a checkpoint; those before it must be there."""

@@ -158,7 +158,7 @@ class SimulatedObjectCalls:
     def abort_upload(self, key: str, upload_id: str) -> None:
         def abort() -> None:
             try:
-                self._system.abort(self._upload(key, upload_id).name)
+                self._system.ask_to_abort(self._upload(key, upload_id).name)
             except UploadMissing:
                 return
 

@@ -67,13 +67,13 @@ class SimulatedSink(TwoPhaseCommitSinkFunction):
         self._system.commit(transaction)
 
     def abort(self, transaction: str) -> None:
-        self._system.abort(transaction)
+        self._system.ask_to_abort(transaction)
 
     def abort_unknown(self, recovery: Recovery) -> None:
         """Abort what no checkpoint lists and this subtask may sweep."""
         for each in self._system.unsettled():
             if recovery.may_abort(each.subtask, each.epoch, each.attempt, each.owner):
-                self._system.abort(each.name)
+                self._system.ask_to_abort(each.name)
 
 
 class SimulatedFileSink(ObjectSinkFunction):

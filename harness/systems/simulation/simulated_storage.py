@@ -106,7 +106,8 @@ class SimulatedStorage:
         self._suffer("deletion", path)
         self.files.pop(path, None)
 
-    def _suffer(self, what: Target, path: str) -> None:
+    def _suffer(self, what: Target, path: str) -> Fault | None:
+        """Let a fault strike a call, and return it."""
         fault = self.fault_of(what, path)
         match None if fault is None else fault.kind:
             case "fail_read" | "fail_delete":
@@ -114,6 +115,7 @@ class SimulatedStorage:
             case "stale_list":
                 assert fault is not None
                 self._listed_until[path] = self._clock.now + fault.delay
+        return fault
 
     def perform_all(self) -> None:
         """Do nothing: no write is on its way (`late_put_storage.py` has late ones)."""

@@ -34,6 +34,7 @@ ANSWERS: Final = answers(
         "clock": FaultInjector.strike,
         "read": FaultInjector.storage_fault,
         "deletion": FaultInjector.storage_fault,
+        "abort": FaultInjector.abort_fault,
         **MESSAGE_METHODS,
         **WRITE_METHODS,
         **COMMIT_METHODS,

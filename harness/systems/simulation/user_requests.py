@@ -131,8 +131,9 @@ class UserRequests:
             self._end_asked_for = 0
             self.has_ended = published is not None
         if published is None:
-            if operation.kind == "stop" and any(each in (effect.reason or "") for each in EXCUSES):
-                self._recorder.stop_failed(effect.reason or "")
+            if operation.kind == "stop":
+                reason = effect.reason or ""
+                self._recorder.stop_failed(reason, is_excused=any(each in reason for each in EXCUSES))
         elif operation.kind == "savepoint":
             self._complete[published.checkpoint_id] = published
             self._recorder.savepoint_completed(published)

@@ -101,7 +101,7 @@ class World:
         clock.ahead_ms = first_ahead_ms(scenario.faults)
         self.agenda = agenda = Agenda(clock)
         self.storage = storage_for(scenario, clock, agenda)
-        self.external = TransactionalSystem(self.history, clock)
+        self.external = TransactionalSystem(self.history, clock, agenda=agenda)
         move_in(self.external)
         log = SimulatedLog(scenario.records, is_bounded=not scenario.is_endless)
         self.recorder = recorder = RunRecorder(
@@ -127,6 +127,7 @@ class World:
             self,
         )
         self.external.commit_fault = self.faults.commit_fault
+        self.external.abort_fault = self.faults.abort_fault
         self.storage.fault_of = self.faults.storage_fault
         if recorder.is_tracing:
             self.external.seen = self._transaction_visible
@@ -391,6 +392,7 @@ class World:
                 self.storage.perform_all()
                 with process_recovers():
                     recover(self.storage, self._scenario.retained)
+            self.external.perform_all()
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
             if process.graph.settings.state_backend.kind == HASHMAP:
                 report_unfired_timers(self.recorder, tasks)

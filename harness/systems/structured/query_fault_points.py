@@ -93,6 +93,7 @@ ANSWERS: Final = answers(
         Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the query's.",
         Capability.WRITE_FAULTS: "Java writes the files of the state store.",
         Capability.LATE_PUTS: "Java writes the files of the state store.",
+        Capability.LATE_CALLS: "Its sink writes files of this machine, at once.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,

@@ -1,0 +1,103 @@
+"""What the user of a job asks for in a scenario: savepoints, and stops with one.
+
+The rules this module lives by:
+
+- A stop whose savepoint expires costs an attempt, so stops are only drawn where the timeout is ample. They
+  are drawn while input is left, so that the restarted job has records to read.
+- Some stops are aimed at a fault that is drawn with them: transactions wait for a notification that is lost,
+  or the savepoint cannot be written. A stop anywhere else seldom meets one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import UNSET, UnsetType
+
+from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM, draw_checkpoint
+from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, OperationKind, StateBackend
+
+OPERATIONS: Final = 0.25
+"""The share of scenarios with savepoints or stops."""
+AIMED_STOPS: Final = 0.05
+"""The share of scenarios with a stop that is aimed at a fault."""
+ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
+    ("element", 6),
+    ("triggered", 2),
+    ("aligned", 1),
+    ("acknowledged", 2),
+    ("completed", 3),
+    ("committing", 1),
+    ("end_of_data", 1),
+)
+OTHER_BACKEND: Final = 0.02
+_MOST_NOTIFICATIONS: Final = 3
+
+
+def draw_operations(
+    chance: Chance, stage: JobOutline, aimed: tuple[Operation, ...], *, any_backend: bool, may_stop: bool
+) -> tuple[Operation, ...] | UnsetType:
+    """Draw savepoints, and stops with one, beside the stop that is aimed at a fault, if there is one."""
+    if not chance.chance(OPERATIONS):
+        return aimed or UNSET
+    stops = may_stop and not aimed and chance.chance(0.5)
+    kinds: list[OperationKind] = ["savepoint"] * chance.integer(0 if stops else 1, 2)
+    if stops:
+        kinds.insert(chance.integer(0, len(kinds)), "stop")
+    return (*aimed, *[_operation(chance, stage, kind, any_backend) for kind in kinds])
+
+
+def draw_aimed_stop(
+    chance: Chance, stage: JobOutline, *, any_backend: bool
+) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
+    """Draw, for some scenarios, faults and the stop that meets them; nothing for the others."""
+    if not chance.chance(AIMED_STOPS):
+        return (), ()
+    checkpoint = draw_checkpoint(chance, stage)
+    if chance.chance(0.6):
+        kind: FaultKind = "lose_message" if chance.chance(0.7) else "delay_message"
+        delay = 0 if kind == "lose_message" else chance.integer(stage.interval, 4 * stage.interval)
+        sinks = chance.sample(stage.sinks, min(len(stage.sinks), _MOST_NOTIFICATIONS))
+        faults = tuple([Fault(kind, "notified", sink, checkpoint, 1, 0, delay) for sink in sinks])
+        after = chance.integer(0, stage.interval)
+    else:
+        # A checkpoint that has begun is given up for the savepoint, which has the id behind it.
+        kind = chance.choice(("fail_write", "tear_write"))
+        point: Point = chance.choice(("snapshotted", "metadata_written"))
+        faults = (Fault(kind, point, ANY_TASK, checkpoint + chance.weighted(((1, 1), (2, 3)))),)
+        after = chance.integer(0, 3)
+    stop = _stop(chance, stage, "completed", checkpoint, 1, after, any_backend)
+    return faults, (stop,)
+
+
+def _operation(chance: Chance, stage: JobOutline, kind: OperationKind, any_backend: bool) -> Operation:
+    point = chance.weighted(ASKED_AT)
+    checkpoint, occurrence = 1 + int(chance.unit() * stage.checkpoints), 1
+    if point == "element":
+        checkpoint, occurrence = 0, chance.integer(1, 1 + 2 * stage.records)
+    elif point == "end_of_data":
+        checkpoint = 0
+    after = chance.integer(0, 2 * stage.checkpoint_steps)
+    if kind == "savepoint":
+        return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after)
+    return _stop(chance, stage, point, checkpoint, occurrence, after, any_backend)
+
+
+def _stop(
+    chance: Chance,
+    stage: JobOutline,
+    point: Point,
+    checkpoint: int,
+    occurrence: int,
+    after: int,
+    any_backend: bool,
+) -> Operation:
+    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    parallelism = chance.integer(1, most) if chance.chance(0.6) else 0
+    # Opening a database takes a hundred times as long as the rest of a run.
+    backend: StateBackend | None = "rocksdb" if chance.chance(OTHER_BACKEND) and any_backend else None
+    claims = chance.chance(0.4)
+    return Operation("stop", point, ANY_TASK, checkpoint, occurrence, after, parallelism, backend, claims)

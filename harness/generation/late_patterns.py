@@ -1,0 +1,70 @@
+"""Fault patterns of what comes late: calls of sinks, and the word that a checkpoint was given up.
+
+The rules this module lives by:
+
+- A call that is answered with an error may have taken place, may take place later, or never. The sink that
+  asked may be dead by then, and the next attempt has asked again.
+- A task hears late, twice or never that a checkpoint was aborted, and the job master hears so of a task that
+  has declined one. Both happen only where something has failed, so a pattern has that failure, too.
+"""
+
+from __future__ import annotations
+
+from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_kill
+from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.scenario import ANY_TASK, Fault
+
+
+def call_takes_place_late(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A commit or an abort is answered with an error and takes place later, in many cases behind a kill."""
+    delay = chance.weighted(
+        (
+            (chance.integer(1, stage.restart_delay + stage.checkpoint_steps), 2),
+            (stage.restart_delay + stage.interval + chance.integer(1, 3 * stage.checkpoint_steps), 2),
+        )
+    )
+    if chance.chance(0.4):
+        # Aborts are asked for by a restored job, and as a job ends.
+        first = draw_kill(chance, stage, chance.choice(("element", "snapshotted", "completed")), 0)
+        nth = chance.integer(1, 2 * len(stage.sinks))
+        return [first, Fault("late_abort", "aborted", ANY_TASK, 0, nth, 0, delay)]
+    checkpoint = draw_checkpoint(chance, stage)
+    nth = (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
+    faults = [Fault("late_commit", "committing", ANY_TASK, 0, nth, 0, delay)]
+    if chance.chance(0.4):
+        # The commit is one of the restore.
+        faults.insert(0, draw_kill(chance, stage, "completed", checkpoint))
+    elif chance.chance(0.5):
+        faults.append(draw_kill(chance, stage, chance.choice(("restoring", "restored", "committing")), 0))
+    return faults
+
+
+def abort_is_told_badly(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A write fails, and some tasks hear late, twice or never that its checkpoint is aborted."""
+    checkpoint = draw_checkpoint(chance, stage)
+    failed = Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, len(stage.tasks)))
+    faults = [failed]
+    for _ in range(chance.integer(1, 3)):
+        faults.append(_badly_told(chance, stage, "abort_notified", checkpoint, len(stage.tasks)))
+    if chance.chance(0.5):
+        faults.append(draw_kill(chance, stage, "completed", checkpoint + 1))
+    return faults
+
+
+def decline_is_told_badly(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A write fails, and the job master hears late, twice or never that its task declines the checkpoint."""
+    checkpoint = draw_checkpoint(chance, stage)
+    failed = Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, len(stage.tasks)))
+    faults = [failed, _badly_told(chance, stage, "declined", checkpoint, 1)]
+    if chance.chance(0.5):
+        faults.append(draw_kill(chance, stage, "completed", checkpoint + chance.integer(0, 1)))
+    return faults
+
+
+def _badly_told(chance: Chance, stage: JobOutline, point: Point, checkpoint: int, most: int) -> Fault:
+    kind: FaultKind = chance.weighted((("lose_message", 2), ("delay_message", 3), ("duplicate_message", 2)))
+    most_delay = 2 * stage.interval + 4 * stage.checkpoint_steps
+    delay = 0 if kind == "lose_message" else chance.integer(1, most_delay)
+    return Fault(kind, point, ANY_TASK, checkpoint, chance.integer(1, most), 0, delay)

@@ -1,0 +1,74 @@
+"""Fault patterns of recoveries that follow each other: chains of kills, and kills of the restore itself.
+
+The rules this module lives by:
+
+- A bug of recovery is seldom seen after one kill. What a restored job forgets to store again, hands on
+  wrongly or takes for done shows when it is restored once more, from another checkpoint or the same one.
+- A chain counts completions, not ids: its kills have no checkpoint, and each waits for the next completion
+  after the one before it, whatever the ids of the checkpoints are.
+- Where a chain rescales, it comes back to a parallelism that the job had before: only then a subtask gets key
+  groups that it has held, and let go.
+"""
+
+from __future__ import annotations
+
+from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM, draw_checkpoint
+from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.scenario import ANY_TASK, Fault
+
+_OF_ALL: tuple[FaultKind, ...] = ("kill_all", "kill_process", "kill_master")
+
+
+def kill_at_each_completion(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """Two to four kills, each when the attempt before it has completed a checkpoint, or two."""
+    count = chance.integer(2, 4)
+    rescales = stage.rescales and chance.chance(0.7)
+    sizes = _there_and_back(chance, stage, count) if rescales else [0] * count
+    faults = []
+    for size in sizes:
+        after = chance.weighted(((0, 3), (chance.integer(0, 2), 3), (chance.integer(0, stage.interval), 2)))
+        nth = chance.weighted(((1, 5), (2, 1)))
+        faults.append(Fault(_kind(chance, stage, "completed"), "completed", ANY_TASK, 0, nth, after, 0, size))
+    return faults
+
+
+def _there_and_back(chance: Chance, stage: JobOutline, count: int) -> list[int]:
+    """Return parallelisms that take turns, mostly between two."""
+    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    one = chance.integer(1, most)
+    other = chance.integer(1, most)
+    if chance.chance(0.2):
+        return [chance.integer(1, most) for _ in range(count)]
+    return [(one, other)[place % 2] for place in range(count)]
+
+
+def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A kill when a checkpoint is complete and not committed, and one or two while it is restored.
+
+    The job is not rescaled: the same subtasks restore the same checkpoint again.
+    """
+    first = Fault(
+        _kind(chance, stage, "completed"),
+        "completed",
+        ANY_TASK,
+        draw_checkpoint(chance, stage),
+        1,
+        chance.weighted(((0, 3), (chance.integer(0, 6), 2))),
+    )
+    faults = [first]
+    for _ in range(chance.weighted(((1, 3), (2, 1)))):
+        point: Point = chance.weighted((("restoring", 3), ("restored", 2), ("committing", 1)))
+        nth = chance.integer(1, len(stage.tasks))
+        if point == "restored":
+            # All tasks of the first attempt pass it, too.
+            nth += len(stage.tasks)
+        kind = _kind(chance, stage, point)
+        faults.append(Fault(kind, point, ANY_TASK, 0, nth, chance.weighted(((0, 3), (1, 1), (3, 1)))))
+    return faults
+
+
+def _kind(chance: Chance, stage: JobOutline, point: Point) -> FaultKind:
+    kinds = [kind for kind in _OF_ALL if kind in stage.kinds and point in FAULTS[kind].points]
+    return chance.choice(kinds) if kinds else "kill_all"
