@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onceproof.engine.api.async_data_stream import AsyncDataStream
 from onceproof.engine.durations import Duration, Time
 from onceproof.engine.types import Types
-from onceproof.engine.watermarks.strategy import WatermarkStrategy
+from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.engine.windows.assigners import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -30,6 +30,7 @@ from onceproof.scenarios.random_graphs import _keyed_functions as keyed
 from onceproof.scenarios.random_graphs import _meeting_functions as meeting
 from onceproof.scenarios.random_graphs._functions import VALUE
 from onceproof.scenarios.random_graphs._graph import KINDS, SIDE, SINK, Graph, Vertex, in_front_of
+from onceproof.scenarios.random_graphs._reference import last_of_step
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
@@ -37,7 +38,18 @@ if TYPE_CHECKING:
 
 BOUND_MS: Final = 20
 """How much older than the newest record of its split a record may be without being late."""
-WATERMARKS: Final = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
+
+
+class LastOfStep(TimestampAssigner):
+    """Gives a record the last timestamp of its step."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return last_of_step(record_timestamp)
+
+
+WATERMARKS: Final = WatermarkStrategy.for_bounded_out_of_orderness(
+    Duration.of_millis(BOUND_MS)
+).with_timestamp_assigner(LastOfStep())
 ANSWER_MS: Final = 10_000
 """Longer than any answer takes, so none is given up."""
 CAPACITY: Final = 3

@@ -37,7 +37,8 @@ Descriptor = TypeVar("Descriptor", bound=StateDescriptor)
 MODULUS: Final = 1009
 SIZE_MS: Final = 60
 SLIDE_MS: Final = 20
-GAP_MS: Final = 25
+GAP_MS: Final = 21
+"""No two timestamps are so far apart (`_reference.py`)."""
 NEAR_MS: Final = 30
 YEAR_MS: Final = 31_536_000_000
 """A time to live that is never over."""

@@ -105,9 +105,9 @@ class Near(ProcessJoinFunction):
 
 
 def together(one: Value, two: Value) -> Value:
-    """Make one value of two of a key: their origins in order, and the sum of their numbers."""
+    """Make one value of two of a key, in any order: the lesser lane, all origins, the numbers added up."""
     origins = " ".join(sorted([*one[2].split(" "), *two[2].split(" ")]))
-    return one[0], one[1], origins, (one[3] + two[3]) % MODULUS
+    return min(one[0], two[0]), one[1], origins, (one[3] + two[3]) % MODULUS
 
 
 class Inside(ProcessWindowFunction):

@@ -27,6 +27,7 @@ from onceproof.scenarios.random_graphs._building import (
     arguments_of,
 )
 from onceproof.scenarios.random_graphs._graph import KINDS, SIDE, SINK, Graph, Vertex, graph_of, in_front_of
+from onceproof.scenarios.random_graphs._reference import last_of_step
 
 _SOURCES: Final = ("_functions", "_keyed_functions", "_meeting_functions")
 _ENGINE: Final = "onceproof.engine"
@@ -73,8 +74,9 @@ def _records_of(records: Records, graph: Graph) -> Iterator[str]:
             for timestamp, value in own if split.startswith(f"{source}-") else ():
                 assert isinstance(value, tuple)
                 # Those of a split keep their order, and none is late by the newest one of any split.
-                newest = max(newest, timestamp)
-                read.append((newest, f"    {(timestamp, (split, *value))!r},\n"))
+                at = last_of_step(timestamp)
+                newest = max(newest, at)
+                read.append((newest, f"    {(at, (split, *value))!r},\n"))
         rows = "".join(row for _, row in sorted(read, key=lambda row: row[0]))
         yield f"{source.upper()} = [\n{rows}]"
 

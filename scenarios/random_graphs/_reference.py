@@ -28,7 +28,10 @@ MODULUS: Final = 1009
 """Numbers stay below it."""
 SIZE_MS: Final = 60
 SLIDE_MS: Final = 20
-GAP_MS: Final = 25
+GAP_MS: Final = 21
+STEP_MS: Final = 10
+"""Timestamps are the last of so many milliseconds, those of results, too. So no two are GAP_MS apart: then
+sessions touch, and would merge if one of them had not fired before the record that touches it comes."""
 NEAR_MS: Final = 30
 LATEST: Final = 3
 NO_TIME: Final = 0
@@ -82,8 +85,13 @@ def _read(records: Records, source: str) -> Stream:
                 assert isinstance(value, tuple)
                 key, origin, number = value
                 assert isinstance(number, int)
-                read.append((split, str(key), str(origin), number, timestamp))
+                read.append((split, str(key), str(origin), number, last_of_step(timestamp)))
     return read
+
+
+def last_of_step(timestamp: int) -> int:
+    """Return the timestamp that a random job gives to a record."""
+    return timestamp - timestamp % STEP_MS + STEP_MS - 1
 
 
 def _each(change: Callable[[int], Sequence[int]]) -> Callable[[str, Stream], dict[str, Stream]]:

@@ -14,7 +14,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from onceproof.scenarios.random_graphs._reference import GAP_MS, MODULUS, NEAR_MS, SIZE_MS, SLIDE_MS
+from onceproof.scenarios.random_graphs._reference import (
+    GAP_MS,
+    MODULUS,
+    NEAR_MS,
+    SIZE_MS,
+    SLIDE_MS,
+    STEP_MS,
+)
 
 _VALUE: Final = "STRUCT<lane: STRING, key: STRING, origin: STRING, number: BIGINT, at: BIGINT>"
 _STREAM: Final = f"ARRAY<{_VALUE}>"
@@ -193,7 +200,8 @@ WITH lines AS (
 ), read AS (
   SELECT scenario_id, transform(
     array_sort(collect_list(named_struct(
-      'split', split, 'offset', offset, 'at', timestamp, 'key', key, 'origin', origin, 'number', number
+      'split', split, 'offset', offset, 'at', timestamp - pmod(timestamp, {STEP_MS}) + {STEP_MS - 1},
+      'key', key, 'origin', origin, 'number', number
     ))),
     each -> {_value("each.split", "each.key", "each.origin", "each.number", "each.at")}
   ) AS everything

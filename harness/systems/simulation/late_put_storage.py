@@ -3,7 +3,8 @@
 The rules this module lives by:
 
 - Only a scenario with a late put or deletion has an object store. The engine learns of it from
-  ``writes_may_be_late``, and tells the processes of the job apart by names and records (engine/runtime/checkpoint_history.py).
+  ``writes_may_be_late``, and tells the processes of the job apart by names and records
+  (engine/runtime/checkpoint_history.py).
 - The writer of a late put waits for half of the time, and then gives it up: to it, the put has failed. It may
   die while it waits; then no process declares the put void.
 - A late put is performed whatever has become of its writer: the task, the attempt, the job master or the
