@@ -37,6 +37,7 @@ from onceproof.harness.model.scenario import (
     CheckpointMode,
     Fault,
     InputRecord,
+    Operation,
     Scenario,
     Schedule,
     ScheduleKind,
@@ -79,8 +80,7 @@ def generate(family: Family, seed: int) -> Scenario:
     random = _random_of(seed)
     workload, chance = family.generate(random), Chance(random)
     vertices = tasks_with(family, workload.parameters)
-    parallelism = chance.weighted(PARALLELISMS)
-    max_parallelism = chance.weighted(MAX_PARALLELISMS)
+    parallelism, max_parallelism = chance.weighted(PARALLELISMS), chance.weighted(MAX_PARALLELISMS)
     source = workload.source_parallelism or _source_parallelism(chance, len(workload.records))
     sink = 0 if chance.chance(0.5) else chance.integer(1, HIGHEST_PARALLELISM)
     kinds = draw_kinds(chance) - unfit_kinds(family)
@@ -108,20 +108,14 @@ def generate(family: Family, seed: int) -> Scenario:
         rescales=rescales,
     )
     any_backend = options_of(family).any_backend
-    aimed, stop = draw_aimed_stop(chance, stage, any_backend=any_backend)
-    drawn = draw_faults(chance, stage)
-    faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
-    faults = _with_late_puts(faults, seed, stage)
+    faults, stop = _draw_faults(chance, seed, stage, any_backend)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len(faults) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural)
-    # Longer than anything but a lost message can delay a checkpoint.
-    ample = schedule.horizon + 10 * natural + delays
+    ample = schedule.horizon + 10 * natural + delays  # Only a lost message delays a checkpoint for longer.
     tolerates = chance.chance(0.75) or expires
-    # A checkpoint that waits for a lost message ends by its timeout, which should come while input is left.
-    waits = any(fault.point in _WAITED_FOR and FAULTS[fault.kind].strikes == "message" for fault in faults)
-    too_late = any(fault.point == "acknowledged" and fault.delay >= short for fault in faults)
-    hurried = tolerates and not stop and chance.chance(0.8 if waits or too_late else 0.3)
+    waits = _waits_for_a_message(faults)
+    hurried = tolerates and not stop and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
     in_databases = any_backend and chance.chance(DATABASES)
     return Scenario(
@@ -134,8 +128,7 @@ def generate(family: Family, seed: int) -> Scenario:
         max_parallelism=max_parallelism,
         source_parallelism=source,
         sink_parallelism=sink,
-        # Barriers of concurrent checkpoints must leave room for records, or none is ever read.
-        channel_capacity=max(mode.max_concurrent, chance.weighted(CAPACITIES)),
+        channel_capacity=_channel_capacity(chance, mode),
         checkpoint_interval_ms=interval,
         checkpoint_timeout_ms=timeout if hurried else ample,
         tolerable_failures=1_000_000 if tolerates else 0,
@@ -263,6 +256,34 @@ def _records(workload: Workload) -> dict[str, tuple[InputRecord, ...]]:
 
 def _between(lowest: int, value: int, highest: int) -> int:
     return max(lowest, min(value, highest))
+
+
+def _channel_capacity(chance: Chance, mode: CheckpointMode) -> int:
+    """Draw how much a channel holds: barriers of concurrent checkpoints must leave room for records."""
+    return max(mode.max_concurrent, chance.weighted(CAPACITIES))
+
+
+def _waits_for_a_message(faults: tuple[Fault, ...]) -> bool:
+    """Return whether a message may be lost that a checkpoint waits for.
+
+    Such a checkpoint ends by its timeout, which should come while input is left.
+    """
+    return any(fault.point in _WAITED_FOR and FAULTS[fault.kind].strikes == "message" for fault in faults)
+
+
+def _is_too_late(faults: tuple[Fault, ...], timeout: int) -> bool:
+    """Return whether an acknowledgement comes when its checkpoint may have expired."""
+    return any(fault.point == "acknowledged" and fault.delay >= timeout for fault in faults)
+
+
+def _draw_faults(
+    chance: Chance, seed: int, stage: JobOutline, any_backend: bool
+) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
+    """Draw the faults, and the stop that is aimed at some of them, if there is one."""
+    aimed, stop = draw_aimed_stop(chance, stage, any_backend=any_backend)
+    drawn = draw_faults(chance, stage)
+    faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
+    return _with_late_puts(faults, seed, stage), stop
 
 
 def _with_late_puts(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:

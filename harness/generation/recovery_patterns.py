@@ -41,7 +41,7 @@ def _there_and_back(chance: Chance, stage: JobOutline, count: int) -> list[int]:
     other = chance.integer(1, most)
     if chance.chance(0.2):
         return [chance.integer(1, most) for _ in range(count)]
-    return [(one, other)[place % 2] for place in range(count)]
+    return [other if place % 2 else one for place in range(count)]
 
 
 def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) -> list[Fault]:
