@@ -28,6 +28,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generator_version
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, Role, Workload
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
@@ -55,7 +56,9 @@ HORIZON: Final = 200
 MAX_PARALLELISM: Final = 4
 CHANNEL_CAPACITY: Final = 2
 ANY_NUMBER: Final = 1_000_000
-_LATE_PUT: Final[FaultKind] = "late_put"
+_OF_OBJECT_STORES: Final = frozenset(
+    kind for kind, row in FAULTS.items() if row.needs == Capability.LATE_PUTS
+)
 
 
 class Shape(NamedTuple):
@@ -184,10 +187,10 @@ def faults_at(passages: Sequence[Passage], struck: Sequence[tuple[Fault, Passage
     :param struck: the faults that fired before, each with its passage
     """
     found: dict[tuple[FaultKind, Point, str, int], Fault] = {}
-    stores_objects = not struck or any(fault.kind == _LATE_PUT for fault, _ in struck)
+    stores_objects = not struck or any(fault.kind in _OF_OBJECT_STORES for fault, _ in struck)
     for passage in passages:
         for kind in _KINDS[passage.is_pass, passage.point]:
-            if kind == _LATE_PUT and not stores_objects:
+            if kind in _OF_OBJECT_STORES and not stores_objects:
                 continue
             key = (kind, passage.point, passage.task, passage.checkpoint)
             if key not in found:
