@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count, islice
+from statistics import median
 
 import pytest
 from msgspec.structs import replace
@@ -58,9 +60,12 @@ def test_the_shrinker_removes_all_that_the_failure_does_not_need() -> None:
 
 
 def test_a_shrink_takes_few_runs_and_little_time_beside_them() -> None:
-    result = shrink(generated(large), needs_two_records_and_a_late_kill, LOST, limit_seconds=60)
-    assert result.runs < 800
-    assert result.seconds < 3
+    drawn = (scenario for seed in count() if large(scenario := generate(FAMILY, seed)))
+    results = [shrink(each, needs_two_records_and_a_late_kill, LOST, 60) for each in islice(drawn, 9)]
+    assert median(result.runs for result in results) < 100
+    # Where a small scenario has to be drawn, there are as many tries as that is given.
+    assert max(result.runs for result in results) < 2000
+    assert max(result.seconds for result in results) < 3
 
 
 def test_shrinking_the_same_scenario_twice_gives_the_same_result() -> None:

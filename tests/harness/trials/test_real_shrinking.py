@@ -170,7 +170,7 @@ def test_an_interrupt_returns_the_smallest_so_far(system: System) -> None:
     def fails(scenario: Scenario) -> bool:
         if len(made) == 7:
             raise KeyboardInterrupt
-        return has_fatal_fault(scenario)
+        return has_fatal_fault(scenario) and scenario.record_count() > 5
 
     runs, made = counting(fails)
     shrunk = shrink(scenario_with(FATAL), runs, system)
