@@ -30,7 +30,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     origin="BEAM-7144",
     breaks="exactly_once",
     summary="restored state that a job has not registered again by the next snapshot is not in it",
-    unseen="a job registers its state before a checkpoint, or with records that come again",
+    families=("questions",),
 )
 def unregistered_state_is_not_carried(reached: Reached) -> Iterator[None]:
     """Some state is registered with the first record that needs it."""
@@ -140,7 +140,6 @@ def skipped_key_group_ends_the_read(reached: Reached) -> Iterator[None]:
     origin="FLINK-29627",
     breaks="exactly_once",
     summary="of the committables that several old subtasks list for a checkpoint the last ones are restored",
-    unseen="committables of one checkpoint are rarely restored by fewer subtasks",
 )
 def committables_replace_each_other(reached: Reached) -> Iterator[None]:
     """They are kept by checkpoint. With as many subtasks as before, each restores one list."""
@@ -213,7 +212,7 @@ def second_input_in_flight_is_not_stored(reached: Reached) -> Iterator[None]:
     origin="FLINK-20645",
     breaks="exactly_once",
     summary="the barrier of an aborted checkpoint ends the recording of a channel for the next one",
-    families=("behaviour_patterns",),
+    families=("full_join",),
 )
 def any_barrier_ends_the_recording(reached: Reached) -> Iterator[None]:
     """Records behind it are ahead of the right barrier, and are not stored."""
