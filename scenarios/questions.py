@@ -1,8 +1,8 @@
 """Additions and questions: the total of a key is a state that only its first question registers.
 
 A function may ask for a state when it first needs it. A job that is restored then holds a state that no
-function has registered yet, and a checkpoint that is complete before the next question has to carry it on: the
-next recovery restores that one. Questions are rare, so two recoveries often come between two of them.
+function has registered yet, and a checkpoint that is complete before the next question has to carry it on:
+the next recovery restores that one. Questions are rare, so two recoveries often come between two of them.
 """
 
 from __future__ import annotations
