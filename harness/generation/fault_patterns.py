@@ -30,9 +30,9 @@ from onceproof.harness.generation.drawn_faults import (
 )
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.late_patterns import (
-    abort_is_told_badly,
+    abort_is_reported_late,
     call_takes_place_late,
-    decline_is_told_badly,
+    decline_is_reported_late,
 )
 from onceproof.harness.generation.recovery_patterns import (
     kill_at_completion_and_while_restoring,
@@ -438,6 +438,6 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (kill_at_each_completion, 4),
     (kill_at_completion_and_while_restoring, 2),
     (call_takes_place_late, 2),
-    (abort_is_told_badly, 1),
-    (decline_is_told_badly, 1),
+    (abort_is_reported_late, 1),
+    (decline_is_reported_late, 1),
 )

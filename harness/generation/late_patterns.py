@@ -41,29 +41,29 @@ def call_takes_place_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     return faults
 
 
-def abort_is_told_badly(chance: Chance, stage: JobOutline) -> list[Fault]:
+def abort_is_reported_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A write fails, and some tasks hear late, twice or never that its checkpoint is aborted."""
     checkpoint = draw_checkpoint(chance, stage)
     failed = Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, len(stage.tasks)))
     faults = [failed]
     for _ in range(chance.integer(1, 3)):
-        faults.append(_badly_told(chance, stage, "abort_notified", checkpoint, len(stage.tasks)))
+        faults.append(_reported_late(chance, stage, "abort_notified", checkpoint, len(stage.tasks)))
     if chance.chance(0.5):
         faults.append(draw_kill(chance, stage, "completed", checkpoint + 1))
     return faults
 
 
-def decline_is_told_badly(chance: Chance, stage: JobOutline) -> list[Fault]:
+def decline_is_reported_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A write fails, and the job master hears late, twice or never that its task declines the checkpoint."""
     checkpoint = draw_checkpoint(chance, stage)
     failed = Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, len(stage.tasks)))
-    faults = [failed, _badly_told(chance, stage, "declined", checkpoint, 1)]
+    faults = [failed, _reported_late(chance, stage, "declined", checkpoint, 1)]
     if chance.chance(0.5):
         faults.append(draw_kill(chance, stage, "completed", checkpoint + chance.integer(0, 1)))
     return faults
 
 
-def _badly_told(chance: Chance, stage: JobOutline, point: Point, checkpoint: int, most: int) -> Fault:
+def _reported_late(chance: Chance, stage: JobOutline, point: Point, checkpoint: int, most: int) -> Fault:
     kind: FaultKind = chance.weighted((("lose_message", 2), ("delay_message", 3), ("duplicate_message", 2)))
     most_delay = 2 * stage.interval + 4 * stage.checkpoint_steps
     delay = 0 if kind == "lose_message" else chance.integer(1, most_delay)

@@ -55,6 +55,7 @@ THEMES: Final = (
     "ends_of_subtasks",
     "ends_of_jobs",
     "late_answers",
+    "late_messages",
     "restored_windows",
     "restored_state",
 )
