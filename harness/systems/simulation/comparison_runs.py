@@ -121,9 +121,14 @@ def run_to_checkpoint(family: Family, scenario: Scenario, checkpoint: int, trace
     return world.run()
 
 
-def undisturbed_checkpoint(family: Family, scenario: Scenario, cut: Cut) -> RecordedCheckpoint | None:
-    """Run without faults up to a cut; return the checkpoint that covers it, None where there is none."""
-    recorded, _ = _run_to_cut(family, scenario, cut, checkpoints=1)
+def undisturbed_checkpoint(
+    family: Family, scenario: Scenario, cut: Cut, has_watermarks: bool = True
+) -> RecordedCheckpoint | None:
+    """Run without faults up to a cut; return the checkpoint that covers it, None where there is none.
+
+    :param has_watermarks: whether periodic watermarks come before the checkpoint; both are sound runs
+    """
+    recorded, _ = _run_to_cut(family, scenario, cut, checkpoints=1, has_watermarks=has_watermarks)
     return recorded[0] if recorded and recorded[0].cut == cut else None
 
 
