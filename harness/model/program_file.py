@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
@@ -43,6 +43,10 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "start": "the number of this start of the program, from 1",
 }
 """What may stand in braces in commands, environments and statements, and what it becomes."""
+
+ON_THIS_MACHINE: Final = ("python", "java", "here")
+"""Those that are the same in all trials. A command that builds the program knows no others."""
+_IN_STATEMENTS: Final = ("output",)
 
 READ_POINT: Final[Point] = "element"
 """Passed with each record that the harness gives."""
@@ -160,8 +164,11 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def can_rescale(self) -> bool:
         """Whether a start says how parallel the program is to be."""
-        words = (*self.program.command, *self.program.resume, *self.program.environment.values())
-        return any("{parallelism}" in word for word in words)
+        return self.names("parallelism")
+
+    def names(self, placeholder: str) -> bool:
+        """Return whether a placeholder stands anywhere in the file."""
+        return any(placeholder in _WORD.findall(text) for _, text, _ in _texts(self))
 
 
 def read_program_file(path: Path) -> ProgramFile:
@@ -186,10 +193,12 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 def _contradictions(file: ProgramFile) -> Iterator[str]:
     """Yield what is wrong with a file whose fields have the right types."""
-    for place, text in _texts(file):
+    for place, text, known in _texts(file):
         for name in _WORD.findall(text):
             if name not in PLACEHOLDERS:
-                yield f"{place}: {{{name}}} stands for nothing{_near(name, PLACEHOLDERS)}"
+                yield f"{place}: {{{name}}} stands for nothing{_near(name, known)}"
+            elif name not in known:
+                yield f"{place}: {{{name}}} has no value here: write one of {', '.join(known)}"
             elif (server := _SERVER_OF.get(name)) and server not in file.servers:
                 yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {server!r}"
     for point in file.marks:
@@ -223,19 +232,23 @@ def _patterns(file: ProgramFile) -> Iterator[tuple[str, str]]:
         yield f"marks.{point}", pattern
 
 
-def _texts(file: ProgramFile) -> Iterator[tuple[str, str]]:
-    """Yield each text in which placeholders may stand, with its place."""
-    for number, word in enumerate(file.program.command):
-        yield f"program.command[{number}]", word
-    for number, word in enumerate(file.program.resume):
-        yield f"program.resume[{number}]", word
-    for name, value in file.program.environment.items():
-        yield f"program.environment.{name}", value
-    for number, statement in enumerate(file.output.create):
-        yield f"output.create[{number}]", statement
+def _texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
+    """Yield each text in which placeholders may stand, with its place and the placeholders known there."""
+    program = file.program
+    words: tuple[tuple[str, Sequence[str], Collection[str]], ...] = (
+        ("program.command", program.command, PLACEHOLDERS),
+        ("program.resume", program.resume, PLACEHOLDERS),
+        ("program.prepare", program.prepare, ON_THIS_MACHINE),
+        ("output.create", file.output.create, _IN_STATEMENTS),
+    )
+    for place, texts, known in words:
+        for number, text in enumerate(texts):
+            yield f"{place}[{number}]", text, known
+    for name, value in program.environment.items():
+        yield f"program.environment.{name}", value, PLACEHOLDERS
 
 
-def _near(name: str, names: Mapping[str, object]) -> str:
+def _near(name: str, names: Collection[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
 

@@ -450,7 +450,7 @@ class ProgramRun:
 def of_this_machine(family: ProgramFamily) -> dict[str, str]:
     """Return what placeholders stand for in all trials of a program on this machine."""
     values = {"python": python_with(family.file.program.packages), "here": str(family.path.absolute().parent)}
-    if any("{java}" in word for word in (*family.file.program.command, *family.file.program.prepare)):
+    if family.file.names("java"):
         try:
             values["java"] = str(find_java(os.environ).home / "bin" / "java")
         except JavaMissing as error:

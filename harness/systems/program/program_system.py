@@ -15,15 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, source_file
 from onceproof.harness.model.fault_answers import MissingPoints, answers
-from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM, ProgramFamily
-from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.server_strikes import StruckServer
@@ -96,8 +93,9 @@ class CommandSystem:
             )
         if family.path not in self._prepared:
             self._prepared[family.path] = prepare(family)
-        faults, left = applicable(scenario.faults, CAPABILITIES, MISSING, family.file.servers)
-        faults = tuple([_possible(fault, family) for fault in faults])
+        # A program whose command does not say how parallel it is cannot be rescaled.
+        possible = CAPABILITIES if family.file.can_rescale else CAPABILITIES - {Capability.RESCALE}
+        faults, left = applicable(scenario.faults, possible, MISSING, family.file.servers)
         with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
             machine = self._prepared[family.path]
             history = ProgramRun(family, scenario, faults, ends, folder, machine).run()
@@ -110,11 +108,3 @@ class CommandSystem:
     def close(self) -> None:
         """Stop the servers that programs have needed."""
         self._servers.close()
-
-
-def _possible(fault: Fault, family: ProgramFamily) -> Fault:
-    """Return a fault without the rescale that the program's command does not allow."""
-    kills = FAULTS[fault.kind].is_kill
-    return (
-        replace(fault, rescale_to=0) if kills and fault.rescale_to and not family.file.can_rescale else fault
-    )

@@ -63,6 +63,16 @@ def test_a_file_of_seven_lines_is_enough(write):
             "{pyton}",
             r"program\.command\[0\]: \{pyton\} stands for nothing; did you mean python\?",
         ),
+        (
+            "[input]",
+            'prepare = ["{folder}"]\n[input]',
+            r"program\.prepare\[0\]: \{folder\} has no value here: write one of python, java, here",
+        ),
+        (
+            "[output]\n",
+            '[output]\ncreate = ["{java}"]\n',
+            r"output\.create\[0\]: \{java\} has no value here: write one of output",
+        ),
         ("job.py", "{kafka}", r"\{kafka\} has no value: neither input nor output is of the kind 'kafka'"),
         ('kind = "files"\n[o', 'kind = "file"\n[o', r"input\.kind: invalid enum value"),
         ('kind = "files"\n[o', 'kind = "files"\npace_ms = -1\n[o', r"input\.pace_ms: expected int >= 0"),

@@ -23,6 +23,7 @@ from onceproof.harness.model.history import (
     TASK_FAILED,
 )
 from onceproof.harness.model.scenario import Fault, Operation
+from onceproof.harness.systems.program.program_run import prepare
 from onceproof.harness.systems.program.program_system import CommandSystem
 from tests.harness.systems.program.programs import (
     COPIES_LINES,
@@ -281,6 +282,20 @@ def test_a_kill_with_a_rescale_changes_the_parallelism(tmp_path: Path) -> None:
     assert [payload["parallelism"] for _, payload in events_of(history, ATTEMPT_STARTED)] == [1, 3]
     (folder,) = kept.iterdir()
     assert (folder / "start-2.txt").read_text() == "parallel 3\n"
+
+
+def test_a_rescale_that_the_command_does_not_take_is_not_applicable(tmp_path: Path) -> None:
+    kill = Fault("kill_process", "committed", occurrence=2, rescale_to=3)
+    history, verdict = tried(program(tmp_path, REMEMBERS), faults=(kill,))
+    assert verdict.passed, verdict.violations
+    assert history.statistics.not_applicable == {("kill_process", "committed"): 1}
+    assert not history.statistics.coverage
+
+
+@pytest.mark.parametrize("place", ["environment = { JAVA = '{java}' }", "resume = ['{java}']"])
+def test_java_is_filled_in_wherever_it_stands(tmp_path: Path, place: str) -> None:
+    path = program(tmp_path, COPIES_LINES, more=place)
+    assert Path(prepare(load_family(str(path)))["java"]).is_file()
 
 
 def test_a_program_is_built_once_before_its_first_start(tmp_path: Path) -> None:
