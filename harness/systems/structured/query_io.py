@@ -12,11 +12,11 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -82,24 +82,10 @@ def _into_table(output: Path, keys: int, rows: DataFrame, batch: int) -> None:
     upsert(output, rows.collect(), keys)
 
 
-def check_streaming_query(family: Family) -> None:
-    """Raise FamilyError if a family has no query for Structured Streaming."""
-    _streaming_query_of(family)
-
-
-def _streaming_query_of(family: Family) -> Callable[[Any, Any], Any]:
-    streaming_query = options_of(family).streaming_query
-    if streaming_query is None:
-        raise FamilyError(
-            f"family {family.name!r} has no query for Structured Streaming: give it a function"
-            " streaming_query(records, io) and options = FamilyOptions(streaming_query=streaming_query)"
-        )
-    return streaming_query
-
-
 def start(family: Family, spec: Spec, path: str, session: SparkSession, board: FaultBoard) -> StreamingQuery:
     """Start the query of a family over the checkpoint location of a job."""
-    streaming_query = _streaming_query_of(family)
+    streaming_query = options_of(family).streaming_query
+    assert streaming_query is not None, "a family without a query is refused before"
     options = {SPEC: path, DRIVER_PROCESS: str(os.getpid())}
     # Spark stores this setting in the checkpoint location with the first batch.
     session.conf.set("spark.sql.shuffle.partitions", str(spec.parallelism))

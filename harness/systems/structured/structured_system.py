@@ -12,80 +12,63 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import Any, Final
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family import Family, FamilyOptions, options_of
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.system import applicable, refusal_of_servers
-from onceproof.harness.systems.process.driver_pool import DriverRun, Drivers
+from onceproof.harness.systems.process.driver_pool import DriverRun
 from onceproof.harness.systems.process.driver_process import Driver
-from onceproof.harness.systems.process.incarnations import trial_folder
-from onceproof.harness.systems.process.job_specification import spec_of
+from onceproof.harness.systems.process.driver_system import DriverSystem, lengths_of
+from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.structured.query_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
 from onceproof.harness.systems.structured.query_history_builder import QueryHistoryBuilder
-from onceproof.harness.systems.structured.query_io import check_streaming_query
 
 NAME: Final = "structured_streaming"
 CHILD: Final = "onceproof.harness.systems.structured.structured_child"
 LONGEST_PROCESS_SECONDS: Final = 180.0
 
 
-class StructuredStreamingSystem:
+class StructuredStreamingSystem(DriverSystem):
     """Runs scenarios against Structured Streaming, one after another."""
 
     name = NAME
+    option = "streaming_query"
+    job_for = "query for Structured Streaming"
     capabilities = CAPABILITIES
     missing = MISSING
     answers = ANSWERS
 
-    @staticmethod
-    def refusal(family: Family) -> str:
-        """Return why it cannot run a family: without a query, or with servers; "" if it can."""
-        if options_of(family).streaming_query is None:
-            return "the family has no streaming_query"
-        return refusal_of_servers(family)
-
     def __init__(self, folder: Path | None = None, process_seconds: float = LONGEST_PROCESS_SECONDS) -> None:
         # A missing Java is an error here, not in each driver.
         find_java(os.environ)
-        self._drivers = Drivers(lambda: Driver(CHILD))
-        self._folder = folder
-        self._process_seconds = process_seconds
+        super().__init__(lambda: Driver(CHILD), folder, process_seconds)
+
+    @staticmethod
+    def builder_in(options: FamilyOptions) -> Callable[[Any, Any], Any] | None:
+        """Return the function that builds a family's query, if it has one."""
+        return options.streaming_query
 
     def prepared(self, scenario: Scenario) -> Scenario:
         """Return the scenario as it runs, with its faults at points of a query."""
         return prepared(scenario)
 
-    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
-        """Run a scenario in new folders, and return its history; there is no trace."""
-        check_streaming_query(family)
-        with trial_folder(self._folder) as folder:
-            faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
-            spec = msgspec.structs.replace(spec_of(family, scenario, folder), faults=faults)
-            lengths = {split: len(records) for split, records in scenario.records.items()}
-            run = StructuredRun(
-                spec,
-                lengths,
-                folder,
-                drivers=self._drivers,
-                process_seconds=self._process_seconds,
-                table_keys=options_of(family).table_keys,
-            )
-            history = run.run()
-        # The run itself may have added refused rescales.
-        history.statistics.not_applicable.update(left)
-        return history
-
-    def close(self) -> None:
-        """End all idle drivers; a later run starts new ones."""
-        self._drivers.close()
+    def run_job(self, family: Family, scenario: Scenario, spec: Spec, folder: Path) -> History:
+        """Run the query of a scenario."""
+        run = StructuredRun(
+            spec,
+            lengths_of(scenario),
+            folder,
+            drivers=self._drivers,
+            process_seconds=self._process_seconds,
+            table_keys=options_of(family).table_keys,
+        )
+        return run.run()
 
 
 @dataclass(slots=True)
