@@ -89,6 +89,18 @@ def _add_value(total: int | None, record: Any) -> tuple[int, tuple[str, str, int
     return total, (record.split, key, total)
 
 
+def quix_app(records: Any, io: Any) -> Any:
+    """Add in states of the split, which is the key of a message."""
+    return records.apply(_add_to_state, stateful=True)
+
+
+def _add_to_state(record: Any, state: Any) -> tuple[str, str, int]:
+    key, number = record["value"]
+    total = state.get(key, 0) + number
+    state.set(key, total)
+    return record["split"], key, total
+
+
 def expected(records: Records, declared: Declared) -> Rows:
     """Add the values of each key up to each of them."""
     rows = []
@@ -101,4 +113,6 @@ def expected(records: Records, declared: Declared) -> Rows:
     return rows
 
 
-options = FamilyOptions(any_backend=True, streaming_query=streaming_query, bytewax_flow=bytewax_flow)
+options = FamilyOptions(
+    any_backend=True, streaming_query=streaming_query, bytewax_flow=bytewax_flow, quix_app=quix_app
+)

@@ -122,6 +122,21 @@ def number_word(count: int | None, record: Any) -> tuple[int, tuple[str, int]]:
     return count, (record.value, count)
 
 
+def quix_app(records: Any, io: Any) -> Any:
+    """Count in a state, behind a topic in which the word is the key."""
+    words = records.group_by(
+        lambda record: record["value"], name="word", key_serializer="str", key_deserializer="str"
+    )
+    return words.apply(number_record, stateful=True)
+
+
+def number_record(record: Any, state: Any) -> tuple[str, int]:
+    """Add one to the word's count."""
+    count = state.get("count", 0) + 1
+    state.set("count", count)
+    return record["value"], count
+
+
 def expected(records: Records, declared: Declared) -> Rows:
     """Number the occurrences of each word."""
     counts: dict[object, int] = {}
@@ -138,5 +153,6 @@ options = FamilyOptions(
     at_least_once="effects",
     streaming_query=streaming_query,
     bytewax_flow=bytewax_flow,
+    quix_app=quix_app,
     with_key=with_key,
 )

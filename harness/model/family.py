@@ -233,6 +233,9 @@ class FamilyOptions:
     bytewax_flow: Callable[[Any, Any], Any] | None = None
     """``bytewax_flow(records, io)`` builds the job for Bytewax from a stream of records; it returns pairs
     of a key and a row, or what a sink of ``io`` returns."""
+    quix_app: Callable[[Any, Any], Any] | None = None
+    """``quix_app(records, io)`` builds the job for Quix Streams from a StreamingDataFrame of records; it
+    returns one of rows."""
     servers: Collection[str] = ()
     """The real servers that the job needs in real processes, such as ("postgres",). The simulation has models
     of them, and needs none."""
@@ -305,6 +308,7 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value),
         "a function bytewax_flow(records, io)",
     ),
+    "quix_app": (lambda value: value is None or callable(value), "a function quix_app(records, io)"),
     "servers": (
         lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA, S3},
         f"some of {(POSTGRES, KAFKA, S3)}",
@@ -313,7 +317,7 @@ _OPTIONS: Final[_Members] = {
 }
 
 _FUNCTIONS: Final = (
-    *("versions", "answers", "streaming_query", "bytewax_flow", "with_key"),
+    *("versions", "answers", "streaming_query", "bytewax_flow", "quix_app", "with_key"),
     *("tasks_with", "simpler_parameters", "as_program"),
 )
 NO_OPTIONS: Final = FamilyOptions()

@@ -23,6 +23,7 @@ HOMES: Final = {
     ),
     "flink": ("onceproof.harness.systems.flink.flink_system", "FlinkSystem"),
     "bytewax": ("onceproof.harness.systems.bytewax.bytewax_system", "BytewaxSystem"),
+    "quix": ("onceproof.harness.systems.quix.quix_system", "QuixSystem"),
     "command": ("onceproof.harness.systems.program.program_system", "CommandSystem"),
 }
 
@@ -33,6 +34,7 @@ EXTRAS: Final = {
     "spark-yarn": ("spark",),
     "relay": ("spark",),
     "structured_streaming": ("spark",),
+    "quix": ("kafka",),
 }
 """By system, the extras of the installation that it needs."""
 

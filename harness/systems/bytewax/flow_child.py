@@ -26,7 +26,6 @@ from typing import Final
 
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.systems.bytewax.flow_kills import FlowKills
 from onceproof.harness.systems.process.driver_protocol import (
     UNREADABLE,
     claim_standard_output,
@@ -34,6 +33,7 @@ from onceproof.harness.systems.process.driver_protocol import (
     serve_jobs,
 )
 from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.forked_kills import ForkedKills
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog, log_beside
@@ -59,7 +59,7 @@ def run(spec: Spec, log: EventLog) -> int:
     store = Path(spec.checkpoints)
     if not any(store.iterdir()):
         init_db_dir(store, 1 + spec.max_parallelism % MOST_DATABASES)
-    board = FaultBoard(spec.board, spec.faults, spec.in_turn, log, FlowKills())
+    board = FaultBoard(spec.board, spec.faults, spec.in_turn, log, ForkedKills())
     board.begin()
     struck = board.state().struck
     processes, workers = layout(spec)
@@ -92,7 +92,7 @@ def work(family: Family, spec: Spec, index: int, workers: int, addresses: list[s
     from onceproof.harness.systems.bytewax.flow_source import PACE
 
     log = log_beside(spec.events)
-    board = FaultBoard(spec.board, spec.faults, spec.in_turn, log, FlowKills())
+    board = FaultBoard(spec.board, spec.faults, spec.in_turn, log, ForkedKills())
     name = f"workers-{index}"
     board.tasks_live([name], "")
     struck = board.state().struck

@@ -23,8 +23,8 @@ from onceproof.harness.model.fault_answers import answers, missing_points, place
 from onceproof.harness.model.faults import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
-from onceproof.harness.systems.bytewax.flow_kills import FlowKills
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.process.forked_kills import ForkedKills
 
 CAPABILITIES: Final = frozenset(
     {
@@ -75,7 +75,7 @@ MISSING: Final = missing_points(
 _RUST: Final = "Bytewax does that in Rust, where no Python code is called."
 ANSWERS: Final = answers(
     CAPABILITIES,
-    {"tasks": FlowKills.strike, "process": FlowKills.strike, **COMMIT_METHODS},
+    {"tasks": ForkedKills.strike, "process": ForkedKills.strike, **COMMIT_METHODS},
     {
         Capability.KILL_MASTER: "Its workers agree among themselves: there is no master.",
         Capability.MESSAGE_FAULTS: _RUST,

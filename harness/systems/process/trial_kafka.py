@@ -67,7 +67,7 @@ class TrialKafka(TrialServer[KafkaBroker]):
         try:
             yield OwnTopics(broker.address, f"{LOOPBACK}:{struck.port}", names)
         finally:
-            _delete(broker.address, set(names.values()).__contains__)
+            delete_topics(broker.address, set(names.values()).__contains__)
 
     @contextmanager
     def topics(self, records: Mapping[str, Sequence[InputRecord]]) -> Iterator[TrialTopics]:
@@ -104,10 +104,10 @@ class TrialKafka(TrialServer[KafkaBroker]):
                     cluster.abort(handle)
             finally:
                 cluster.close()
-        _delete(topics.servers, lambda name: name == topics.input_topic or topics.is_output(name))
+        delete_topics(topics.servers, lambda name: name == topics.input_topic or topics.is_output(name))
 
 
-def _delete(servers: str, is_own: Callable[[str], bool]) -> None:
+def delete_topics(servers: str, is_own: Callable[[str], bool]) -> None:
     """Delete topics; a broker in trouble is left alone."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -129,6 +129,8 @@ def feed(
 ) -> None:
     """Write the records of all splits in turn, ``PACE_S`` apart, until ``ends`` is set.
 
+    The key of a message is the name of its split.
+
     ``refused`` gets why the broker has not taken a record. Nothing is written behind it, because the reader
     of the job would count wrongly.
     """
@@ -140,11 +142,15 @@ def feed(
 
     producer = Producer(writer_settings(topics.servers))
     for in_turn in zip_longest(*records.values()):
-        for number, record in enumerate(in_turn):
+        for number, (split, record) in enumerate(zip(records, in_turn, strict=True)):
             if record is None:
                 continue
             producer.produce(
-                topics.input_topic, msgspec.json.encode(record), partition=number, on_delivery=delivered
+                topics.input_topic,
+                msgspec.json.encode(record),
+                key=split,
+                partition=number,
+                on_delivery=delivered,
             )
             producer.poll(0)
             if refused or ends.wait(PACE_S):

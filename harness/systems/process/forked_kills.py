@@ -1,10 +1,10 @@
-"""Which processes of a flow under trial die of a kill.
+"""Which worker processes die of a kill, where a driver of the harness forks them: Bytewax and Quix.
 
 The rules this module lives by:
 
 - A kill of a task is SIGKILL to the process of the worker that passes the point. Workers of one process are
-  threads, and die together. Any other kill is SIGKILL to all processes of the flow.
-- The process that starts them lives on: it is the harness's, and waits for them.
+  threads, and die together. Any other kill is SIGKILL to all worker processes.
+- The driver that starts them lives on: it is the harness's, and waits for them.
 - Kills strike at their point.
 """
 
@@ -23,11 +23,11 @@ from onceproof.harness.systems.recording import event_log
 
 
 @dataclass(frozen=True)
-class FlowKills:
-    """The kills of one flow."""
+class ForkedKills:
+    """The kills of the workers of one job."""
 
     def passing(self, board: FaultBoard, point: str, checkpoint_id: int) -> None:
-        """Do nothing: no process of a flow is ever stopped."""
+        """Do nothing: no worker is ever stopped."""
 
     def is_late(self, fault: Fault) -> bool:
         """Return False: every kill strikes at its point."""
@@ -44,7 +44,7 @@ class FlowKills:
     def strike(
         self, board: FaultBoard, fault: Fault, task: str, checkpoint_id: int, state: BoardState
     ) -> Callable[[], None] | None:
-        """Kill the process of the worker that passes the point, or all processes of the flow."""
+        """Kill the process of the worker that passes the point, or all of them."""
         row = FAULTS[fault.kind]
         if not row.is_kill:
             return None

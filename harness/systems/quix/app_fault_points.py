@@ -1,0 +1,147 @@
+"""Maps the faults of a scenario to points of an application of Quix Streams.
+
+The rules this module lives by:
+
+- A checkpoint of one worker corresponds to a checkpoint of the job: each worker commits for itself. Which
+  records are in it depends on which partitions it has. So faults name no checkpoint, and wait for passes that
+  every run has.
+- A fault of the engine's plan strikes at the step of a worker that is like it (``PLACES``).
+- A kill of a task is SIGKILL to the worker that passes the point, and the others go on. A kill of all tasks
+  or of the process is SIGKILL to all workers. A kill with a rescale is followed by another number of them.
+- A commit that fails ends its worker, which is started again, as by a supervisor.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.fault_answers import answers, missing_points, place_of
+from onceproof.harness.model.faults import Point
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD
+from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.process.forked_kills import ForkedKills
+
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.KILL_TASK,
+        Capability.KILL_ALL,
+        Capability.KILL_PROCESS,
+        Capability.COMMIT_ERRORS,
+        Capability.FAILED_COMMITS,
+        Capability.RESCALE,
+        Capability.CHECKPOINTS_SEEN,
+    }
+)
+
+PLACES: Final[dict[Point, Point]] = {
+    "restoring": "restoring",
+    "restored": "restored",
+    "triggered": "barrier_received",
+    "barrier_received": "barrier_received",
+    "aligned": "barrier_received",
+    "element": "element",
+    "end_of_data": "end_of_data",
+    "pre_committed": "snapshotted",
+    "snapshotted": "snapshotted",
+    "uploaded": "snapshotted",
+    "acknowledged": "snapshotted",
+    "metadata_written": "committing",
+    "committing": "committing",
+    "completed": "committed",
+    "committed": "committed",
+    "notified": "notified",
+}
+"""The point of a worker for each point of the protocol.
+
+restoring: a worker is about to build its application. restored: it has been assigned partitions, and knows
+their committed offsets; states come from the changelog after it. barrier_received: a checkpoint begins.
+element: a record of the input is about to be processed. end_of_data: so is the end of a split. snapshotted:
+rows and changes of states are in Kafka, and offsets are about to be sent. committing and committed: before
+and after the transaction is committed; states are written to RocksDB after it. notified: they are.
+"""
+
+MISSING: Final = missing_points(
+    CAPABILITIES,
+    PLACES,
+    "A fault planned for this point strikes at the step of a worker that is like it.",
+    "No step of a worker is like this point.",
+)
+"""What this system could take by its kind, but never comes to (see ``prepared``), and why."""
+
+_NO_STORAGE: Final = "States are in RocksDB and in topics of Kafka: no checkpoint is a file."
+ANSWERS: Final = answers(
+    CAPABILITIES,
+    {"tasks": ForkedKills.strike, "process": ForkedKills.strike, **COMMIT_METHODS},
+    {
+        Capability.KILL_MASTER: "Its workers agree by the broker: there is no master.",
+        Capability.MESSAGE_FAULTS: "Its workers send each other nothing but records in topics of Kafka.",
+        Capability.WRITE_FAULTS: _NO_STORAGE,
+        Capability.STORAGE_FAULTS: _NO_STORAGE,
+        Capability.LATE_PUTS: _NO_STORAGE,
+        Capability.CLOCK_JUMPS: "Clients of Kafka read the clock of the machine, which is not only theirs.",
+        Capability.SERVER_FAULTS: "Faults of a server are drawn for families that name it.",
+        Capability.POWER_CUTS: "The machine stays on.",
+        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
+    },
+    MISSING,
+)
+
+MOST_WORKERS: Final = 3
+MOST_CHECKPOINTS: Final = 8
+"""For as many, the records should last, if one worker has them all."""
+LEAST_CHECKPOINTS: Final = 3
+MOST_PASSES: Final = 3
+"""Largest number of passes of a point of a checkpoint that is waited for."""
+LONGEST_AFTER: Final = 3
+
+
+def prepared(scenario: Scenario) -> Scenario:
+    """Return the scenario as it runs, with its faults at points of a worker. The function is idempotent."""
+    records = scenario.record_count()
+    shortest, longest = (max(1, -(-records // number)) for number in (MOST_CHECKPOINTS, LEAST_CHECKPOINTS))
+    interval = min(max(scenario.checkpoint_interval_ms // STEPS_PER_RECORD, shortest), longest)
+    return replace(
+        scenario,
+        parallelism=min(scenario.parallelism, MOST_WORKERS),
+        checkpoint_interval_ms=STEPS_PER_RECORD * interval,
+        restart_delay_ms=0,
+        faults=tuple([_placed(fault, records, len(scenario.records)) for fault in scenario.faults]),
+    )
+
+
+def _placed(fault: Fault, records: int, splits: int) -> Fault:
+    """Return a fault at its point in a worker; an inapplicable fault is returned unchanged."""
+    place = place_of(fault, CAPABILITIES, PLACES)
+    if place is None:
+        return fault
+    return replace(
+        fault,
+        point=place,
+        # The tasks of an application differ from those of the engine's job.
+        task=ANY_TASK,
+        checkpoint=0,
+        occurrence=_occurrence(fault, place, records, splits),
+        # Steps of the simulation are short. Here the next point may come after the aimed situation.
+        after=min(fault.after, LONGEST_AFTER) if place == "element" else 0,
+        rescale_to=min(fault.rescale_to, MOST_WORKERS),
+        # Every kill is a SIGKILL here, and strikes at its point.
+        means="",
+        delay=0,
+    )
+
+
+def _occurrence(fault: Fault, place: Point, records: int, splits: int) -> int:
+    """Return the number of the pass at which a fault strikes, limited to passes that every run has."""
+    match place:
+        case "element":
+            return min(fault.occurrence, max(1, records - 1))
+        case "end_of_data":
+            return min(fault.occurrence, max(1, splits))
+        case "restoring" | "restored":
+            return 1
+        case _:
+            return min(fault.occurrence, MOST_PASSES)
