@@ -35,7 +35,6 @@ Sale: TypeAlias = tuple[str, str, int]
 
 name = "early_totals"
 generator_version = 1
-options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"sales": "source", "totals": "keyed", "table": "sink"}
 record_schema = "shop STRING, amount BIGINT"
 row_schema = "split STRING, shop STRING, start BIGINT, firing BIGINT, sales BIGINT, total BIGINT"
@@ -137,6 +136,32 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     into_table(named(totals, "totals", io), io)
 
 
+def quix_app(records: Any, io: Any) -> Any:
+    """Add up tumbling windows of the split, which is the key of a message; each fires once, when it is over.
+
+    A window holds the sales and the total of each shop: a key can be changed by a topic only.
+    """
+    windows = io.until_end().tumbling_window(SIZE_MS).reduce(_with_sale, _first_sale)
+    return windows.final(closing_strategy="partition").apply(_totals_of_shops, expand=True, metadata=True)
+
+
+def _first_sale(record: Any) -> dict[str, tuple[int, int]]:
+    return {} if record["is_end"] else _with_sale({}, record)
+
+
+def _with_sale(totals: dict[str, Any], record: Any) -> dict[str, tuple[int, int]]:
+    """Return the number of sales and the total of each shop, with one sale more."""
+    shop, amount = record["value"]
+    sales, total = totals.get(shop, (0, 0))
+    return {**totals, shop: (sales + 1, total + amount)}
+
+
+def _totals_of_shops(window: Any, split: Any, timestamp: int, headers: Any) -> list[tuple[Any, ...]]:
+    return [
+        (split, shop, window["start"], 1, sales, total) for shop, (sales, total) in window["value"].items()
+    ]
+
+
 def expected(records: Records, declared: Declared) -> Rows:
     """Return the firings that the run declares for a window, if they are possible."""
     said: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
@@ -166,3 +191,6 @@ def _are_possible(said: list[Any], amounts: list[int], is_whole: bool) -> bool:
             return False
         before = sales
     return not is_whole or (bool(said) and before == len(amounts))
+
+
+options = FamilyOptions(declares=True, quix_app=quix_app)
