@@ -71,7 +71,8 @@ class Supervisor:
         """By index, the process of each living worker."""
         self._parallelism = spec.parallelism
         self._attempt = 0
-        self._struck = 0
+        self._struck: set[int] = set()
+        """The numbers of the faults that have struck so far."""
         self._failures = 0
         """How many since the last strike."""
 
@@ -88,6 +89,9 @@ class Supervisor:
                 self._look_after_workers()
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
             watch = 0
+            if over[0] < 0:
+                error = ChildProcessError(f"the process that asks the broker was killed by signal {-over[0]}")
+                log_error(self._log, "watch", error)
             if over[0]:
                 return _FAILED
             self._stop(list(self._workers))
@@ -102,8 +106,11 @@ class Supervisor:
 
     # The workers.
 
-    def _start_missing(self) -> None:
-        """Begin an attempt: start the workers that do not live."""
+    def _start_missing(self, by_supervisor: bool = False) -> None:
+        """Begin an attempt: start the workers that do not live.
+
+        ``by_supervisor``: they have failed by themselves after a fault, and no further one has struck.
+        """
         self._attempt += 1
         missing = [index for index in range(self._parallelism) if index not in self._workers]
         self._log.write(
@@ -111,6 +118,7 @@ class Supervisor:
             attempt=self._attempt,
             parallelism=self._parallelism,
             workers=[worker_name(index) for index in missing],
+            by_supervisor=by_supervisor,
         )
         for index in missing:
             self._workers[index] = _forked(partial(self._work, index))
@@ -142,7 +150,7 @@ class Supervisor:
         if not faults:
             time.sleep(_SECONDS_BEFORE_RESTART)
         self._stop([index for index in self._workers if index >= self._parallelism])
-        self._start_missing()
+        self._start_missing(by_supervisor=not faults and bool(self._struck))
 
     def _reaped(self) -> dict[int, int]:
         """Return by index the exit codes of workers that have died, which are forgotten."""
@@ -151,18 +159,20 @@ class Supervisor:
             if ended := _ended(process):
                 dead[index] = ended[0]
                 del self._workers[index]
-                if ended[0] == 0:
-                    name = worker_name(index)
-                    log_task_failure(self._log, name, "", "it ended by itself", injected=True)
+                if ended[0] not in (-signal.SIGKILL, _FAILED, _FAILED_OF_A_FAULT):
+                    # A process that crashes in C logs nothing.
+                    cause = f"killed by signal {-ended[0]}" if ended[0] else "it ended by itself"
+                    was_struck = self._board.state().struck > 0
+                    log_task_failure(self._log, worker_name(index), "", cause, injected=was_struck)
         return dead
 
     def _new_strikes(self) -> list[Fault]:
         """Return the faults that have struck since this was asked last."""
-        left = self._board.state().waiting.left
-        struck = [fault for fault, passes in zip(self._spec.faults, left, strict=False) if not passes]
-        new = struck[self._struck :] if len(struck) > self._struck else []
-        self._struck = len(struck)
-        return new
+        waiting = self._board.state().waiting
+        later = {number for number, _, _ in waiting.striking}
+        struck = {number for number, left in enumerate(waiting.left) if not left and number not in later}
+        new, self._struck = struck - self._struck, struck
+        return [self._spec.faults[number] for number in sorted(new)]
 
     def _kill_all(self) -> None:
         for index, process in list(self._workers.items()):

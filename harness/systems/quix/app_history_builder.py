@@ -172,10 +172,20 @@ class AppHistoryBuilder(HistoryBuilder):
 
     def _begin(self, event: dict[str, Any]) -> None:
         """Add an attempt. It goes on from the last checkpoint, by the offsets that its workers are told."""
+        self._attempt = str(event["attempt"])
+        self.parallelism = self.next_parallelism = event["parallelism"]
         restored = len(self._complete) or None
-        self._attempt_started(
-            {"attempt": str(event["attempt"]), "parallelism": event["parallelism"], "restored": restored}
+        self.history.attempt_started(
+            self._step,
+            self._attempt,
+            self.parallelism,
+            restored,
+            by_supervisor=event["by_supervisor"],
         )
+        self.history.statistics.attempts += 1
+        for recovery, _, read in self._waiting:
+            if not recovery.parallelism_after:
+                self.record_recovery(recovery, restored, read)
 
     def _record_read(self, split: str, offset: int) -> None:
         if offset < self._read[split]:

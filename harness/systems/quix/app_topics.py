@@ -79,19 +79,27 @@ def app_topics(kafka: TrialKafka, records: Mapping[str, Sequence[InputRecord]]) 
 
 def seen(topics: TrialTopics) -> Seen:
     """Return what is in the topics of an application that is over."""
-    from onceproof.harness.systems.quix.topic_reads import admin_client, committed_messages, committed_offsets
+    from onceproof.harness.systems.quix import topic_reads
 
     left_open = end_open_transactions(topics)
     output, prefix = topics.output_topic(ROWS), repartition_prefix(topics.prefix)
     rows: dict[str, list[Row]] = {}
     passed_on = []
-    for each in committed_messages(topics, lambda name: name == output or name.startswith(prefix)):
+    for each in topic_reads.committed_messages(
+        topics, lambda name: name == output or name.startswith(prefix)
+    ):
         if each.topic == output:
             rows.setdefault(each.transaction, []).append(as_tuple(msgspec.json.decode(each.value)))
         else:
             passed_on.append(PassedOn(each.topic, each.partition, each.offset, each.transaction))
+    consumer = topic_reads.reader(topics)
+    places = topic_reads.places_of(topic_reads.admin_client(topics), lambda name: name.startswith(prefix))
     offsets: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in committed_offsets(admin_client(topics), topics.prefix).items():
+    try:
+        found = topic_reads.committed_offsets(consumer, [*topic_reads.input_places(topics), *places])
+    finally:
+        consumer.close()
+    for (topic, partition), offset in found.items():
         offsets.setdefault(topic, {})[str(partition)] = offset
     return Seen(rows, passed_on, offsets, left_open)
 

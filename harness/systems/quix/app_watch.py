@@ -22,6 +22,7 @@ from onceproof.harness.systems.quix.topic_reads import (
     admin_client,
     committed_offsets,
     ends,
+    input_places,
     places_of,
     reader,
 )
@@ -48,7 +49,7 @@ class _Watch:
         self._admin = admin_client(topics)
         prefix = repartition_prefix(topics.prefix)
         self._places = places_of(self._admin, lambda name: name.startswith(prefix))
-        self._reader = reader(topics, "watch")
+        self._reader = reader(topics)
         self._reader.assign([TopicPartition(*place, 0) for place in self._places])
         self._next: dict[Place, int] = {}
         """By partition, the offset behind its last record."""
@@ -57,10 +58,11 @@ class _Watch:
 
     def is_processed(self) -> bool:
         """Return whether all is committed."""
-        committed = committed_offsets(self._admin, self._topics.prefix)
-        for number, length in enumerate(self._topics.lengths.values()):
-            if committed.get((self._topics.input_topic, number), 0) < length:
-                return False
+        splits = input_places(self._topics)
+        committed = committed_offsets(self._reader, [*splits, *self._places])
+        lengths = self._topics.lengths.values()
+        if any(committed.get(place, 0) < length for place, length in zip(splits, lengths, strict=True)):
+            return False
         if not self._places:
             return True
         written = ends(self._admin, self._places)

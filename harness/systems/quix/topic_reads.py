@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -48,10 +47,17 @@ def admin_client(topics: TrialTopics) -> AdminClient:
     return AdminClient(client_settings(topics.servers))
 
 
-def reader(topics: TrialTopics, name: str) -> Consumer:
-    """Return a reader of committed messages, which says where a partition ends."""
-    settings = reader_settings(topics.servers, f"{topics.prefix}-{name}")
-    return Consumer({**settings, "enable.partition.eof": True})
+def reader(topics: TrialTopics) -> Consumer:
+    """Return a reader of committed messages, which says where a partition ends.
+
+    It can be asked for the offsets of the application's group, and is no member of it.
+    """
+    return Consumer({**reader_settings(topics.servers, topics.prefix), "enable.partition.eof": True})
+
+
+def input_places(topics: TrialTopics) -> list[Place]:
+    """Return the partitions of the input topic, in the order of the splits."""
+    return [(topics.input_topic, number) for number in range(len(topics.lengths))]
 
 
 def places_of(admin: AdminClient, is_asked: Callable[[str], bool]) -> list[Place]:
@@ -60,23 +66,24 @@ def places_of(admin: AdminClient, is_asked: Callable[[str], bool]) -> list[Place
     return [(name, number) for name in sorted(listed) if is_asked(name) for number in listed[name].partitions]
 
 
-def committed_offsets(admin: AdminClient, group: str) -> dict[Place, int]:
-    """Return the offsets that a group has committed; a partition without one is not among them.
+def committed_offsets(consumer: Consumer, places: Sequence[Place]) -> dict[Place, int]:
+    """Return the offsets that the group of a consumer has committed; a partition without one is left out.
 
-    A broker whose coordinator of groups is not ready is asked again. Raises KafkaException.
+    It waits for transactions that are decided, and for a broker that has just been started. Raises
+    KafkaException.
     """
-    asked = [ConsumerGroupTopicPartitions(group)]
+    asked = [TopicPartition(*place) for place in places]
     deadline = time.monotonic() + SECONDS_TO_ANSWER
-    while True:
+    while asked:
         try:
-            answers = admin.list_consumer_group_offsets(asked, request_timeout=SECONDS_TO_ANSWER)
-            found = answers[group].result().topic_partitions or []
+            found = consumer.committed(asked, timeout=SECONDS_TO_ANSWER)
         except KafkaException:
             if time.monotonic() > deadline:
                 raise
             time.sleep(_SECONDS_BETWEEN_TRIES)
         else:
             return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+    return {}
 
 
 def ends(admin: AdminClient, places: Sequence[Place], *, decided: bool = False) -> Mapping[Place, int]:
@@ -98,7 +105,7 @@ def committed_messages(topics: TrialTopics, is_asked: Callable[[str], bool]) -> 
     up_to = ends(admin, places) if places else {}
     found: list[Message] = []
     deadline = time.monotonic() + _SECONDS_TO_READ
-    consumer = reader(topics, "outside")
+    consumer = reader(topics)
     try:
         reading = {place for place in places if up_to[place]}
         consumer.assign([TopicPartition(*place, 0) for place in reading])
