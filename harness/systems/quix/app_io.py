@@ -32,7 +32,7 @@ COMMIT_INTERVAL_S: Final = 0.2
 """The longest time from one checkpoint to the next; most come sooner, by the number of records."""
 SESSION_TIMEOUT_MS: Final = 2_000
 HEARTBEAT_MS: Final = 300
-TRANSACTION_TIMEOUT_MS: Final = 10_000
+TRANSACTION_TIMEOUT_MS: Final = 5_000
 POLL_S: Final = 0.02
 
 
