@@ -91,6 +91,7 @@ HOMES = {
     ),
     "py4j": re.compile(r"engine\.runtime\.spark"),
     "bytewax": re.compile(r"harness\.(systems\.bytewax|benchmarks)|scenarios\.programs"),
+    "quixstreams": re.compile(r"harness\.systems\.quix|scenarios\.programs"),
     "rocksdict": re.compile(r"engine\.state\.rocksdb"),
     **dict.fromkeys(("chaospy", "numpoly"), re.compile(r"harness\.sensitivity\.sampling")),
     "psycopg": re.compile(r"engine\.connectors\.postgres|harness\.(services|systems|benchmarks)"),

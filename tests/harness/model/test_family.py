@@ -287,6 +287,7 @@ def test_arrival_states_may_depend_on_the_parameters_of_a_workload() -> None:
             {"streaming_query": "x"},
             "'streaming_query' in FamilyOptions must be a function streaming_query(",
         ),
+        ({"quix_app": "x"}, "'quix_app' in FamilyOptions must be a function quix_app("),
         ({"bytewax_flow": "x"}, "'bytewax_flow' in FamilyOptions must be a function bytewax_flow("),
     ],
 )

@@ -72,6 +72,8 @@ def test_every_system_answers_every_kind_with_a_method_or_a_reason(name):
         ("spark", "postgres_rows", "it starts no server, and the family needs postgres"),
         ("bytewax", "word_count", ""),
         ("bytewax", "postgres_rows", "the family has no bytewax_flow"),
+        ("quix", "word_count", ""),
+        ("quix", "page_views", "the family has no quix_app"),
         ("command", "word_count", "it runs programs: give a FILE.toml"),
         ("command", "scenarios/programs/totals/totals.toml", ""),
         ("local", "scenarios/programs/totals/totals.toml", "a program runs on the system command"),

@@ -68,6 +68,11 @@ def test_bytewax_runs_only_families_with_a_flow() -> None:
     assert {"word_count", "page_windows", "running_sum"} == set(wanted.families)
 
 
+def test_quix_runs_only_families_with_an_application() -> None:
+    wanted = plan_run(Settings(), RUN, system="quix")
+    assert {"word_count", "early_totals", "running_sum"} == set(wanted.families)
+
+
 def test_settings_are_used() -> None:
     wanted = plan_run(SETTINGS, CAMPAIGN)
     assert wanted.families == ("page_views",)
