@@ -5,11 +5,11 @@ The rules this module lives by:
 - The n-th commit of any worker is checkpoint n. Its cut is what the group has committed by then of each
   split; its transaction is what was sent in it. A transaction has rows and offsets together, so each such cut
   is one of the whole application. Records whose key was changed and that are not processed yet are in flight.
-- Whether a commit took place, of which no answer was logged, is told by the next worker that is assigned the
-  partitions, or by the group in the end: they have its offsets, or not.
+- Whether a commit took place, of which no answer was logged, shows with the next worker that is assigned the
+  partitions, or with the group in the end: they have its offsets, or not.
 - A commit has its place where it began: no other commit can have needed it before. So no order of lines in
   the logs of two workers makes one wrong.
-- A worker that is assigned partitions has to be told the offsets of the last commit of each.
+- A worker that is assigned partitions has to get the offsets of the last commit of each.
 - With at least once, rows can be read when they are sent. They are found when all is over, and belong to no
   checkpoint.
 """
@@ -171,7 +171,7 @@ class AppHistoryBuilder(HistoryBuilder):
                 super().add_event(event)
 
     def _begin(self, event: dict[str, Any]) -> None:
-        """Add an attempt. It goes on from the last checkpoint, by the offsets that its workers are told."""
+        """Add an attempt. It goes on from the last checkpoint, by the offsets that its workers get."""
         self._attempt = str(event["attempt"])
         self.parallelism = self.next_parallelism = event["parallelism"]
         restored = len(self._complete) or None
@@ -202,20 +202,20 @@ class AppHistoryBuilder(HistoryBuilder):
         recovery.replayed = 0
 
     def _check_offsets(self, event: dict[str, Any]) -> None:
-        """Compare the offsets that a worker is told with those of the last commits."""
+        """Compare the offsets that a worker gets with those of the last commits."""
         if not self._is_exactly_once:
             return
-        told = {place: max(offset, _NEVER_COMMITTED) for place, offset in _flat(event["offsets"]).items()}
-        known = {place: self._position.get(place, _NEVER_COMMITTED) for place in told}
-        if told != known:
-            text = f"{event['worker']} is told the offsets {told}, and the last commits have {known}"
+        found = {place: max(offset, _NEVER_COMMITTED) for place, offset in _flat(event["offsets"]).items()}
+        known = {place: self._position.get(place, _NEVER_COMMITTED) for place in found}
+        if found != known:
+            text = f"{event['worker']} gets the offsets {found}, and the last commits have {known}"
             self.history.error(self._step, "consumer group", "OtherOffsets", "committed", text)
             self.is_over = True
 
     # The end.
 
     def at_rest(self, checkpoints: Path, neighbour: Mapping[str, bytes] = NO_FILES) -> None:
-        """Report the transactions that nobody has ended, of the workers that lived last."""
+        """Report the transactions that are open, of the workers that lived last."""
         for name in self._seen.open:
             if int(name.rpartition("-")[2]) < self.parallelism:
                 self.history.leak(self._step, "open transaction", name)

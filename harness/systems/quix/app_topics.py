@@ -51,7 +51,7 @@ class Seen(msgspec.Struct, frozen=True):
     offsets: dict[str, dict[str, int]]
     """By topic and partition, the offsets that the group has committed."""
     open: list[str]
-    """The ids of transactions that nobody had ended."""
+    """The ids of transactions that were open."""
 
 
 def with_ends(records: Mapping[str, Sequence[InputRecord]]) -> dict[str, tuple[InputRecord, ...]]:
@@ -105,7 +105,7 @@ def seen(topics: TrialTopics) -> Seen:
 
 
 def end_open_transactions(topics: TrialTopics) -> list[str]:
-    """Abort the transactions that nobody has ended; return their ids."""
+    """Abort the transactions that are open; return their ids."""
     from onceproof.engine.connectors.kafka import wire_protocol as wire
     from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
 

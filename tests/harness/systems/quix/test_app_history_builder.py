@@ -125,9 +125,9 @@ def test_each_commit_is_a_checkpoint_with_its_offsets_and_its_rows():
     assert builder.is_over
 
 
-@pytest.mark.parametrize(("told", "took_place"), [(2, True), (-1001, False)])
-def test_next_worker_with_the_partition_tells_whether_an_unanswered_commit_took_place(told, took_place):
-    given = [started(), committing("1.0.1", a=2), struck(), started(2), resumed(a=told), finished()]
+@pytest.mark.parametrize(("found", "took_place"), [(2, True), (-1001, False)])
+def test_next_worker_of_the_partition_shows_whether_a_commit_took_place(found, took_place):
+    given = [started(), committing("1.0.1", a=2), struck(), started(2), resumed(a=found), finished()]
     builder = built(given, Seen({}, [], offsets(4), []), faults=(KILL,))
     assert cuts(builder) == ([{"a": 2, "b": 0}] if took_place else [])
     assert [payload["restored"] for _, payload in of_kind(builder, ATTEMPT_STARTED)] == [
@@ -137,7 +137,7 @@ def test_next_worker_with_the_partition_tells_whether_an_unanswered_commit_took_
     assert not of_kind(builder, ERROR)
 
 
-def test_unanswered_commit_that_nobody_went_on_from_is_told_by_the_group():
+def test_commit_that_no_worker_went_on_from_shows_with_the_group():
     given = [started(), committing("1.0.1", a=2), struck()]
     assert cuts(built(given, Seen({}, [], offsets(a=2), []), faults=(KILL,))) == [{"a": 2, "b": 0}]
     assert cuts(built(given, Seen({}, [], {}, []), faults=(KILL,))) == []
@@ -162,9 +162,9 @@ def test_records_with_a_new_key_are_in_flight_until_they_are_processed():
     assert [payload["in_flight"] for _, payload in of_kind(builder, CHECKPOINT_COMPLETED)] == [2, 1, 1]
 
 
-@pytest.mark.parametrize("told", [1, 3])
-def test_worker_that_is_told_other_offsets_than_the_last_commits_is_an_error(told):
-    given = [started(), committing("1.0.1", a=2), committed("1.0.1"), resumed(a=told)]
+@pytest.mark.parametrize("found", [1, 3])
+def test_worker_that_gets_other_offsets_than_the_last_commits_is_an_error(found):
+    given = [started(), committing("1.0.1", a=2), committed("1.0.1"), resumed(a=found)]
     [(where, payload)] = of_kind(built(given), ERROR)
     assert (where, payload["type"]) == ("consumer group", "OtherOffsets")
 
@@ -251,8 +251,8 @@ def test_recorded_run_with_a_row_in_an_earlier_transaction_breaks_only_its_cuts(
 
 def test_recorded_run_whose_worker_goes_on_from_elsewhere_is_an_error():
     def go_back(events, seen):
-        [told] = [event for event in events if event["kind"] == "resumed"][-1:]
-        topic, own = next((topic, own) for topic, own in told["offsets"].items() if topic.endswith("-in"))
-        told["offsets"][topic] = {number: offset - 1 for number, offset in own.items()}
+        [found] = [event for event in events if event["kind"] == "resumed"][-1:]
+        topic, own = next((topic, own) for topic, own in found["offsets"].items() if topic.endswith("-in"))
+        found["offsets"][topic] = {number: offset - 1 for number, offset in own.items()}
 
     assert recorded("running_sum", go_back)[1].failed_properties()[0] == "no_error"
