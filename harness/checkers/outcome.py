@@ -23,7 +23,7 @@ from onceproof.harness.checkers.coverage import mode_point
 from onceproof.harness.checkers.situations import situations_of
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.model.faults import KILLS
-from onceproof.harness.model.history import ATTEMPT_STARTED, History
+from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.scenario import Scenario
 
 ViolationLine: TypeAlias = tuple[str, str, str, str]
@@ -98,7 +98,10 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         payload["parallelism"] for _, kind, _, payload in history.events if kind == ATTEMPT_STARTED
     ]
     points = statistics.points
-    completed = points.get("completed", 0)
+    # Not every system passes that point, and all whose checkpoints are seen have the event.
+    completed = points.get("completed", 0) or sum(
+        kind == CHECKPOINT_COMPLETED for _, kind, _, _ in history.events
+    )
     if completed:
         points = {**points, mode_point(scenario.checkpoint_mode.barriers): completed}
     return Outcome(

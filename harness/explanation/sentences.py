@@ -212,7 +212,8 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
         " was running."
     ),
     (NoError.property, no_error.FAILURE_WITHOUT_FAULT): lambda w: (
-        f"{w['task']} failed at step {w['step']} in an attempt in which no fault had fired: {w['cause']}."
+        f"{w['task']} failed at step {w['step']} in an attempt in which no fault had fired:"
+        f" {w['cause'].rstrip('.')}."
     ),
     (NoError.property, no_error.RESTART_WITHOUT_FAULT): lambda w: (
         f"Attempt {w['attempt']} started at step {w['step']}: restart number {w['restarts']}, but only"

@@ -71,6 +71,11 @@ class FlinkHistory:
     _ended: set[tuple[str, int]] = field(default_factory=set)
     """The readers that have given all records."""
     _read: int = 0
+    """How many records the running attempt has given."""
+    _begins_at: int = 0
+    """How many records stand before the cut from which it goes on."""
+    _records_before: dict[int, int] = field(default_factory=dict)
+    """By complete checkpoint, how many records stand before its cut."""
     _recovering: list[tuple[Recovery, float]] = field(default_factory=list)
     latest: int | None = None
     """The latest complete checkpoint."""
@@ -110,7 +115,7 @@ class FlinkHistory:
         step = self._next_step()
         self.history.fault_fired(step, fault.kind, fault.point, task)
         statistics.count_strike(fault.kind, fault.point)
-        recovery = Recovery(fault.kind, fault.point, task, self.parallelism, self._read)
+        recovery = Recovery(fault.kind, fault.point, task, self.parallelism, self._begins_at + self._read)
         statistics.recoveries.append(recovery)
         self._recovering.append((recovery, time.monotonic()))
         self.history.task_failed(step, task, self.running, FAULTS[fault.kind].sentence, injected=True)
@@ -214,19 +219,31 @@ class FlinkHistory:
                 self.history.task_failed(self._next_step(), JOB, self.running, cause, injected=False)
         self.history.attempt_started(self._next_step(), attempt, self.parallelism, restored)
         self.history.statistics.attempts += 1
+        replayed = self._go_on_from(restored)
         for recovery, _ in self._recovering:
             if not recovery.parallelism_after:
                 recovery.restored, recovery.parallelism_after = restored, self.parallelism
+                recovery.replayed = replayed
         self.running = attempt
         self._is_first = self._is_struck = False
         self._ended.clear()
+
+    def _go_on_from(self, restored: int | None) -> int:
+        """Return how many records an attempt gives again that begins with a checkpoint."""
+        given = self._begins_at + self._read
+        # Of a checkpoint that was never seen complete, it is not known how many there are.
+        self._begins_at = self._records_before.get(restored, given) if restored else 0
         self._read = 0
+        replayed = max(0, given - self._begins_at)
+        self.history.statistics.records_replayed += replayed
+        return replayed
 
     def _complete(self, metadata: Metadata) -> None:
         attempt = self._triggered_in.get(metadata.checkpoint, self.running)
         for name in metadata.transactions:
             self._listed_in.setdefault(name, (attempt, metadata.checkpoint))
         self.latest = metadata.checkpoint
+        self._records_before[metadata.checkpoint] = sum(metadata.cut.values())
         self.history.checkpoint_completed(
             self._next_step(),
             metadata.checkpoint,

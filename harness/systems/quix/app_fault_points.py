@@ -51,7 +51,7 @@ PLACES: Final[dict[Point, Point]] = {
     "acknowledged": "snapshotted",
     "metadata_written": "committing",
     "committing": "committing",
-    "completed": "committed",
+    "completed": "completed",
     "committed": "committed",
     "notified": "notified",
 }
@@ -61,7 +61,8 @@ restoring: a worker is about to build its application. restored: it has been ass
 their committed offsets; states come from the changelog after it. barrier_received: a checkpoint begins.
 element: a record of the input is about to be processed. end_of_data: so is the end of a split. snapshotted:
 rows and changes of states are in Kafka, and offsets are about to be sent. committing and committed: before
-and after the transaction is committed; states are written to RocksDB after it. notified: they are.
+and after the transaction is committed. completed: after that; states are written to RocksDB next. notified:
+they are.
 """
 
 MISSING: Final = missing_points(

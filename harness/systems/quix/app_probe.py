@@ -159,6 +159,7 @@ class AppProbe:
         self._log.write(COMMITTED, transaction=name)
         answer(fault, f"the commit of {name} timed out", lambda: None)
         self._board("committed", self._worker, 0)
+        self._board("completed", self._worker, 0)
         return result
 
     def _assigned(self, committed: Callable[..., Any]) -> Callable[..., Any]:

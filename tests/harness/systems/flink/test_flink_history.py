@@ -123,6 +123,19 @@ def test_attempt_after_a_stop_that_failed_is_excused_once():
     assert history.attempts_without_a_cause == 1
 
 
+def test_records_behind_the_cut_of_a_restore_are_counted_as_given_again():
+    history = begun()
+    history.look([event("restored"), triggered(1)], {}, [], [Metadata(1, {"words": 2, "lines": 1}, ())])
+    history.look([event("element")] * 5, {}, [], [])
+    history.fault_fired(Fault("kill_task", "element"), "words-0")
+    history.look([event("restored", attempt=1, checkpoint=1), event("element", attempt=1)], {}, [], [])
+    history.fault_fired(Fault("kill_task", "element"), "words-0")
+    history.look([event("restored", attempt=2, checkpoint=1)], {}, [], [])
+    recoveries = history.history.statistics.recoveries
+    assert [(each.position, each.replayed) for each in recoveries] == [(5, 2), (4, 1)]
+    assert history.history.statistics.records_replayed == 3
+
+
 def test_all_is_read_when_every_reader_of_the_attempt_says_so():
     history = begun()
     history.look([event("restored"), event("restored", subtask=1), event("end_of_data")], {}, [], [])
