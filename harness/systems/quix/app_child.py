@@ -217,7 +217,7 @@ class Supervisor:
         return self._with_app(self._attempt, index, runs=True)
 
     def _with_app(self, attempt: int, index: int, runs: bool) -> int:
-        from onceproof.harness.systems.quix.app_io import build_app
+        from onceproof.harness.systems.quix.app_io import build_app_in_time
         from onceproof.harness.systems.quix.app_probe import AppProbe
 
         spec, name = self._spec, worker_name(index)
@@ -229,7 +229,7 @@ class Supervisor:
             if runs:
                 board.tasks_live([name], "")
                 board("restoring", name, 0)
-            app = build_app(self._family, spec, index, probe)
+            app = build_app_in_time(self._family, spec, index, probe)
             if runs:
                 with probe.watching():
                     app.run()

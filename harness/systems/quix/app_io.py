@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from confluent_kafka import KafkaError, KafkaException
 from quixstreams import Application
 
 from onceproof.harness.model.family import Family, options_of
@@ -34,6 +35,7 @@ SESSION_TIMEOUT_MS: Final = 2_000
 HEARTBEAT_MS: Final = 300
 TRANSACTION_TIMEOUT_MS: Final = 5_000
 POLL_S: Final = 0.02
+MOST_TRIES: Final = 3
 
 
 class AppIO:
@@ -89,6 +91,20 @@ def build_app(family: Family, spec: Spec, index: int, probe: AppProbe) -> Applic
     rows = quix_app(records, AppIO(spec, source))
     rows.set_headers(probe.headers).to_topic(written)
     return app
+
+
+def build_app_in_time(family: Family, spec: Spec, index: int, probe: AppProbe) -> Application:
+    """Return ``build_app``, tried again where the broker of a busy machine answers too late.
+
+    An application asks for its topics as it is built. It has read nothing by then.
+    """
+    for _ in range(MOST_TRIES - 1):
+        try:
+            return build_app(family, spec, index, probe)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._TIMED_OUT:
+                raise
+    return build_app(family, spec, index, probe)
 
 
 def has_static_members(spec: Spec) -> bool:
