@@ -103,11 +103,26 @@ class TaskRunning(Struct, frozen=True, gc=False):
     task: TaskId
 
 
+class CheckpointMeasures(Struct, frozen=True, gc=False):
+    """How long the parts of a checkpoint took in one task, in milliseconds (Flink: CheckpointMetrics).
+
+    ``start_delay_ms`` is from the trigger to the first barrier, ``alignment_ms`` from there until all barriers
+    had come, ``sync_ms`` while the task copied its state, ``async_ms`` until the copy was durable.
+    """
+
+    start_delay_ms: int
+    alignment_ms: int
+    sync_ms: int
+    async_ms: int
+    is_unaligned: bool = False
+
+
 class AcknowledgeCheckpoint(Struct, frozen=True, gc=False):
     """A task to the job master: its part of the checkpoint is durable.
 
     ``handle`` is the StateHandle of what was stored, or None where the task has no state; ``finished`` says
-    that the task had processed all its input when it took the snapshot.
+    that the task had processed all its input when it took the snapshot. ``measures`` are for observers; None:
+    the driver has not asked for them.
     """
 
     attempt: AttemptId
@@ -115,6 +130,7 @@ class AcknowledgeCheckpoint(Struct, frozen=True, gc=False):
     checkpoint_id: int
     handle: object | None
     finished: bool
+    measures: CheckpointMeasures | None = None
 
 
 class DeclineCheckpoint(Struct, frozen=True, gc=False):

@@ -17,7 +17,7 @@ from onceproof.engine.task.outputs import Output
 class ChainTail:
     """Where an operator emits records, watermarks and status on its own initiative (Flink: Output)."""
 
-    __slots__ = ("_emits", "_operators", "_outputs", "_processes", "wake_at", "wake_at_steady")
+    __slots__ = ("_counters", "_emits", "_operators", "_outputs", "_processes", "wake_at", "wake_at_steady")
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class ChainTail:
         self._processes = processes
         self._emits = emits
         self._outputs = outputs
+        self._counters = context.counters
         self.wake_at = context.wake_at
         self.wake_at_steady = context.wake_at_steady
 
@@ -46,6 +47,7 @@ class ChainTail:
                 self._emit(records, place + 1)
             if not operator.passes_watermarks:
                 return
+        self._counters.watermark = timestamp
         watermark = Watermark(timestamp)
         for output in self._outputs:
             output.broadcast(watermark)
@@ -65,5 +67,6 @@ class ChainTail:
                 return
             records = process(records, 0)
         if records:
+            self._counters.records_out += len(records)
             for emit in self._emits:
                 emit(records)

@@ -24,6 +24,7 @@ from onceproof.engine.elements import (
 from onceproof.engine.graph import JobEdge, PartitionerKind
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.operators.base import Emit
+from onceproof.engine.task.task_counters import TaskCounters
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
@@ -244,6 +245,17 @@ class BroadcastOutput(Output):
         """Append a copy of the list to each queue."""
         for queue in self.queues:
             queue.append(list(records))
+
+
+def counted(emits: Sequence[Emit], counters: TaskCounters) -> list[Emit]:
+    """Return what emits to a side output, and counts the records: once, however many outputs read it."""
+
+    def emit_and_count(records: list[Record]) -> None:
+        counters.records_out += len(records)
+        for emit in emits:
+            emit(records)
+
+    return [emit_and_count]
 
 
 def sort_outputs(

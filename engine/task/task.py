@@ -115,7 +115,8 @@ from onceproof.engine.task.events import (
     WokenUp,
 )
 from onceproof.engine.task.input_time import InputTime, TaskTime
-from onceproof.engine.task.outputs import Output, Queue, sort_outputs
+from onceproof.engine.task.outputs import Output, Queue, counted, sort_outputs
+from onceproof.engine.task.task_counters import CheckpointTimer, TaskCounters
 from onceproof.engine.wall_clock import WallClock
 
 
@@ -178,6 +179,8 @@ class TaskSettings(Struct, frozen=True):
     """What tells the job's checkpoint folder apart from all others: see `engine/owner_ids.py`."""
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
+    measures: bool = False
+    """Whether acknowledgements say how long the parts of the checkpoint took."""
 
 
 class Task:
@@ -205,10 +208,12 @@ class Task:
         "_source",
         "_tail_first",
         "_taken_ids",
+        "_timer",
         "_watches_elements",
         "attempt",
         "barriers",
         "buffers_taken",
+        "counters",
         "id",
         "name",
         "operators",
@@ -249,6 +254,8 @@ class Task:
         self.buffers_taken = 0
         """How many buffers the task has begun to process in this attempt."""
         self._context = EventContext(self.name, settings.probe, settings.wall_clock)
+        self.counters: TaskCounters = self._context.counters
+        self._timer = CheckpointTimer() if settings.measures else None
         self._probe = settings.probe
         """Called by a local name: through the task, Python looks among the methods first."""
         self._watches_elements = settings.watches_elements
@@ -295,7 +302,8 @@ class Task:
             self.output_queues += output.queues
         for edge in self.vertex.outputs:
             if edge.side_output is not None:
-                self._emits, self._side_emits = sort_outputs(self.vertex.outputs, outputs)
+                self._emits, side_emits = sort_outputs(self.vertex.outputs, outputs)
+                self._side_emits = {tag: counted(emits, self.counters) for tag, emits in side_emits.items()}
                 break
         if self._declared is not None and self._emits:
             self._emits = [self._declared.before_outputs(self._emits)]
@@ -388,6 +396,8 @@ class Task:
         if type(element) is not list:
             return self._control(channel, element)
         self.buffers_taken += 1
+        counters = self.counters
+        counters.records_in += len(element)
         if self._watches_elements:
             probe = self._probe
             probe(ELEMENT, self.name, 0)
@@ -397,6 +407,7 @@ class Task:
             records = process(records, input_index)
             if not records:
                 return NOTHING
+        counters.records_out += len(records)
         for emit in self._emits:
             emit(records)
         return NOTHING
@@ -418,10 +429,14 @@ class Task:
         if self._watches_elements:
             probe = self._probe
             probe(ELEMENT, self.name, 0)
+        counters = self.counters
+        counters.emitted_timestamp = records[-1][1]
+        counters.read_at_ms = self._context.now + self.settings.wall_clock.ahead_ms
         for process in self._processes:
             records = process(records, 0)
             if not records:
                 return NOTHING
+        counters.records_out += len(records)
         for emit in self._emits:
             emit(records)
         return NOTHING
@@ -433,6 +448,7 @@ class Task:
                 return
             records = process(records, input_index)
         if records:
+            self.counters.records_out += len(records)
             for emit in self._emits:
                 emit(records)
 
@@ -442,6 +458,8 @@ class Task:
         if type(element) is CheckpointBarrier:
             probe = self._probe
             probe(BARRIER_RECEIVED, self.name, element.checkpoint_id)
+            if self._timer is not None:
+                self._timer.barrier_came(element.checkpoint_id, self._context.now)
             return self._barrier_effects(
                 self.barriers.handle(BarrierArrived(channel, element), self._context.now)
             )
@@ -499,6 +517,8 @@ class Task:
         barrier = CheckpointBarrier(
             message.checkpoint_id, message.timestamp_ms, message.kind, options, message.ahead_ms
         )
+        if self._timer is not None:
+            self._timer.barrier_came(message.checkpoint_id, self._context.now)
         drained = self._end_data() if message.drains and self.state is RUNNING else NOTHING
         effects = self._barrier_effects(self._take_trigger(barrier))
         if not effects and self._comes_too_late(message.checkpoint_id):
@@ -524,6 +544,9 @@ class Task:
         if checkpoint_id in self._aborted_ids:
             self._decline(checkpoint_id, "CHECKPOINT_DECLINED", effects)
             return
+        timer = self._timer
+        if timer is not None:
+            timer.snapshot_begins(barrier, self._context.live_steady_ms())
         for position, operator in enumerate(self._chain):
             records = operator.prepare_snapshot(checkpoint_id)
             if records:
@@ -544,6 +567,8 @@ class Task:
                 snapshots[operator_id] = snapshot
         probe = self._probe
         probe(SNAPSHOTTED, self.name, checkpoint_id)
+        if timer is not None:
+            timer.snapshot_ends(checkpoint_id, self._context.live_steady_ms())
         self._upload(barrier, snapshots, effects)
 
     def _send_barrier(self, barrier: CheckpointBarrier) -> None:
@@ -576,7 +601,9 @@ class Task:
         ended = self._in_flight.pop(checkpoint_id)
         probe = self._probe
         probe(ACKNOWLEDGED, self.name, checkpoint_id)
-        return Send(AcknowledgeCheckpoint(self.attempt, self.id, checkpoint_id, handle, ended))
+        timer = self._timer
+        measures = None if timer is None else timer.measures(checkpoint_id, self._context.live_steady_ms())
+        return Send(AcknowledgeCheckpoint(self.attempt, self.id, checkpoint_id, handle, ended, measures))
 
     def snapshot_stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
         """Acknowledge the checkpoint, or discard its snapshot if the checkpoint was aborted meanwhile."""

@@ -202,6 +202,8 @@ class UnalignedTask(TimedTask):
         held, recorder = self._held, self._recorder
         self._held = self._recorder = None
         if held is not None and recorder is not None and checkpoint_id in self._in_flight:
+            if self._timer is not None:
+                self._timer.in_flight_complete(checkpoint_id, self._context.live_steady_ms())
             self._store(held, recorder, effects)
 
     def _store(self, store: StoreSnapshot, recorder: InFlightRecorder, effects: list[TaskEffect]) -> None:
