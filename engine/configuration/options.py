@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from onceproof.engine.configuration.backend_options import STATE_OPTIONS
+from onceproof.engine.configuration.monitor_options import MONITOR_OPTIONS
 from onceproof.engine.configuration.option import ConfigOption
 from onceproof.engine.configuration.parsing import (
     at_least,
@@ -300,4 +301,5 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,
     ALLOW_PICKLED_STATE,
+    *MONITOR_OPTIONS,
 )

@@ -13,6 +13,17 @@ from onceproof.engine.configuration.backends import (
     state_backend_settings,
 )
 from onceproof.engine.configuration.configuration import Configuration
+from onceproof.engine.configuration.monitor_options import (
+    CHECKPOINT_HISTORY,
+    EXCEPTION_HISTORY,
+    METRICS_INTERVAL,
+    METRICS_REPORTERS,
+    REST_ADDRESS,
+    REST_BIND_ADDRESS,
+    REST_PORT,
+    MonitorSettings,
+    reporters_of,
+)
 from onceproof.engine.configuration.options import EXACTLY_ONCE
 from onceproof.engine.configuration.recovery_options import (
     RECOVERY_CLAIM_MODE,
@@ -63,6 +74,7 @@ class CheckpointSettings(Struct, frozen=True):
     """How many processes of the local runtime run the tasks."""
     lease_timeout_ms: int | None = None
     """After which silence of its process another one goes on with the job; None: none does."""
+    monitor: MonitorSettings = MonitorSettings()
 
     @property
     def enabled(self) -> bool:
@@ -146,6 +158,20 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         job_parameters=_job_parameters(configuration),
         workers=1 if is_on_spark else get(options.LOCAL_WORKERS) or get(options.TASK_SLOTS),
         lease_timeout_ms=get(options.LEASE_TIMEOUT),
+        monitor=_monitor_settings(configuration),
+    )
+
+
+def _monitor_settings(configuration: Configuration) -> MonitorSettings:
+    get = configuration.get
+    return MonitorSettings(
+        get(REST_PORT),
+        get(REST_BIND_ADDRESS),
+        get(REST_ADDRESS) or "",
+        get(METRICS_INTERVAL),
+        get(CHECKPOINT_HISTORY),
+        get(EXCEPTION_HISTORY),
+        reporters_of(configuration.reporter_settings(), get(METRICS_REPORTERS)),
     )
 
 

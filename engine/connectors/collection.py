@@ -58,6 +58,11 @@ class CollectionReader(SplitReader):
         """Whether all records have been read."""
         return self._position >= self._end
 
+    @property
+    def pending_records(self) -> int:
+        """The number of records that are left."""
+        return self._end - self._position
+
 
 class CollectionSource(Source):
     """A source over splits in memory (PyFlink: ``from_collection``).

@@ -171,6 +171,10 @@ class CommittableCollector:
             for request in batch.requests
         ]
 
+    def count(self) -> int:
+        """Return how many committables there are."""
+        return sum([len(batch.requests) for batches in self._batches.values() for batch in batches.values()])
+
     def due(self, checkpoint_id: int) -> list[int]:
         """Return the checkpoints up to ``checkpoint_id`` with announced committables, oldest first."""
         return sorted([each for each in self._batches if each <= checkpoint_id])

@@ -94,6 +94,10 @@ class WriterSinkFunction(SinkFunction, CommittingFunction):
         """Return the committables that wait for their checkpoint, oldest first."""
         return self._collector.pending()
 
+    def transaction_counts(self) -> tuple[int, int]:
+        """Return 0, because a writer keeps its open files to itself, and how many committables wait."""
+        return 0, self._collector.count()
+
     # ---- called by the engine
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:

@@ -233,6 +233,11 @@ class SequenceReader(SplitReader):
         return self._end is not None and self._following >= self._end
 
     @property
+    def pending_records(self) -> int | None:
+        """The number of records that are left; None where there is no end."""
+        return None if self._end is None else len(range(self._following, self._end, self._step))
+
+    @property
     def retry_ms(self) -> int:
         """When the next record has paid."""
         return super().retry_ms if self._pacer is None else self._pacer.retry_ms

@@ -64,6 +64,14 @@ class SplitReader(ABC):
         """After how many milliseconds to read again, asked when there was nothing to read."""
         return DEFAULT_RETRY_MS
 
+    @property
+    def pending_records(self) -> int | None:
+        """Return how many records are there and not read yet; None: the reader does not know (Flink: FLIP-33).
+
+        Asked while the job runs, about once a second, so it must cost next to nothing.
+        """
+        return None
+
     def when_available(self, wake_up: Callable[[], None]) -> None:
         """Keep ``wake_up``, to be called when there is something to read again; once, before the first read.
 
@@ -101,6 +109,11 @@ class ForwardingReader(SplitReader):
     def retry_ms(self) -> int:
         """The time of the inner reader."""
         return self._reader.retry_ms
+
+    @property
+    def pending_records(self) -> int | None:
+        """The number of the inner reader."""
+        return self._reader.pending_records
 
     def when_available(self, wake_up: Callable[[], None]) -> None:
         """Let the inner reader keep ``wake_up``."""

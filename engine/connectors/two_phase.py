@@ -239,6 +239,10 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         """Return the pre-committed transactions that wait for their checkpoint, oldest first."""
         return [pending.transaction for pending in self._pending.values()]
 
+    def transaction_counts(self) -> tuple[int, int]:
+        """Return how many transactions are open, and how many wait for their checkpoint."""
+        return 0 if self._open is None else 1, len(self._pending)
+
     def get_user_context(self) -> Any:
         """Return the user context, or None."""
         return self._user_context

@@ -154,6 +154,10 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
         """Return the batches that were not sent yet, in the order of sending."""
         return [self._pending[place] for place in sorted(self._pending)]
 
+    def transaction_counts(self) -> tuple[int, int]:
+        """Return whether a batch is being filled, and how many wait for their checkpoint or their target."""
+        return 1 if self._values else 0, len(self._pending)
+
     # ---- called by the engine
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:

@@ -249,6 +249,10 @@ class Operator:
         """
         return []
 
+    def transaction_counts(self) -> tuple[int, int] | None:
+        """Return how many transactions are open, and how many wait for their checkpoint; None: it has none."""
+        return None
+
     def event_time(self) -> Any:
         """Return what the operator knows of event time, which can be pickled; None: nothing."""
         return None

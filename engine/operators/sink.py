@@ -36,6 +36,10 @@ class SinkOperator(FunctionOperator):
         self.function.finish()
         return []
 
+    def transaction_counts(self) -> tuple[int, int] | None:
+        function = self.function
+        return function.transaction_counts() if isinstance(function, CommittingFunction) else None
+
     def commit_without_checkpoints(self, now: int) -> None:
         """Let a committing function commit as if its only checkpoint were complete."""
         if isinstance(self.function, CommittingFunction):

@@ -162,6 +162,12 @@ class SourceOperator(Operator):
         return self._unfinished
 
     @property
+    def pending_records(self) -> int | None:
+        """Return how many records wait in the splits, as far as their readers know; None: none of them does."""
+        known = [count for _, reader in self._readers if (count := reader.pending_records) is not None]
+        return sum(known) if known else None
+
+    @property
     def is_read_out(self) -> bool:
         """Whether no split has records left; unlike ``exhausted``, it is true before a read notices."""
         return self._count_unfinished() == 0

@@ -9,6 +9,8 @@ Rules:
 - A task that sends to slow ones takes no more records than may wait there.
 - A source with nothing to read has no turn until it is woken, or until it wants to be asked again.
 - The turns are arranged anew when the tasks change; their paces stay while the job has the same tasks.
+- The schedule says of each task how long it was idle, backpressured and busy. The time between two looks at a
+  task belongs to what the first one found, so that the three add up to the whole (Flink: TaskIOMetricGroup).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.runtime.turn_length import Pace, head_of
 from onceproof.engine.task.events import POLL, WOKEN_UP, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full
+from onceproof.engine.task.task_counters import BACKPRESSURED, BUSY, IDLE
 from onceproof.engine.task.task import Task, TaskState
 
 EVENTS_SHARE: Final = 0.1
@@ -129,16 +132,24 @@ class Schedule:
     def take(self, turn: Turn, now: int) -> bool:
         """Let a task have its turn at ``now`` (steady clock); return whether it had work and room."""
         capacity = self._capacity
+        task = turn.task
+        counters = task.counters
+        if counters.seen_ms != now:
+            counters.time_passes(now)
         for queue, receiver in turn.outputs:
             if receiver.is_slow:
                 if list in map(type, queue):
+                    counters.standing = BACKPRESSURED
                     return False
             elif len(queue) >= capacity and is_full(queue, capacity):
+                counters.standing = BACKPRESSURED
                 return False
-        task = turn.task
         if task.is_source:
-            return task.state is TaskState.RUNNING and self._poll(turn, now)
-        return task.state is not TaskState.CREATED and self._deliver(turn)
+            had_work = task.state is TaskState.RUNNING and self._poll(turn, now)
+        else:
+            had_work = task.state is not TaskState.CREATED and self._deliver(turn)
+        counters.standing = BUSY if had_work else IDLE
+        return had_work
 
     def _poll(self, turn: Turn, now: int) -> bool:
         task = turn.task
@@ -150,7 +161,7 @@ class Schedule:
         before = task.records_read
         began_ns = self._clock_ns()
         self._handle(task, POLL)
-        self._took(turn.pace, task.records_read - before, began_ns)
+        self._took(turn, task.records_read - before, began_ns)
         retry_ms = task.retry_ms
         if retry_ms is None:
             return True
@@ -170,7 +181,7 @@ class Schedule:
                 records = head_of(queue, self._limit(turn))
                 began_ns = self._clock_ns()
                 self._handle(task, _delivery(channel))
-                self._took(turn.pace, records, began_ns)
+                self._took(turn, records, began_ns)
                 progress = True
                 if self._turns is None:
                     # The task has failed.
@@ -189,8 +200,10 @@ class Schedule:
                     limit = min(limit, receiver.backlog)
         return limit
 
-    def _took(self, pace: Pace, records: int, began_ns: int) -> None:
+    def _took(self, turn: Turn, records: int, began_ns: int) -> None:
         elapsed_ns = self._clock_ns() - began_ns
+        turn.task.counters.turn_ns += elapsed_ns
+        pace = turn.pace
         was_slow = pace.is_slow
         pace.took(records, elapsed_ns)
         self._slow_tasks += pace.is_slow - was_slow

@@ -16,6 +16,13 @@ from typing import Final
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
 from onceproof.engine.messages import CheckpointMeasures
 
+IDLE: Final = 0
+"""The task has nothing to do."""
+BACKPRESSURED: Final = 1
+"""It has no room for what it would emit."""
+BUSY: Final = 2
+"""It has work and room. The other tasks of its process may have had their turns meanwhile."""
+
 MEASURED_AT_A_TIME: Final = 16
 """Of how many checkpoints under way a task keeps measures; older ones were aborted."""
 
@@ -25,6 +32,8 @@ class TaskCounters:
 
     __slots__ = (
         "aborted_transactions",
+        "bytes_in",
+        "bytes_out",
         "commit_began_ms",
         "commit_ms",
         "commits",
@@ -34,6 +43,10 @@ class TaskCounters:
         "read_at_ms",
         "records_in",
         "records_out",
+        "seen_ms",
+        "standing",
+        "times_ms",
+        "turn_ns",
         "watermark",
     )
 
@@ -42,6 +55,17 @@ class TaskCounters:
         """Records taken from channels; those of a source are in ``SourceOperator.records_read``."""
         self.records_out = 0
         """Records that the end of the chain has emitted, each once, however many outputs it goes to."""
+        self.bytes_in = 0
+        """What came from other processes; what passes between tasks of one process is never encoded."""
+        self.bytes_out = 0
+        self.turn_ns = 0
+        """How long the thread of the tasks has worked in this one."""
+        self.standing = IDLE
+        """What the driver last found the task to be."""
+        self.times_ms = [0, 0, 0]
+        """How long the driver has found it idle, backpressured and busy."""
+        self.seen_ms = -1
+        """When the driver last looked at it; -1: not yet."""
         self.watermark = MIN_WATERMARK
         """The last watermark that the task has sent to its outputs."""
         self.emitted_timestamp: int | None = None
@@ -56,6 +80,12 @@ class TaskCounters:
         self.last_commit_ms = 0
         self.longest_commit_ms = 0
         self.commit_began_ms = 0
+
+    def time_passes(self, now_ms: int) -> None:
+        """Note that the task has been as the driver last found it, until now."""
+        if self.seen_ms >= 0:
+            self.times_ms[self.standing] += now_ms - self.seen_ms
+        self.seen_ms = now_ms
 
     def committed(self, now_ms: int) -> None:
         """Count a commit that ends now."""

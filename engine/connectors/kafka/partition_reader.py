@@ -220,6 +220,21 @@ class PartitionReader(SplitReader):
         return self._has_ended
 
     @property
+    def pending_records(self) -> int | None:
+        """The offsets up to the end of the partition, as the client last heard of it (Flink: records-lag).
+
+        Marks of transactions take offsets as well, so there may be fewer rows.
+        """
+        if self._has_ended:
+            return 0
+        from confluent_kafka import TopicPartition
+
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(*self._place), cached=True)
+        if end < 0:
+            return None
+        return max(0, (end if self._stop == NO_STOP else min(end, self._stop)) - self._next)
+
+    @property
     def retry_ms(self) -> int:
         """Short after rows, longer the longer there are none."""
         return self._retry_ms
