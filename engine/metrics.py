@@ -220,6 +220,7 @@ class MetricScope(Struct, frozen=True):
     variables: tuple[tuple[str, str], ...]
     """The groups with a key and a value (Flink: addGroup(key, value))."""
     name: str
+    operator_id: str = ""
 
 
 class MetricReading(Struct, frozen=True):
@@ -266,6 +267,7 @@ class MetricGroup:
             (*outer.groups, name),
             outer.variables if extra is None else (*outer.variables, (name, extra)),
             "",
+            outer.operator_id,
         )
         return MetricGroup((*self._names, *inner), self._metrics, self._clock, self._scopes, within)
 
@@ -319,7 +321,7 @@ class MetricRegistry:
     ) -> MetricGroup:
         """Return the group of a subtask of an operator."""
         name = self.name_of(operator_id, operator_name)
-        within = MetricScope(name, subtask, (), (), "")
+        within = MetricScope(name, subtask, (), (), "", operator_id)
         return MetricGroup((name, str(subtask)), self._metrics, clock, self._scopes, within)
 
     def name_of(self, operator_id: str, operator_name: str) -> str:

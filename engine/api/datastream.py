@@ -306,6 +306,10 @@ class StreamExecutionEnvironment(JobDescription):
             from onceproof.engine.runtime.spark.target import execute_on_target
 
             return execute_on_target(graph, self._configuration.get(SPARK_MASTER))
+        if graph.settings.monitor.is_on:
+            from onceproof.engine.runtime.monitor.monitored_runs import execute as execute_monitored
+
+            return execute_monitored(graph)
         if graph.settings.workers > 1:
             from onceproof.engine.runtime.workers.worker_coordinator import execute as execute_in_workers
 
@@ -331,6 +335,10 @@ class StreamExecutionEnvironment(JobDescription):
             from onceproof.engine.runtime.spark.target import start_on_target
 
             return start_on_target(graph, self._configuration.get(SPARK_MASTER))
+        if graph.settings.monitor.is_on:
+            from onceproof.engine.runtime.monitor.monitored_runs import start as start_monitored
+
+            return start_monitored(graph)
         if graph.settings.workers > 1:
             from onceproof.engine.runtime.workers.worker_coordinator import start as start_in_workers
 

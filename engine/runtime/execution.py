@@ -185,6 +185,7 @@ class Execution(JobDriver):
                 scope=self._scope,
                 job_parameters=graph.settings.job_parameters,
                 metrics=self.metrics,
+                measures=graph.settings.monitor.is_on,
             ),
         )
 

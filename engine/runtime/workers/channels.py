@@ -25,6 +25,7 @@ from onceproof.engine.elements import BarrierAnnouncement, CancelCheckpointMarke
 from onceproof.engine.runtime.turn_length import Pace
 from onceproof.engine.runtime.workers.link import CREDIT, ELEMENT, Link
 from onceproof.engine.task.outputs import Queue, ahead_of_all
+from onceproof.engine.task.task_counters import TaskCounters
 from onceproof.engine.types import exchange
 
 _CREDIT: Final = struct.Struct("<QQ?")
@@ -44,6 +45,7 @@ class OutgoingChannel:
     """The sender's end. ``is_slow`` and ``backlog`` are those of the task that reads the channel."""
 
     __slots__ = (
+        "_counters",
         "_link",
         "_number",
         "_processed",
@@ -55,7 +57,9 @@ class OutgoingChannel:
         "queue",
     )
 
-    def __init__(self, number: int, queue: Queue, link: Link, window: int, *, is_slow: bool) -> None:
+    def __init__(
+        self, number: int, queue: Queue, link: Link, window: int, *, is_slow: bool, counters: TaskCounters
+    ) -> None:
         """Connect a queue.
 
         Args:
@@ -64,7 +68,9 @@ class OutgoingChannel:
             link: the connection to the receiver's process.
             window: how many records of a fast receiver may be under way.
             is_slow: whether the receiver begins as a slow one.
+            counters: those of the sender's task.
         """
+        self._counters = counters
         self._number = number
         self.queue = queue
         self._link = link
@@ -101,7 +107,9 @@ class OutgoingChannel:
             elif type(head) is CheckpointBarrier and head.checkpoint_id == self._pushed_to:
                 self._pushed_to = None
             self._sent += weight
-            self._link.put(ELEMENT, self._number, exchange.encode(head))
+            content = exchange.encode(head)
+            self._counters.bytes_out += len(content)
+            self._link.put(ELEMENT, self._number, content)
 
     def _room(self) -> int:
         most = min(self._window, self.backlog) if self.is_slow else self._window
@@ -109,11 +117,24 @@ class OutgoingChannel:
 
 
 class IncomingChannel:
-    """The receiver's end; ``pace`` is that of the task that reads ``queue``."""
+    """The receiver's end; ``pace`` and ``counters`` are those of the task that reads ``queue``."""
 
-    __slots__ = ("_link", "_number", "_pace", "_queue", "_received", "_reported", "_was_slow", "_window")
+    __slots__ = (
+        "_counters",
+        "_link",
+        "_number",
+        "_pace",
+        "_queue",
+        "_received",
+        "_reported",
+        "_was_slow",
+        "_window",
+    )
 
-    def __init__(self, number: int, queue: Queue, link: Link, window: int, pace: Pace) -> None:
+    def __init__(
+        self, number: int, queue: Queue, link: Link, window: int, pace: Pace, counters: TaskCounters
+    ) -> None:
+        self._counters = counters
         self._number = number
         self._queue = queue
         self._link = link
@@ -126,6 +147,7 @@ class IncomingChannel:
     def take(self, content: bytes) -> None:
         """Put an element that has arrived into the queue of the task."""
         element: Element = exchange.decode(content)
+        self._counters.bytes_in += len(content)
         self._received += weight_of(element)
         queue = self._queue
         if type(element) is CheckpointBarrier and list in map(type, queue):

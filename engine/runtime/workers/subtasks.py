@@ -24,6 +24,7 @@ class Leaving(Struct, frozen=True):
     number: int
     worker: int
     queue: Queue
+    sender: TaskId
 
 
 class Arriving(Struct, frozen=True):
@@ -69,7 +70,7 @@ def build_subtasks(
             if sender == own:
                 queues_to[filler].append(queue)
             if reader != own:
-                leaving.append(Leaving(number, reader, queue))
+                leaving.append(Leaving(number, reader, queue, filler[0]))
             elif sender != own:
                 arriving.append(Arriving(number, sender, queue, task_id))
     shared: defaultdict[tuple[int, int], dict[Any, int]] = defaultdict(dict)

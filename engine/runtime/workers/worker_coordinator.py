@@ -35,6 +35,7 @@ from onceproof.engine.runtime import local
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.local import LocalExecution
+from onceproof.engine.runtime.monitor.job_view import TaskReport
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.workers.launcher import Ends, Launcher, WorkerProcess, release
@@ -80,6 +81,8 @@ class WorkerHandle:
         self.process = process
         self.records_read = 0
         self.metrics: Mapping[str, Any] = {}
+        self.report: TaskReport | None = None
+        """What its tasks last showed; written by the reading thread, as a whole."""
         self.has_ended_data = False
         self.is_ending = False
         """Whether the coordinator has asked it to end."""
@@ -118,6 +121,9 @@ class WorkerHandle:
             if isinstance(message, WorkerEnded):
                 self.records_read = message.records_read
                 self.metrics = message.metrics
+                continue
+            if isinstance(message, TaskReport):
+                self.report = message
                 continue
             if isinstance(message, Progress):
                 self.records_read = message.records_read

@@ -48,13 +48,14 @@ from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_
 from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import failure_of
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
+from onceproof.engine.runtime.monitor.job_view import TaskReport
+from onceproof.engine.runtime.monitor.task_readings import read_tasks
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.snapshot_work import snapshot_work
 from onceproof.engine.runtime.task_turns import Schedule
-from onceproof.engine.runtime.workers.channels import IncomingChannel, OutgoingChannel
 from onceproof.engine.runtime.workers.launcher import Ends
-from onceproof.engine.runtime.workers.link import ELEMENT, MESSAGE, Link
+from onceproof.engine.runtime.workers.link import MESSAGE, Link
 from onceproof.engine.runtime.workers.placement import worker_of
 from onceproof.engine.runtime.workers.protocol import (
     DeployTasks,
@@ -66,6 +67,7 @@ from onceproof.engine.runtime.workers.protocol import (
 )
 from onceproof.engine.runtime.workers.restores import read_restores
 from onceproof.engine.runtime.workers.subtasks import build_subtasks
+from onceproof.engine.runtime.workers.worker_channels import WorkerChannels
 from onceproof.engine.task.events import (
     CANCEL,
     WALL_CLOCK_ADVANCED,
@@ -138,9 +140,8 @@ class Worker:
         self._now = 0
         self._metrics = MetricRegistry()
         self._tasks: dict[TaskId, Task] = {}
-        self._outgoing: dict[int, OutgoingChannel] = {}
-        self._incoming: dict[int, IncomingChannel] = {}
         self._schedule = Schedule(settings, self._clocks, self.task_event)
+        self._channels = WorkerChannels(settings, self._peers, self._schedule)
         self._timers: list[tuple[int, int, Task, TimerDue]] = []
         self._sequence = 0
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -156,6 +157,8 @@ class Worker:
         self._reported = Progress(0, False)
         self._read_on_from = 0
         self._next_progress_ms = 0
+        self._report_interval_ms = settings.monitor.interval_ms if settings.monitor.is_on else None
+        self._next_report_ms = 0
         self._is_over = False
 
     # What observers override.
@@ -200,11 +203,12 @@ class Worker:
                 self._read_clocks()
                 self._take_messages()
                 self._handle_events()
-                self._transfer()
+                self._channels.transfer()
             if schedule.has_changed:
                 break
-        self._transfer()
+        self._channels.transfer()
         self._report_progress(is_idle=False)
+        self._report_tasks()
         self._flush()
         return progress
 
@@ -231,14 +235,7 @@ class Worker:
         if not self._tasks:
             # The channels do not exist yet; what others have sent waits in the sockets.
             return progress
-        for peer in self._peers.values():
-            for kind, number, content in peer.receive():
-                if kind == ELEMENT:
-                    self._incoming[number].take(content)
-                else:
-                    self._outgoing[number].credit(content)
-                progress = True
-        return progress
+        return self._channels.receive() or progress
 
     def _handle_events(self) -> bool:
         self._schedule.events_handled()
@@ -252,13 +249,6 @@ class Worker:
                 self.task_event(task, event)
             progress = True
         return progress
-
-    def _transfer(self) -> None:
-        for outgoing in self._outgoing.values():
-            if outgoing.queue:
-                outgoing.transfer()
-        for incoming in self._incoming.values():
-            incoming.report()
 
     def _flush(self) -> None:
         self._control.flush()
@@ -343,32 +333,13 @@ class Worker:
                 scope=self._scope,
                 job_parameters=settings.job_parameters,
                 metrics=self._metrics,
+                measures=settings.monitor.is_on,
             ),
             self._number,
             partial(worker_of, workers=self._workers),
         )
         self._tasks = built.tasks
-        schedule = self._schedule
-        schedule.change()
-        window = settings.buffer_records * settings.channel_buffers
-        for leaving in built.leaving:
-            channel = self._outgoing[leaving.number] = OutgoingChannel(
-                leaving.number,
-                leaving.queue,
-                self._peers[leaving.worker],
-                window,
-                is_slow=settings.buffer_timeout_ms == 0,
-            )
-            schedule.read_elsewhere(leaving.queue, channel)
-        schedule.round(built.tasks)
-        for arriving in built.arriving:
-            self._incoming[arriving.number] = IncomingChannel(
-                arriving.number,
-                arriving.queue,
-                self._peers[arriving.worker],
-                window,
-                schedule.pace_of(arriving.reader),
-            )
+        self._channels.connect(built)
 
     def _wake_up(self, task: TaskId) -> None:
         self._schedule.wake_up(self._tasks.get(task))
@@ -480,6 +451,14 @@ class Worker:
             self._reported = Progress(read, has_ended)
             self._send(self._reported)
 
+    def _report_tasks(self, *, is_last: bool = False) -> None:
+        """Tell the coordinator what the tasks show, where somebody looks at the job."""
+        interval_ms = self._report_interval_ms
+        if interval_ms is None or not self._tasks or (self._now < self._next_report_ms and not is_last):
+            return
+        self._next_report_ms = self._now + interval_ms
+        self._send(TaskReport(read_tasks(self._tasks.values()), tuple(self._metrics.readings())))
+
     def _report_own_failure(self, error: BaseException) -> None:
         task = next(iter(self._tasks.values()), None)
         if task is not None:
@@ -488,6 +467,7 @@ class Worker:
 
     def _end(self) -> None:
         """Close the tasks, finish what is being written, and say so."""
+        self._report_tasks(is_last=True)
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             self._cancel(task)

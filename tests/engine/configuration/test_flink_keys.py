@@ -24,7 +24,14 @@ def test_the_keys_are_sorted_and_none_is_an_option_of_the_engine():
 
 
 @pytest.mark.parametrize(
-    "key", [KEY, "rest.bind-port", "yarn.tags", "metrics.reporter.prom.filterLabelValueCharacters", "akka.ask.timeout"]
+    "key",
+    [
+        KEY,
+        "rest.bind-port",
+        "yarn.tags",
+        "metrics.reporter.prom.filterLabelValueCharacters",
+        "akka.ask.timeout",
+    ],
 )
 def test_an_option_that_means_nothing_here_is_kept_as_it_was_written(key):
     configuration = Configuration.from_mapping({key: "4 gb"})

@@ -18,6 +18,7 @@ from onceproof.engine.runtime.turn_length import Pace
 from onceproof.engine.runtime.workers.channels import IncomingChannel, OutgoingChannel
 from onceproof.engine.runtime.workers.link import CREDIT, ELEMENT, Link
 from onceproof.engine.task.outputs import SingleOutput
+from onceproof.engine.task.task_counters import TaskCounters
 from onceproof.engine.types.exchange import NotExchangeable, decode, encode
 
 WINDOW = 10
@@ -32,8 +33,10 @@ class Both:
         self.sent, self.read = deque(), deque()
         self.links = Link(ours), Link(theirs)
         self.pace = Pace(100, 1, 0 if is_slow else -1)
-        self.outgoing = OutgoingChannel(3, self.sent, self.links[0], WINDOW, is_slow=is_slow)
-        self.incoming = IncomingChannel(3, self.read, self.links[1], WINDOW, self.pace)
+        self.outgoing = OutgoingChannel(
+            3, self.sent, self.links[0], WINDOW, is_slow=is_slow, counters=TaskCounters()
+        )
+        self.incoming = IncomingChannel(3, self.read, self.links[1], WINDOW, self.pace, TaskCounters())
 
     def exchange(self):
         """Let each end send what it has to send, and take what has arrived."""

@@ -1,0 +1,197 @@
+"""Serves HTTP to whoever comes, within bounds of connections, time and size.
+
+The server is that of the standard library: a job must not need a package to be looked at, and the requests
+are few, small and local. What the library leaves open is closed here:
+
+- At most MOST_CONNECTIONS are served at a time; others are told so at once and closed.
+- A request must be complete within REQUEST_SECONDS, however slowly its bytes trickle in, and its answer be
+  taken within the same time. A connection without a request ends after IDLE_SECONDS.
+- A body has a length, of MOST_BODY_BYTES at most.
+- Every answer, also of the library's own errors, is JSON and has the headers of http_answers.py.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from onceproof.engine.runtime.monitor.http_answers import (
+    CHANGING,
+    SAFETY_HEADERS,
+    Answer,
+    Refused,
+    Request,
+)
+
+MOST_CONNECTIONS: Final = 48
+REQUEST_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 0.5
+MOST_BODY_BYTES: Final = 1 << 16
+MOST_QUERY_FIELDS: Final = 64
+
+_FULL: Final = msgspec.json.encode({"errors": ["too many connections: close some, and try again"]})
+
+
+class BoundedServer(ThreadingMixIn, HTTPServer):
+    """A server on a socket that listens already; ``respond`` is called in the threads of the requests."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        respond: Callable[[Request], Answer],
+        *,
+        most_connections: int = MOST_CONNECTIONS,
+        request_seconds: float = REQUEST_SECONDS,
+    ) -> None:
+        super().__init__(listening.getsockname()[:2], _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listening
+        self.respond = respond
+        self.request_seconds = request_seconds
+        self._free = threading.BoundedSemaphore(most_connections)
+        self._due: dict[socket.socket, float] = {}
+        """By connection, until when its request must be over."""
+        self._changing = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread of its own, if there is room."""
+        if not self._free.acquire(blocking=False):
+            self._turn_away(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, and give its place back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._changing:
+                self._due.pop(request, None)
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Do nothing: a client that goes away is no event of the job."""
+
+    def begins(self, connection: socket.socket) -> None:
+        """Note that a connection waits for a request, or serves one."""
+        with self._changing:
+            self._due[connection] = time.monotonic() + self.request_seconds
+
+    def service_actions(self) -> None:
+        """End the connections whose time is over; called by ``serve_forever`` between two looks."""
+        now = time.monotonic()
+        with self._changing:
+            late = [connection for connection, due in self._due.items() if due < now]
+            for connection in late:
+                del self._due[connection]
+        for connection in late:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _turn_away(self, request: socket.socket) -> None:
+        with suppress(OSError):
+            request.settimeout(0)
+            request.send(
+                b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+                b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_FULL), _FULL)
+            )
+        self.shutdown_request(request)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: BoundedServer
+    protocol_version = "HTTP/1.1"
+    server_version = "onceproof"
+    sys_version = ""
+    timeout = IDLE_SECONDS
+    error_content_type = "application/json"
+
+    def handle_one_request(self) -> None:
+        self.server.begins(self.connection)
+        super().handle_one_request()
+
+    def __getattr__(self, name: str) -> Any:
+        # The library asks for ``do_`` with whatever method the client has sent.
+        if name.startswith("do_"):
+            return self._serve
+        raise AttributeError(name)
+
+    def _serve(self) -> None:
+        try:
+            answer = self.server.respond(self._request())
+        except Refused as refused:
+            answer = refused.answer
+            # What is left of the body could be taken for the next request.
+            self.close_connection = True
+        except Exception as error:
+            answer = Refused(500, f"internal error: {type(error).__name__}").answer
+            self.close_connection = True
+        self._send(answer)
+
+    def _request(self) -> Request:
+        parts = urlsplit(self.path)
+        try:
+            fields = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=MOST_QUERY_FIELDS)
+        except ValueError as error:
+            raise Refused(400, f"the query has more than {MOST_QUERY_FIELDS} fields") from error
+        return Request(
+            self.command,
+            unquote(parts.path),
+            dict(fields),
+            {name.lower(): value for name, value in self.headers.items()},
+            self._body(),
+        )
+
+    def _body(self) -> bytes:
+        if "transfer-encoding" in self.headers:
+            raise Refused(411, "send the body with Content-Length, not in chunks")
+        given = self.headers.get("content-length", "0")
+        if not given.isdecimal():
+            raise Refused(400, f"Content-Length {given[:20]!r} is no length")
+        length = int(given)
+        if length > MOST_BODY_BYTES:
+            raise Refused(413, f"the body has {length} bytes, and at most {MOST_BODY_BYTES} are taken")
+        if length and self.command not in CHANGING:
+            raise Refused(400, f"a {self.command} has no body")
+        return self.rfile.read(length) if length else b""
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        for name, value in (*SAFETY_HEADERS, *answer.headers):
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer a request that the library cannot read."""
+        self.close_connection = True
+        said = message or HTTPStatus(code).phrase
+        # The command may be of an earlier request, or not be known at all.
+        self.command = "GET"
+        self._send(Refused(code, f"the request cannot be read: {said}").answer)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Write nothing: the terminal belongs to the job."""

@@ -1,0 +1,110 @@
+"""The monitor process of a job: it serves the REST API, Prometheus and OpenTelemetry.
+
+    python -m onceproof.engine.runtime.monitor.monitor_process DESCRIPTOR
+
+The job's process starts it (monitor_link.py). DESCRIPTOR is the connection to the job.
+
+The rules this module lives by:
+
+- It ends when the connection ends, so it never outlives its job. Only who has asked for a change and not heard
+  yet what came of it is waited for, a moment long.
+- It runs with less priority than the job.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from importlib.resources import files
+from typing import Final
+
+from onceproof.engine.configuration.monitor_options import PROMETHEUS
+from onceproof.engine.runtime.job_requests import JobRequest
+from onceproof.engine.runtime.monitor.bounded_server import LOOK_SECONDS, BoundedServer
+from onceproof.engine.runtime.monitor.http_answers import Gate
+from onceproof.engine.runtime.monitor.job_view import JobView
+from onceproof.engine.runtime.monitor.monitor_messages import Answered, Asked, Setup, encoder, to_monitor
+from onceproof.engine.runtime.monitor.open_telemetry import OpenTelemetryReporter
+from onceproof.engine.runtime.monitor.prometheus_text import PrometheusPage
+from onceproof.engine.runtime.monitor.rest_api import JobBoard, RestApi
+from onceproof.engine.runtime.workers.link import MESSAGE, frame, read_frame
+
+PAGE: Final = "job_page.html"
+NICENESS: Final = 5
+LAST_ANSWER_SECONDS: Final = 2.0
+LAST_LOOK_SECONDS: Final = 0.02
+
+
+class Monitor:
+    """The job's end is ``link``."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._sending = threading.Lock()
+        self.board = JobBoard(self._ask)
+        self._telemetry: list[OpenTelemetryReporter] = []
+
+    def live(self) -> None:
+        """Serve until the connection ends."""
+        with suppress(OSError):
+            while (content := read_frame(self._link)) is not None:
+                message = to_monitor.decode(content)
+                if isinstance(message, JobView):
+                    self.board.show(message)
+                    for reporter in self._telemetry:
+                        reporter.take()
+                elif isinstance(message, Answered):
+                    self.board.answered(message)
+                else:
+                    self._open(message)
+        for reporter in self._telemetry:
+            reporter.close()
+        until = time.monotonic() + LAST_ANSWER_SECONDS
+        while self.board.has_unread_outcomes and time.monotonic() < until:
+            time.sleep(LAST_LOOK_SECONDS)
+
+    def _open(self, setup: Setup) -> None:
+        gate = Gate(setup.hosts, setup.token, guards_reading=setup.guards_reading)
+        if setup.rest_socket >= 0:
+            page = files("onceproof.engine.runtime.monitor").joinpath(PAGE).read_bytes()
+            _serve(
+                BoundedServer(
+                    socket.socket(fileno=setup.rest_socket), RestApi(self.board, gate, page).respond
+                )
+            )
+        for reporter, descriptor in zip(setup.reporters, setup.reporter_sockets, strict=True):
+            if reporter.kind == PROMETHEUS:
+                text = PrometheusPage(self.board.latest, gate)
+                _serve(BoundedServer(socket.socket(fileno=descriptor), text.respond))
+            else:
+                self._telemetry.append(
+                    OpenTelemetryReporter(self.board.latest, reporter.endpoint, reporter.interval_ms)
+                )
+
+    def _ask(self, number: int, request: JobRequest) -> None:
+        with self._sending:
+            self._link.sendall(frame(MESSAGE, 0, encoder.encode(Asked(number, request))))
+
+
+def _serve(server: BoundedServer) -> None:
+    threading.Thread(target=server.serve_forever, args=(LOOK_SECONDS,), daemon=True).start()
+
+
+def main(descriptor: int) -> None:
+    """Serve the job at the other end of an inherited connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):
+        os.nice(NICENESS)
+    Monitor(socket.socket(fileno=descriptor)).live()
+    sys.stdout.flush()
+    # Threads of slow clients are not waited for.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
