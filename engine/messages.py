@@ -106,8 +106,8 @@ class TaskRunning(Struct, frozen=True, gc=False):
 class CheckpointMeasures(Struct, frozen=True, gc=False):
     """How long the parts of a checkpoint took in one task, in milliseconds (Flink: CheckpointMetrics).
 
-    ``start_delay_ms`` is from the trigger to the first barrier, ``alignment_ms`` from there until all barriers
-    had come, ``sync_ms`` while the task copied its state, ``async_ms`` until the copy was durable.
+    ``start_delay_ms`` is from the trigger to the first barrier, ``alignment_ms`` from there until all
+    barriers had come, ``sync_ms`` while the task copied its state, ``async_ms`` until the copy was durable.
     """
 
     start_delay_ms: int

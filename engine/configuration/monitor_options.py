@@ -2,7 +2,7 @@
 
 Rules:
 
-- Nothing is on unless asked: without `rest.port` no port is opened, and without a reporter nothing is reported.
+- Nothing is on unless asked: without `rest.port` no port is opened, without a reporter nothing is reported.
 - The settings of a reporter stand under `metrics.reporter.<name>.`, as in Flink. A setting that a reporter of
   ours does not have is kept, and logged as one without effect.
 - The factories of reporters are named by Flink's classes, or shortly.
@@ -52,22 +52,22 @@ REST_BIND_ADDRESS: Final[ConfigOption[str]] = ConfigOption(
     "rest.bind-address",
     LOOPBACK,
     parse_text,
-    "Address of this machine at which the REST API and Prometheus can be reached. Beyond the loopback interface"
-    " every request needs the token.",
+    "Address of this machine at which the REST API and Prometheus can be reached. Beyond the loopback"
+    " interface every request needs the token.",
 )
 REST_ADDRESS: Final[ConfigOption[str | None]] = ConfigOption(
     "rest.address",
     None,
     parse_text,
-    "Name by which clients reach the REST API, besides localhost and its address: requests with another one are"
-    " refused.",
+    "Name by which clients reach the REST API, besides localhost and its address: requests with another one"
+    " are refused.",
 )
 METRICS_REPORTERS: Final[ConfigOption[str | None]] = ConfigOption(
     "metrics.reporters",
     None,
     parse_text,
-    "Names of the reporters, separated by commas; each is set under metrics.reporter.NAME. Unset: all that are"
-    " set.",
+    "Names of the reporters, separated by commas; each is set under metrics.reporter.NAME. Unset: all that"
+    " are set.",
 )
 METRICS_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
     "metrics.fetcher.update-interval",
@@ -148,7 +148,7 @@ class MonitorSettings(Struct, frozen=True):
 
     @property
     def is_on(self) -> bool:
-        """Return whether anybody looks at the job."""
+        """Return whether the job is monitored."""
         return self.rest_port is not None or bool(self.reporters)
 
 

@@ -66,7 +66,7 @@ class SplitReader(ABC):
 
     @property
     def pending_records(self) -> int | None:
-        """Return how many records are there and not read yet; None: the reader does not know (Flink: FLIP-33).
+        """Return how many records are there and not read yet; None: unknown (Flink: pendingRecords).
 
         Asked while the job runs, about once a second, so it must cost next to nothing.
         """

@@ -250,7 +250,7 @@ class Operator:
         return []
 
     def transaction_counts(self) -> tuple[int, int] | None:
-        """Return how many transactions are open, and how many wait for their checkpoint; None: it has none."""
+        """Return how many transactions are open, and how many await their checkpoint; None: it has none."""
         return None
 
     def event_time(self) -> Any:

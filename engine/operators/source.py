@@ -163,7 +163,7 @@ class SourceOperator(Operator):
 
     @property
     def pending_records(self) -> int | None:
-        """Return how many records wait in the splits, as far as their readers know; None: none of them does."""
+        """Return how many records wait in the splits, as far as their readers know; None: none does."""
         known = [count for _, reader in self._readers if (count := reader.pending_records) is not None]
         return sum(known) if known else None
 

@@ -24,8 +24,8 @@ from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.runtime.turn_length import Pace, head_of
 from onceproof.engine.task.events import POLL, WOKEN_UP, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full
-from onceproof.engine.task.task_counters import BACKPRESSURED, BUSY, IDLE
 from onceproof.engine.task.task import Task, TaskState
+from onceproof.engine.task.task_counters import BACKPRESSURED, BUSY, IDLE
 
 EVENTS_SHARE: Final = 0.1
 """Events have waited long when turns have taken this part of the buffer timeout since."""

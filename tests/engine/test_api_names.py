@@ -66,6 +66,7 @@ EXTRA = {
     ("Configuration", "is_set"): OURS,
     ("Configuration", "without_effect"): OURS,
     ("Configuration", "origins"): OURS,
+    ("Configuration", "reporter_settings"): OURS,
     ("FileSink", "create_function"): OURS,
     ("Sink", "create_function"): OURS,
     ("Encoder", "for_type"): OURS,

@@ -1,9 +1,9 @@
-"""Serves HTTP to whoever comes, within bounds of connections, time and size.
+"""Serves HTTP to all clients, within bounds of connections, time and size.
 
 The server is that of the standard library: a job must not need a package to be looked at, and the requests
 are few, small and local. What the library leaves open is closed here:
 
-- At most MOST_CONNECTIONS are served at a time; others are told so at once and closed.
+- At most MOST_CONNECTIONS are served at a time; others get an error at once and are closed.
 - A request must be complete within REQUEST_SECONDS, however slowly its bytes trickle in, and its answer be
   taken within the same time. A connection without a request ends after IDLE_SECONDS.
 - A body has a length, of MOST_BODY_BYTES at most.

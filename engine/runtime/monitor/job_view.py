@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- A view is made in the thread that runs the job, and never changes afterwards. So whoever reads it takes no
-  lock and costs the tasks nothing.
+- A view is made in the thread that runs the job, and never changes afterwards. So readers take no
+  lock and cost the tasks nothing.
 - Times are milliseconds since the epoch by the wall clock, durations milliseconds, sizes bytes.
 - Counts are those of the current attempt, as in Flink; what is of the whole process says so.
 """

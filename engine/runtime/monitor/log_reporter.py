@@ -41,7 +41,8 @@ def line_of(view: JobView, rates: Rates) -> str:
     latest = view.checkpoints.latest_completed
     if latest is not None:
         parts.append(
-            f"checkpoint {latest.checkpoint_id} took {latest.duration_ms} ms for {latest.stored_bytes:,} bytes"
+            f"checkpoint {latest.checkpoint_id} took {latest.duration_ms} ms"
+            f" for {latest.stored_bytes:,} bytes"
         )
     if view.checkpoints.failed:
         parts.append(f"{view.checkpoints.failed} checkpoints failed")

@@ -1,4 +1,4 @@
-"""All metrics of a view, each with its name in Flink, its scope and its value, for reporters and the REST API.
+"""All metrics of a view, each with its name in Flink, its scope and its value.
 
 The rules this module lives by:
 

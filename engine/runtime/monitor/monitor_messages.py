@@ -2,7 +2,7 @@
 
 The rules this module lives by:
 
-- JSON, because the monitor process answers whoever reaches its port: nothing that it sends is unpickled.
+- JSON, because the monitor process answers all clients of its port: nothing that it sends is unpickled.
 - The job sends ``Setup`` first, then views and answers. The monitor process sends requests only.
 """
 

@@ -6,8 +6,8 @@ The job's process starts it (monitor_link.py). DESCRIPTOR is the connection to t
 
 The rules this module lives by:
 
-- It ends when the connection ends, so it never outlives its job. Only who has asked for a change and not heard
-  yet what came of it is waited for, a moment long.
+- It ends when the connection ends, so it never outlives its job. Only who has asked for a change and not
+  heard yet what came of it is waited for, a moment long.
 - It runs with less priority than the job.
 """
 

@@ -1,8 +1,8 @@
-"""Drivers of jobs that somebody looks at: they tell a monitor what happens, and publish a view of it.
+"""Drivers of monitored jobs: they tell a monitor what happens, and publish a view of it.
 
 The rules this module lives by:
 
-- A job that nobody looks at is run by the plain drivers, and pays nothing.
+- A job that is not monitored is run by the plain drivers, and pays nothing.
 - Everything here happens in the thread of the job, and only reads. What is published goes to a thread of its
   own (publisher.py), which never makes this one wait.
 - A view is made once in an interval, and at the end of the job.
@@ -139,7 +139,7 @@ class MonitoredDriver(JobDriver):
 
 
 class MonitoredExecution(MonitoredDriver, LocalExecution):
-    """One run of a job in this process that somebody looks at."""
+    """One run of a job in this process that is monitored."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class MonitoredExecution(MonitoredDriver, LocalExecution):
 
 
 class MonitoredWorkersExecution(MonitoredExecution, WorkersExecution):
-    """One run of a job whose tasks are in workers, and that somebody looks at."""
+    """One run of a job whose tasks are in workers, and that is monitored."""
 
     def __init__(
         self,

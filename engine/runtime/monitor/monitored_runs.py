@@ -1,4 +1,4 @@
-"""Runs a job that somebody looks at, as its settings ask: in this process, or with its tasks in workers."""
+"""Runs a monitored job as its settings ask: in this process, or with its tasks in workers."""
 
 from __future__ import annotations
 

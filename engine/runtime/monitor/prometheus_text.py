@@ -51,7 +51,7 @@ def _families(view: JobView, metrics: Iterable[NamedMetric]) -> list[GaugeMetric
         if isinstance(metric.value, bool | int | float):
             labels = labels_of(view, metric)
             name = name_of(metric)
-            # A second metric of this name with other labels would make the text invalid: Prometheus keeps one.
+            # Samples of one name with other labels would make the text invalid: the first kind stays.
             keys, samples = names.setdefault(name, (tuple(labels), []))
             if keys == tuple(labels):
                 samples.append((list(labels.values()), float(metric.value)))

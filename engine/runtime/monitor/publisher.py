@@ -3,7 +3,7 @@
 The rules this module lives by:
 
 - The thread of the job leaves a view here and goes on. If the receivers are slow, the newer view replaces the
-  one that waits: nothing piles up, and nobody makes the job wait.
+  one that waits: nothing piles up, and no receiver makes the job wait.
 - A receiver that fails is reported once in the log and asked no more. It never fails the job.
 - At the end the last view is passed on, within a limit of time.
 """

@@ -4,9 +4,10 @@ The rules this module lives by:
 
 - Paths, methods and shapes are Flink's; those of ours are named in docs/rest.md. ``/v1`` may precede a path.
 - An answer is made from the latest view alone, so a question costs the job nothing.
-- A change is passed to the job, and answered at once with a trigger id; what came of it is asked for later. The
-  same trigger id twice is the same change, so a client may repeat its request.
-- What cannot be answered is refused with a status of 4xx that names what is wrong, before the job hears of it.
+- A change is passed to the job, and answered at once with a trigger id; what came of it is asked for later.
+  The same trigger id twice is the same change, so a client may repeat its request.
+- What cannot be answered is refused with a status of 4xx that names what is wrong, before the job hears of
+  it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
+from onceproof.engine.runtime.monitor import checkpoint_shapes
 from onceproof.engine.runtime.monitor import rest_shapes as shapes
 from onceproof.engine.runtime.monitor.http_answers import Answer, Gate, Refused, Request, json_answer
 from onceproof.engine.runtime.monitor.job_view import CheckpointView, JobView, VertexView
@@ -132,7 +134,7 @@ class JobBoard:
 
     @property
     def has_unread_outcomes(self) -> bool:
-        """Return whether somebody has not asked yet what came of his change."""
+        """Return whether a client has not asked yet what came of its change."""
         with self._changing:
             return any(each.answer is not None and not each.is_read for each in self._operations.values())
 
@@ -310,18 +312,18 @@ _TABLE: Final[tuple[tuple[str, str, _Get], ...]] = (
         f"{_JOB}/metrics",
         lambda api, request, found: _metrics(list(job_metrics(api.job(found[0])[0])), request),
     ),
-    ("GET", f"{_JOB}/checkpoints", _of_job(shapes.checkpoints)),
-    ("GET", f"{_JOB}/checkpoints/config", _of_job(shapes.checkpoint_config)),
+    ("GET", f"{_JOB}/checkpoints", _of_job(checkpoint_shapes.checkpoints)),
+    ("GET", f"{_JOB}/checkpoints/config", _of_job(checkpoint_shapes.checkpoint_config)),
     (
         "GET",
         _CHECKPOINT,
-        lambda api, _, found: json_answer(shapes.checkpoint_details(*api.checkpoint(*found))),
+        lambda api, _, found: json_answer(checkpoint_shapes.checkpoint_details(*api.checkpoint(*found))),
     ),
     (
         "GET",
         f"{_CHECKPOINT}/subtasks/([^/]+)",
         lambda api, _, found: json_answer(
-            shapes.subtask_checkpoints(
+            checkpoint_shapes.subtask_checkpoints(
                 api.checkpoint(found[0], found[1])[1], api.vertex(found[0], found[2])[2]
             )
         ),

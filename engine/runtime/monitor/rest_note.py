@@ -46,7 +46,7 @@ def write_note(path: Path, note: RestNote) -> None:
     hidden = path.with_name(f".{FILE}")
     with suppress(FileNotFoundError):
         hidden.unlink()
-    # Exclusively, so that a link in the folder leads nowhere, and nobody has the file open already.
+    # Exclusively, so that a link in the folder leads nowhere, and no other process has the file open.
     descriptor = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY)
     with open(descriptor, "wb") as file:
         file.write(msgspec.json.encode(note))

@@ -452,7 +452,7 @@ class Worker:
             self._send(self._reported)
 
     def _report_tasks(self, *, is_last: bool = False) -> None:
-        """Tell the coordinator what the tasks show, where somebody looks at the job."""
+        """Tell the coordinator what the tasks show, if the job is monitored."""
         interval_ms = self._report_interval_ms
         if interval_ms is None or not self._tasks or (self._now < self._next_report_ms and not is_last):
             return
