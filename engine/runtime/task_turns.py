@@ -9,8 +9,9 @@ Rules:
 - A task that sends to slow ones takes no more records than may wait there.
 - A source with nothing to read has no turn until it is woken, or until it wants to be asked again.
 - The turns are arranged anew when the tasks change; their paces stay while the job has the same tasks.
-- The schedule says of each task how long it was idle, backpressured and busy. The time between two looks at a
-  task belongs to what the first one found, so that the three add up to the whole (Flink: TaskIOMetricGroup).
+- The schedule says of each task how long it was idle, backpressured and busy; together that is all its time
+  (Flink: TaskIOMetricGroup). A turn is busy; the time from there to the next look at the task belongs to
+  what the turn has left: nothing to do, no room, or more work, which waits for the thread.
 """
 
 from __future__ import annotations
@@ -144,11 +145,17 @@ class Schedule:
             elif len(queue) >= capacity and is_full(queue, capacity):
                 counters.standing = BACKPRESSURED
                 return False
+        worked_ns = counters.turn_ns
         if task.is_source:
-            had_work = task.state is TaskState.RUNNING and self._poll(turn, now)
+            had_work = has_more = task.state is TaskState.RUNNING and self._poll(turn, now)
         else:
             had_work = task.state is not TaskState.CREATED and self._deliver(turn)
-        counters.standing = BUSY if had_work else IDLE
+            has_more = had_work and any(task.queues)
+        if has_more:
+            counters.standing = BUSY
+        else:
+            counters.standing = IDLE
+            counters.last_turn_ns += counters.turn_ns - worked_ns
         return had_work
 
     def _poll(self, turn: Turn, now: int) -> bool:

@@ -17,12 +17,13 @@ from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
 from onceproof.engine.messages import CheckpointMeasures
 
 IDLE: Final = 0
-"""The task has nothing to do."""
+"""The task has nothing left to do."""
 BACKPRESSURED: Final = 1
 """It has no room for what it would emit."""
 BUSY: Final = 2
-"""It has work and room. The other tasks of its process may have had their turns meanwhile."""
+"""It has work and room. The other tasks of its process have their turns meanwhile."""
 
+NANOS_OF_MS: Final = 1_000_000
 MEASURED_AT_A_TIME: Final = 16
 """Of how many checkpoints under way a task keeps measures; older ones were aborted."""
 
@@ -39,6 +40,7 @@ class TaskCounters:
         "commits",
         "emitted_timestamp",
         "last_commit_ms",
+        "last_turn_ns",
         "longest_commit_ms",
         "read_at_ms",
         "records_in",
@@ -60,10 +62,12 @@ class TaskCounters:
         self.bytes_out = 0
         self.turn_ns = 0
         """How long the thread of the tasks has worked in this one."""
+        self.last_turn_ns = 0
+        """The part of that in turns after which nothing was left to do."""
         self.standing = IDLE
-        """What the driver last found the task to be."""
+        """What the driver last found the task to be, behind its turn."""
         self.times_ms = [0, 0, 0]
-        """How long the driver has found it idle, backpressured and busy."""
+        """How long, turns included, it was left as idle, backpressured and busy."""
         self.seen_ms = -1
         """When the driver last looked at it; -1: not yet."""
         self.watermark = MIN_WATERMARK
@@ -86,6 +90,12 @@ class TaskCounters:
         if self.seen_ms >= 0:
             self.times_ms[self.standing] += now_ms - self.seen_ms
         self.seen_ms = now_ms
+
+    def shares_ms(self) -> tuple[int, int, int]:
+        """Return how long the task was idle, backpressured and busy, which together is all its time."""
+        idle, backpressured, busy = self.times_ms
+        worked_ms = min(idle, self.last_turn_ns // NANOS_OF_MS)
+        return idle - worked_ms, backpressured, busy + worked_ms
 
     def committed(self, now_ms: int) -> None:
         """Count a commit that ends now."""

@@ -19,10 +19,13 @@ from onceproof.harness.commands.job_options import (
     Parallelism,
     ProgramFunction,
     RecordSeed,
+    RestPort,
     RuntimeName,
     SourceRate,
     StandsBy,
     StartPath,
+    WatchInterval,
+    WatchOnce,
     WorkerProcesses,
 )
 from onceproof.harness.commands.shared_options import (
@@ -74,7 +77,7 @@ def delete_checkpoint(path: CheckpointPath) -> None:
 
 
 jobs = typer.Typer(
-    help="Run the job of a family or of a program; take savepoints, stop it or cancel it.",
+    help="Run the job of a family or of a program; watch it, take savepoints, stop it or cancel it.",
     no_args_is_help=False,
 )
 
@@ -93,6 +96,7 @@ def run_job(
     system: RuntimeName = "local",
     seed: RecordSeed = 0,
     rate: SourceRate = None,
+    rest: RestPort = None,
     overrides: Overrides = None,
     function: ProgramFunction = "",
     explain: ExplainsConfig = False,
@@ -117,6 +121,8 @@ def run_job(
         options["parallelism.default"] = str(parallelism)
     if workers is not None:
         options["execution.local.workers"] = str(workers)
+    if rest is not None:
+        options["rest.port"] = str(rest)
     if standby:
         options["high-availability.lease-timeout"] = "15 s"
     run = Run(options, overrides or (), function, context.args, explain, seed, rate)
@@ -140,6 +146,20 @@ def list_jobs(
     from onceproof.harness.commands.job_listing import list_command
 
     raise typer.Exit(list_command(root, folder or JOBS, as_json))
+
+
+@jobs.command("watch")
+def watch_job(
+    subject: JobSubject,
+    interval: WatchInterval = 1.0,
+    once: WatchOnce = False,
+    folder: JobsFolder = None,
+) -> None:
+    """Show a running job in the terminal: rates, backpressure, checkpoints, transactions, attempts."""
+    from onceproof.harness.commands.job import JOBS
+    from onceproof.harness.commands.job_watch import watch_command
+
+    raise typer.Exit(watch_command(subject, folder or JOBS, interval, once=once))
 
 
 @jobs.command("savepoint")

@@ -18,7 +18,8 @@ import msgspec
 
 from onceproof.engine.locations import location, parent_of, scheme_of
 from onceproof.engine.runtime.job_fingerprint import printable
-from onceproof.engine.runtime.job_registry import JobRegistry, ListedJob
+from onceproof.engine.runtime.job_registry import RUNNING, JobRegistry, ListedJob
+from onceproof.engine.runtime.monitor.rest_note import read_note
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.harness.commands.job import noted_folder
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
@@ -30,17 +31,23 @@ _LATEST_MS: Final = 253_402_300_800_000
 def list_command(root: str | None, notes: Path, as_json: bool) -> int:
     """List the jobs under a root, or under the roots of the jobs registered in the folder ``notes``."""
     roots = _noted_roots(notes) if root is None else [location(root)]
-    jobs = [job for each in roots for job in _jobs_of(each)]
+    jobs = [(job, _address_of(each, job)) for each in roots for job in _jobs_of(each)]
     if as_json:
-        print(msgspec.json.encode([_summary(job) for job in jobs]).decode())
+        print(msgspec.json.encode([_summary(*each) for each in jobs]).decode())
     else:
-        for job in jobs:
-            print(_text(job))
+        for each in jobs:
+            print(_text(*each))
         if not jobs:
             print(f"{root or notes}: no job found")
     if not jobs:
         return NOTHING_RAN
-    return FAILED if any(job.damage for job in jobs) else PASSED
+    return FAILED if any(job.damage for job, _ in jobs) else PASSED
+
+
+def _address_of(root: str, job: ListedJob) -> str:
+    """Return where the REST API of a running job is; "": it offers none."""
+    note = None if scheme_of(root) or job.state != RUNNING else read_note(Path(root, job.job_id))
+    return "" if note is None else printable(note.url)
 
 
 def _noted_roots(notes: Path) -> list[str]:
@@ -57,7 +64,7 @@ def _jobs_of(root: str) -> list[ListedJob]:
         raise UsageError(str(error)) from error
 
 
-def _summary(job: ListedJob) -> dict[str, Any]:
+def _summary(job: ListedJob, address: str) -> dict[str, Any]:
     record = job.record
     summary: dict[str, Any] = {
         "id": job.job_id,
@@ -66,6 +73,8 @@ def _summary(job: ListedJob) -> dict[str, Any]:
     }
     if job.damage:
         summary["damage"] = job.damage
+    if address:
+        summary["rest"] = address
     if job.last_sign_ms is not None:
         summary["last_sign_of_life_ms"] = job.last_sign_ms or None
     if record is not None:
@@ -90,7 +99,7 @@ def _state_text(job: ListedJob) -> str:
     return f"{job.state}, or killed: last sign of life at {seen:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _text(job: ListedJob) -> str:
+def _text(job: ListedJob, address: str) -> str:
     record = job.record
     state = _state_text(job)
     checkpoint = (
@@ -102,4 +111,6 @@ def _text(job: ListedJob) -> str:
         return f"{job.job_id}: {state}, {checkpoint}, from before the registry"
     name = printable(record.identity) or f"{printable(record.name)} (no name)"
     text = f"{name}: id {job.job_id}, {state}, {checkpoint}, program {printable(record.program)}"
+    if address:
+        text += f", REST API at {address}"
     return f"{text}: {printable(record.failure)}" if record.failure else text

@@ -57,6 +57,21 @@ LeavesState: TypeAlias = Annotated[
     ),
 ]
 RuntimeName: TypeAlias = Annotated[str, typer.Option("--system", help="Runtime of the job: local or spark.")]
+RestPort: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--rest",
+        min=0,
+        max=65535,
+        metavar="PORT",
+        help="Offer the REST API and the page of the job at this port of the loopback interface; 0: any free"
+        " one (rest.port).",
+    ),
+]
+WatchInterval: TypeAlias = Annotated[
+    float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="Time between two looks.")
+]
+WatchOnce: TypeAlias = Annotated[bool, typer.Option("--once", help="Print one picture and end.")]
 RecordSeed: TypeAlias = Annotated[
     int, typer.Option("--seed", help="Seed from which a family's records are drawn.")
 ]

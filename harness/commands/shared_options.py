@@ -157,7 +157,8 @@ JobToRun: TypeAlias = Annotated[
 JobSubject: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="JOB", help="A family, a program, the id or name of a job, or its checkpoint folder."
+        metavar="JOB",
+        help="A family, a program, the id or name of a job, its checkpoint folder, or its REST address.",
     ),
 ]
 JobsFolder: TypeAlias = Annotated[

@@ -23,6 +23,8 @@ class SubtaskReading(Struct, frozen=True):
     state: str
     process: int
     """The id of the process that runs it."""
+    seen_ms: int
+    """When this was read."""
     records_in: int
     records_out: int
     bytes_in: int

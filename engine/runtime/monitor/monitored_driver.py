@@ -178,7 +178,7 @@ class MonitoredExecution(MonitoredDriver, LocalExecution):
         return progress
 
     def read_subtasks(self) -> tuple[SubtaskReading, ...]:
-        return read_tasks(self.tasks.values())
+        return read_tasks(self.tasks.values(), self.monitor.now_ms())
 
     def savepoint_place(self, checkpoint_id: int) -> str:
         return self._places.mounts.get(checkpoint_folder(checkpoint_id, "savepoint"), "")

@@ -52,10 +52,10 @@ class Rates:
             earlier.clear()
         while len(earlier) > 1 and view.now_ms - earlier[1].now_ms >= SPAN_MS:
             earlier.popleft()
-        before = {(each.vertex, each.subtask): each for each in earlier[0].subtasks} if earlier else {}
-        elapsed_ms = view.now_ms - earlier[0].now_ms if earlier else 0
+        # The oldest of each: a worker of a new attempt reports a little later than others.
+        before = {(each.vertex, each.subtask): each for older in reversed(earlier) for each in older.subtasks}
         self.by_subtask = {
-            (each.vertex, each.subtask): _rates(before.get((each.vertex, each.subtask)), each, elapsed_ms)
+            (each.vertex, each.subtask): _rates(before.get((each.vertex, each.subtask)), each)
             for each in view.subtasks
         }
         earlier.append(view)
@@ -65,9 +65,10 @@ class Rates:
         return self.by_subtask.get((reading.vertex, reading.subtask), NO_RATES)
 
 
-def _rates(before: SubtaskReading | None, now: SubtaskReading, elapsed_ms: int) -> SubtaskRates:
-    if before is None or elapsed_ms <= 0 or now.records_in < before.records_in:
+def _rates(before: SubtaskReading | None, now: SubtaskReading) -> SubtaskRates:
+    if before is None or now.seen_ms <= before.seen_ms or now.records_in < before.records_in:
         return NO_RATES
+    elapsed_ms = now.seen_ms - before.seen_ms
 
     def rate(earlier: int, later: int) -> float:
         return round(max(0, later - earlier) * MILLIS / elapsed_ms, 3)

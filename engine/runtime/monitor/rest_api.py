@@ -60,13 +60,12 @@ class StopBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 class _Operation:
     """A change that a user has asked for, and what came of it."""
 
-    __slots__ = ("answer", "is_read", "number", "trigger_id")
+    __slots__ = ("answer", "is_read", "number")
 
-    def __init__(self, number: int, trigger_id: str) -> None:
+    def __init__(self, number: int, *, is_read: bool) -> None:
         self.number = number
-        self.trigger_id = trigger_id
         self.answer: Answered | None = None
-        self.is_read = False
+        self.is_read = is_read
 
 
 class JobBoard:
@@ -97,8 +96,13 @@ class JobBoard:
             raise Refused(503, "the job is starting and has shown nothing yet: ask again")
         return self._seen
 
-    def request(self, request: JobRequest, trigger_id: str | None) -> str:
-        """Pass a change to the job, once for each trigger id; return the id. Raises Refused."""
+    def request(
+        self, request: JobRequest, trigger_id: str | None = None, *, is_asked_for: bool = True
+    ) -> str:
+        """Pass a change to the job, once for each trigger id; return the id. Raises Refused.
+
+        ``is_asked_for``: the client will ask what came of it.
+        """
         if trigger_id is not None and not _ID.fullmatch(trigger_id):
             raise Refused(400, f"triggerId {_short(trigger_id)} is no id of {ID_DIGITS} hexadecimal digits")
         with self._changing:
@@ -111,7 +115,7 @@ class JobBoard:
             if len(self._operations) >= MOST_OPERATIONS:
                 del self._operations[next(key for key, each in self._operations.items() if each.answer)]
             self._numbers += 1
-            self._operations[chosen] = _Operation(self._numbers, chosen)
+            self._operations[chosen] = _Operation(self._numbers, is_read=not is_asked_for)
             number = self._numbers
         self._ask(number, request)
         return chosen
@@ -222,7 +226,7 @@ def _cancel(api: RestApi, request: Request, found: tuple[str, ...]) -> Answer:
     if mode != "cancel":
         raise Refused(400, f"mode {_short(mode)}: only 'cancel' is possible; to stop, POST .../stop")
     _refuse_ended(view)
-    api.board.request(JobRequest("cancel"), None)
+    api.board.request(JobRequest("cancel"), is_asked_for=False)
     return json_answer({}, 202)
 
 

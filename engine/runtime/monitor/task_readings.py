@@ -9,35 +9,34 @@ from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.monitor.job_view import SubtaskReading
 from onceproof.engine.task.task import Task
-from onceproof.engine.task.task_counters import BACKPRESSURED, BUSY, IDLE
-
-NANOS_OF_MS = 1_000_000
+from onceproof.engine.task.task_counters import NANOS_OF_MS
 
 
-def read_tasks(tasks: Iterable[Task]) -> tuple[SubtaskReading, ...]:
-    """Return what these tasks show now."""
+def read_tasks(tasks: Iterable[Task], now_ms: int) -> tuple[SubtaskReading, ...]:
+    """Return what these tasks show now, by the wall clock."""
     process = os.getpid()
-    return tuple([_read(task, process) for task in tasks])
+    return tuple([_read(task, process, now_ms) for task in tasks])
 
 
-def _read(task: Task, process: int) -> SubtaskReading:
+def _read(task: Task, process: int, now_ms: int) -> SubtaskReading:
     counters = task.counters
     head = task.operators[0]
     source = head if isinstance(head, SourceOperator) else None
     found = [counts for each in task.operators if (counts := each.transaction_counts()) is not None]
-    times = counters.times_ms
+    idle_ms, backpressured_ms, busy_ms = counters.shares_ms()
     return SubtaskReading(
         vertex=task.id.vertex,
         subtask=task.id.subtask,
         state=task.state.name,
         process=process,
+        seen_ms=now_ms,
         records_in=counters.records_in + task.records_read,
         records_out=counters.records_out,
         bytes_in=counters.bytes_in,
         bytes_out=counters.bytes_out,
-        idle_ms=times[IDLE],
-        backpressured_ms=times[BACKPRESSURED],
-        busy_ms=times[BUSY],
+        idle_ms=idle_ms,
+        backpressured_ms=backpressured_ms,
+        busy_ms=busy_ms,
         turn_ms=counters.turn_ns // NANOS_OF_MS,
         buffers_queued=sum(map(len, task.queues)),
         input_watermark=None if task.input_time is None else _shown(task.input_time.watermark),

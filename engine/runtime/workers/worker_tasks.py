@@ -457,7 +457,8 @@ class Worker:
         if interval_ms is None or not self._tasks or (self._now < self._next_report_ms and not is_last):
             return
         self._next_report_ms = self._now + interval_ms
-        self._send(TaskReport(read_tasks(self._tasks.values()), tuple(self._metrics.readings())))
+        now_ms = self._clocks.wall_ms()
+        self._send(TaskReport(read_tasks(self._tasks.values(), now_ms), tuple(self._metrics.readings())))
 
     def _report_own_failure(self, error: BaseException) -> None:
         task = next(iter(self._tasks.values()), None)
