@@ -96,6 +96,7 @@ HOMES = {
     **dict.fromkeys(("chaospy", "numpoly"), re.compile(r"harness\.sensitivity\.sampling")),
     "psycopg": re.compile(r"engine\.connectors\.postgres|harness\.(services|systems|benchmarks)"),
     "confluent_kafka": re.compile(r"engine\.connectors\.kafka|harness\.(services|systems|benchmarks)"),
+    **dict.fromkeys(("prometheus_client", "opentelemetry"), re.compile(r"engine\.runtime\.monitor")),
     "hypothesis": re.compile(r"harness\.(generation\.strategies|testing\.plugin)"),
 }
 

@@ -10,6 +10,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,6 +33,8 @@ from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import running_context, spark_context
 
+_logger = logging.getLogger(__name__)
+
 ALL_CORES: Final = "local[*,4]"
 """All cores of this machine; Spark tries a task four times."""
 
@@ -42,6 +45,7 @@ def execute_on_target(graph: JobGraph, master: str | None) -> JobExecutionResult
     Raises the errors of execute_on_spark and start_spark, and InvalidJob if this process runs the Spark of
     another master.
     """
+    _warn_of_monitor(graph)
     with _context(graph, master) as context:
         return execute_on_spark(graph, context)
 
@@ -51,9 +55,19 @@ def start_on_target(graph: JobGraph, master: str | None) -> JobClient:
 
     Raises the errors of execute_on_target.
     """
+    _warn_of_monitor(graph)
     with ExitStack() as held:
         context = held.enter_context(_context(graph, master))
         return start_on_spark(graph, context, held)
+
+
+def _warn_of_monitor(graph: JobGraph) -> None:
+    """Log that the job cannot be monitored, if its settings ask for it."""
+    if graph.settings.monitor.is_on:
+        _logger.warning(
+            "job %r: rest.port and metrics.reporters have no effect on Spark, which has its own interface",
+            graph.name,
+        )
 
 
 def execute_on_spark(
