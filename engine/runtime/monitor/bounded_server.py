@@ -191,6 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
         said = message or HTTPStatus(code).phrase
         # The command may be of an earlier request, or not be known at all.
         self.command = "GET"
+        # Of a malformed first line the library makes HTTP 0.9, whose answers have no status.
+        self.request_version = self.protocol_version
         self._send(Refused(code, f"the request cannot be read: {said}").answer)
 
     def log_message(self, format: str, *arguments: Any) -> None:

@@ -3,12 +3,15 @@
 The rules this module lives by:
 
 - It runs in the monitor process: a collector that is slow or away takes no time of the job.
-- Names are Flink's, with dots: ``flink.taskmanager.job.task.numRecordsIn``. What only rises within an attempt
-  is a counter, everything else a gauge. Attributes are the labels that Prometheus gets.
+- Names are Flink's, with dots and in lower case, as OpenTelemetry keeps them:
+  ``flink.taskmanager.job.task.numrecordsin``. A sign that it does not allow is ``_``.
+- What only rises within an attempt is a counter, everything else a gauge. Attributes are the labels that
+  Prometheus gets.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
 
 SERVICE: Final = "onceproof"
+LONGEST_NAME: Final = 255
+_FORBIDDEN: Final = re.compile(r"[^a-zA-Z0-9_./-]")
 
 
 class OpenTelemetryReporter:
@@ -82,4 +87,5 @@ class OpenTelemetryReporter:
 
 def dotted_name(metric: NamedMetric) -> str:
     """Return the name of a metric in OpenTelemetry."""
-    return ".".join(("flink", *metric.scope.split("_"), *metric.groups, metric.name))
+    name = ".".join(("flink", *metric.scope.split("_"), *metric.groups, metric.name))
+    return _FORBIDDEN.sub("_", name)[:LONGEST_NAME].lower()

@@ -1,0 +1,219 @@
+"""What is seen of known jobs: exact counts, checkpoints, commits, restarts over failures and kills."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from onceproof.engine import (
+    Configuration,
+    Encoder,
+    FileSink,
+    MapFunction,
+    OutputTag,
+    ProcessFunction,
+    StreamExecutionEnvironment,
+    TimestampAssigner,
+    WatermarkStrategy,
+)
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.runtime.monitor.log_reporter import LogReporter
+
+COUNT = 3000
+LATE = OutputTag("late")
+
+
+class Seen:
+    """The views of a job, instead of lines of the log."""
+
+    def __init__(self, monkeypatch):
+        self.views = []
+        monkeypatch.setattr(LogReporter, "take", lambda _, view: self.views.append(view))
+
+    @property
+    def last(self):
+        return self.views[-1]
+
+    def totals(self, field):
+        """Return the sum of a count over the subtasks, by the name of the vertex."""
+        last = self.last
+        sums = {}
+        for each in last.subtasks:
+            name = last.vertices[each.vertex].name
+            sums[name] = sums.get(name, 0) + getattr(each, field)
+        return sums
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    return Seen(monkeypatch)
+
+
+def environment(tmp_path, **others):
+    options = {
+        "execution.checkpointing.interval": "20 ms",
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "metrics.reporter.seen.factory.class": "log",
+        "metrics.fetcher.update-interval": "20 ms",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 3,
+        "restart-strategy.fixed-delay.delay": "10 ms",
+        "parallelism.default": 2,
+        **others,
+    }
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+
+
+def numbers(env, count=COUNT):
+    halves = {str(half): [(number, number) for number in range(half, count, 2)] for half in range(2)}
+    return env.from_source(CollectionSource(halves), None, "numbers")
+
+
+def into_files(stream, tmp_path):
+    stream.sink_to(FileSink.for_row_format(str(tmp_path / "rows"), Encoder.simple_string_encoder()).build())
+
+
+def written(tmp_path):
+    parts = [path.read_text() for path in (tmp_path / "rows").glob("part-*")]
+    return sorted(int(line) for part in parts for line in part.splitlines())
+
+
+class Tripled(ProcessFunction):
+    """Emits each number three times, and every third one to a side output."""
+
+    def process_element(self, value, ctx):
+        if value % 3 == 0:
+            yield LATE, value
+        yield from (value, value, value)
+
+
+def test_records_in_and_out_are_exact_on_a_known_job(tmp_path, seen):
+    env = environment(tmp_path)
+    tripled = numbers(env).key_by(lambda number: number % 5).process(Tripled()).name("tripled")
+    tripled.get_side_output(LATE).map(str).name("sides").print()
+    tripled.filter(lambda number: number % 2 == 0).name("even").disable_chaining().print()
+    env.execute("counted")
+    assert seen.totals("records_in") == {
+        "numbers": COUNT,
+        "tripled": COUNT,
+        "sides -> Print to Std. Out": COUNT // 3,
+        "even": 3 * COUNT,
+        "Print to Std. Out": 3 * COUNT // 2,
+    }
+    out = seen.totals("records_out")
+    assert (out["numbers"], out["tripled"], out["even"]) == (COUNT, 3 * COUNT + COUNT // 3, 3 * COUNT // 2)
+    assert seen.last.state == "FINISHED"
+    assert {each.state for each in seen.last.subtasks} == {"FINISHED"}
+    assert sum(each.pending_records or 0 for each in seen.last.subtasks) == 0
+    for each in seen.last.subtasks:
+        assert min(each.idle_ms, each.backpressured_ms, each.busy_ms) >= 0
+
+
+def test_checkpoints_and_commits_are_those_of_the_job(tmp_path, seen):
+    env = environment(tmp_path)
+    into_files(numbers(env).map(lambda number: number), tmp_path)
+    result = env.execute("committed")
+    checkpoints = seen.last.checkpoints
+    assert checkpoints.completed == result.checkpoints
+    # What the end of a task has aborted is no failure of the job, and is counted here all the same.
+    assert checkpoints.failed >= result.failed_checkpoints
+    latest = checkpoints.latest_completed
+    assert latest is not None
+    assert (latest.status, len(latest.subtasks), latest.tasks) == ("COMPLETED", 2, 2)
+    assert latest.stored_bytes > 0
+    assert latest.path == str(tmp_path / "checkpoints" / result.job_id / f"chk-{latest.checkpoint_id}")
+    for part in latest.subtasks:
+        assert None not in (part.start_delay_ms, part.alignment_ms, part.sync_ms, part.async_ms)
+        assert part.acknowledged_ms >= latest.triggered_ms
+    # Each part file is a transaction of its own; the job has ended, so none is open or waits.
+    files = len(list((tmp_path / "rows").glob("part-*")))
+    assert sum(each.commits for each in seen.last.subtasks) >= files > 0
+    assert {each.pending_transactions for each in seen.last.subtasks} == {0}
+    assert written(tmp_path) == list(range(COUNT))
+
+
+class FailsOnce(MapFunction):
+    """Fails at a number, unless a file is there; then it passes."""
+
+    def __init__(self, mark, strike):
+        self.mark = mark
+        self.strike = strike
+
+    def map(self, value):
+        if value == COUNT // 2 and not os.path.exists(self.mark):
+            Path(self.mark).touch()
+            self.strike()
+        return value
+
+
+def fail():
+    raise ValueError("no such shop")
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_failed_attempt_is_shown_with_its_cause_and_the_next_counts_anew(tmp_path, seen):
+    # No checkpoint comes before the end of the input, so the second attempt reads everything again.
+    env = environment(tmp_path, **{"execution.checkpointing.interval": "1 h"})
+    into_files(numbers(env).map(FailsOnce(str(tmp_path / "mark"), fail)).name("shop"), tmp_path)
+    env.execute("restarted")
+    now, before = seen.last.attempts
+    assert (seen.last.restarts, now.attempt, before.attempt) == (1, "1.2", "1.1")
+    assert "ValueError: no such shop" in before.cause
+    assert before.task.startswith("numbers -> shop")
+    assert before.ended_ms is not None
+    assert seen.last.restarting_ms >= 10
+    assert (seen.last.checkpoints.restored, now.restored_checkpoint) == (0, None)
+    assert seen.totals("records_in") == {"numbers -> shop -> Sink": COUNT}
+    assert written(tmp_path) == list(range(COUNT))
+
+
+def test_a_job_that_fails_for_good_is_shown_as_failed(tmp_path, seen):
+    env = environment(tmp_path, **{"restart-strategy.fixed-delay.attempts": 0})
+    numbers(env).map(lambda number: 1 // (number - 7)).print()
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        env.execute("failed")
+    [attempt] = seen.last.attempts
+    assert (seen.last.state, seen.last.restarts) == ("FAILED", 0)
+    assert "ZeroDivisionError" in attempt.cause
+
+
+@pytest.mark.local_kill
+def test_workers_report_exact_counts_and_a_killed_one_is_a_restart(tmp_path, seen):
+    env = environment(tmp_path, **{"execution.local.workers": 2, "execution.checkpointing.interval": "1 h"})
+    shuffled = (
+        numbers(env).map(FailsOnce(str(tmp_path / "mark"), kill)).rebalance().map(lambda number: number)
+    )
+    into_files(shuffled.name("moved"), tmp_path)
+    env.execute("killed")
+    now, before = seen.last.attempts
+    assert (seen.last.restarts, now.attempt) == (1, "1.2")
+    assert "has died" in before.cause
+    assert len({each.process for each in seen.last.subtasks}) == 2
+    assert list(seen.totals("records_in").values()) == [COUNT, COUNT]
+    sent, taken = seen.totals("bytes_out"), seen.totals("bytes_in")
+    # Every other record goes to the other worker.
+    assert sum(sent.values()) == sum(taken.values()) > COUNT
+    assert written(tmp_path) == list(range(COUNT))
+
+
+class Stamped(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return 1_000_000 + value
+
+
+def test_watermarks_are_those_that_the_records_give(tmp_path, seen, monkeypatch):
+    env = environment(tmp_path, **{"pipeline.auto-watermark-interval": "1 ms"})
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Stamped())
+    halves = {str(half): [(number, None) for number in range(half, COUNT, 2)] for half in range(2)}
+    timed = env.from_source(CollectionSource(halves), strategy, "timed")
+    timed.key_by(lambda number: number % 5).map(lambda number: number).name("keyed").print()
+    env.execute("timed")
+    marks = [each.input_watermark for view in seen.views for each in view.subtasks if each.input_watermark]
+    assert all(1_000_000 - 1 <= mark < 1_000_000 + COUNT for mark in marks)
+    assert seen.last.state == "FINISHED"
