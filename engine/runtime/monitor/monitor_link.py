@@ -40,7 +40,7 @@ from onceproof.engine.graph import JobGraph
 from onceproof.engine.locations import scheme_of
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, Respond
 from onceproof.engine.runtime.monitor.job_view import JobView
-from onceproof.engine.runtime.monitor.monitor_messages import Answered, Asked, Setup, encoder, to_job
+from onceproof.engine.runtime.monitor.monitor_messages import Answered, Asked, Setup, encoded, to_job
 from onceproof.engine.runtime.monitor.rest_note import RestNote, note_path, write_note
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.workers.link import MESSAGE, frame, read_frame
@@ -194,7 +194,7 @@ class MonitorProcess:
         self._send(view)
 
     def _send(self, message: Any) -> None:
-        data = frame(MESSAGE, 0, encoder.encode(message))
+        data = frame(MESSAGE, 0, encoded(message))
         with self._sending:
             self._link.sendall(data)
 

@@ -28,7 +28,7 @@ from onceproof.engine.runtime.job_requests import JobRequest
 from onceproof.engine.runtime.monitor.bounded_server import LOOK_SECONDS, BoundedServer
 from onceproof.engine.runtime.monitor.http_answers import Gate
 from onceproof.engine.runtime.monitor.job_view import JobView
-from onceproof.engine.runtime.monitor.monitor_messages import Answered, Asked, Setup, encoder, to_monitor
+from onceproof.engine.runtime.monitor.monitor_messages import Answered, Asked, Setup, encoded, to_monitor
 from onceproof.engine.runtime.monitor.open_telemetry import OpenTelemetryReporter
 from onceproof.engine.runtime.monitor.prometheus_text import PrometheusPage
 from onceproof.engine.runtime.monitor.rest_api import JobBoard, RestApi
@@ -88,7 +88,7 @@ class Monitor:
 
     def _ask(self, number: int, request: JobRequest) -> None:
         with self._sending:
-            self._link.sendall(frame(MESSAGE, 0, encoder.encode(Asked(number, request))))
+            self._link.sendall(frame(MESSAGE, 0, encoded(Asked(number, request))))
 
 
 def _serve(server: BoundedServer) -> None:

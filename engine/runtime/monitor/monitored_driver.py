@@ -32,6 +32,7 @@ from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.monitor.job_monitor import JobMonitor
 from onceproof.engine.runtime.monitor.job_view import JobView, SubtaskReading, TaskReport
+from onceproof.engine.runtime.monitor.monitor_link import AddressInUse
 from onceproof.engine.runtime.monitor.publisher import Publisher, open_publisher
 from onceproof.engine.runtime.monitor.task_readings import read_tasks
 from onceproof.engine.runtime.mounted_storage import MountedStorage
@@ -204,6 +205,14 @@ class MonitoredWorkersExecution(MonitoredExecution, WorkersExecution):
         self._ended: list[WorkerHandle] = []
         """The workers of the last attempt, once they have ended."""
         super().__init__(graph, storage, recovered, probe, clocks)
+
+    def run(self) -> JobExecutionResult:
+        """Run until the job has ended. Raises AddressInUse, and then no process is left behind."""
+        try:
+            return super().run()
+        except AddressInUse:
+            self.end_launcher()
+            raise
 
     def attempt_started(self, effect: Deploy) -> None:
         """Forget what the workers of the previous attempt have shown."""

@@ -34,7 +34,7 @@ class Receiver(Protocol):
     """Takes views; called in the publisher's thread."""
 
     def take(self, view: JobView) -> None:
-        """Take a view. It may raise OSError."""
+        """Take a view. What it raises ends its part; the job goes on."""
         ...
 
 
@@ -74,7 +74,7 @@ class Publisher:
             for receiver in list(self._receivers):
                 try:
                     receiver.take(view)
-                except OSError as error:
+                except Exception as error:
                     self._receivers.remove(receiver)
                     _logger.warning(
                         "job %r: %s takes no more views, the job goes on without it: %s",

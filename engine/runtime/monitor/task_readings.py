@@ -43,7 +43,7 @@ def _read(task: Task, process: int, now_ms: int) -> SubtaskReading:
         output_watermark=_shown(counters.watermark),
         emitted_timestamp=counters.emitted_timestamp,
         read_at_ms=counters.read_at_ms,
-        pending_records=None if source is None else source.pending_records,
+        pending_records=None if source is None else _pending(source),
         open_transactions=sum([each[0] for each in found]) if found else None,
         pending_transactions=sum([each[1] for each in found]) if found else None,
         commits=counters.commits,
@@ -52,6 +52,14 @@ def _read(task: Task, process: int, now_ms: int) -> SubtaskReading:
         last_commit_ms=counters.last_commit_ms,
         longest_commit_ms=counters.longest_commit_ms,
     )
+
+
+def _pending(source: SourceOperator) -> int | None:
+    """Return how many records wait; None also where a reader fails to say so, which must not fail the job."""
+    try:
+        return source.pending_records
+    except Exception:
+        return None
 
 
 def _shown(watermark: int) -> int | None:

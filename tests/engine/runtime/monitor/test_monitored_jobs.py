@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 
+import psutil
 import pytest
 
 from onceproof.engine import (
@@ -19,8 +21,10 @@ from onceproof.engine import (
     TimestampAssigner,
     WatermarkStrategy,
 )
-from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.collection import CollectionReader, CollectionSource
 from onceproof.engine.runtime.monitor.log_reporter import LogReporter
+from onceproof.engine.runtime.monitor.monitor_link import AddressInUse
+from onceproof.engine.runtime.monitor.monitor_messages import encoded, to_monitor
 
 COUNT = 3000
 LATE = OutputTag("late")
@@ -217,3 +221,51 @@ def test_watermarks_are_those_that_the_records_give(tmp_path, seen, monkeypatch)
     marks = [each.input_watermark for view in seen.views for each in view.subtasks if each.input_watermark]
     assert all(1_000_000 - 1 <= mark < 1_000_000 + COUNT for mark in marks)
     assert seen.last.state == "FINISHED"
+
+
+def test_a_port_that_is_taken_ends_the_job_and_its_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr("onceproof.engine.runtime.monitor.monitor_link.BIND_SECONDS", 0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options = {"execution.local.workers": 2, "rest.port": taken.getsockname()[1]}
+        env = environment(tmp_path, **options)
+        into_files(numbers(env).rebalance().map(lambda number: number), tmp_path)
+        before = set(psutil.Process().children(recursive=True))
+        with pytest.raises(AddressInUse, match=r"^rest\.port: .* cannot be opened"):
+            env.execute("refused")
+        assert set(psutil.Process().children(recursive=True)) <= before
+    assert not (tmp_path / "rows").exists()
+
+
+class Odd(MapFunction):
+    """Has gauges that JSON does not hold, and one that fails."""
+
+    def open(self, runtime_context):
+        group = runtime_context.get_metrics_group()
+        group.gauge("large", lambda: 1 << 80)
+        group.gauge("broken", lambda: 1 // 0)
+        group.gauge("torn", lambda: "a\udc80b")
+
+    def map(self, value):
+        return value
+
+
+class Unsure(CollectionReader):
+    @property
+    def pending_records(self):
+        raise OSError("the server is away")
+
+
+def test_odd_gauges_and_a_reader_that_fails_to_count_are_seen_and_harm_nothing(tmp_path, seen, monkeypatch):
+    monkeypatch.setattr(CollectionSource, "open_split", lambda self, split, _: Unsure(self._splits[split], 0))
+    env = environment(tmp_path, **{"parallelism.default": 1})
+    numbers(env, 10).map(Odd()).name("odd").print()
+    env.execute("odd")
+    assert {each.pending_records for each in seen.last.subtasks} == {None}
+    received = to_monitor.decode(encoded(seen.last))
+    assert received.name == "odd"
+    values = {each.scope.name: each.value for each in received.user_metrics}
+    assert values == {
+        "large": str(1 << 80),
+        "broken": "ZeroDivisionError: integer division or modulo by zero",
+        "torn": "a\\udc80b",
+    }
