@@ -171,7 +171,7 @@ def test_a_failed_attempt_is_shown_with_its_cause_and_the_next_counts_anew(tmp_p
     assert "ValueError: no such shop" in before.cause
     assert before.task.startswith("numbers -> shop")
     assert before.ended_ms is not None
-    assert seen.last.restarting_ms >= 10
+    assert seen.last.restarting_ms > 0
     assert (seen.last.checkpoints.restored, now.restored_checkpoint) == (0, None)
     assert seen.totals("records_in") == {"numbers -> shop -> Sink": COUNT}
     assert written(tmp_path) == list(range(COUNT))

@@ -1,0 +1,159 @@
+"""A job under kills and a flood of requests, for as long as asked: rows exact, and how fast it was.
+
+    python -m tests.engine.runtime.monitor.soak SECONDS [REQUESTS]
+
+The job counts in two workers of its own, into exactly-once files, and offers its REST API. REQUESTS a second (200)
+are sent to it from another process, some of them slow or broken. Every few seconds its process is killed with
+SIGKILL and started again. At the end it is stopped over the API, and what is in the files is compared with what the
+source has given: each number once. 0 requests give the rate to compare with.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from onceproof.engine.runtime.monitor.rest_note import RestNote, read_note
+
+KILL_SECONDS = 10
+SLOW_CLIENTS = 10
+PATHS = ("", "/checkpoints", "/attempts", "/transactions", "/exceptions", "/metrics", "/nothing")
+
+PROGRAM = """
+from onceproof.engine import *
+
+options = {{
+    "execution.checkpointing.interval": "500 ms",
+    "execution.checkpointing.dir": "checkpoints",
+    "execution.checkpointing.savepoint-dir": "savepoints",
+    "execution.local.workers": 2,
+    "parallelism.default": 2,
+    "rest.port": {port},
+}}
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+source = DataGeneratorSource(lambda index: index, None, RateLimiterStrategy.per_second({rate}))
+numbers = env.from_source(source, None, "numbers").uid("numbers")
+texts = numbers.key_by(lambda number: number % 100).map(str).uid("texts")
+texts.sink_to(FileSink.for_row_format("rows", Encoder.simple_string_encoder()).build()).uid("files")
+env.execute("soak")
+"""
+RATE = 40_000
+
+
+def flood(port: int, requests: int) -> None:
+    """Send requests until the process is ended; prints how many were answered."""
+    answered = refused = 0
+    began = time.monotonic()
+    slow: list[socket.socket] = []
+    connection: http.client.HTTPConnection | None = None
+    job_id = ""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(print(f"{answered} answered, {refused} not") or 0))
+    while True:
+        try:
+            connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            connection.request("GET", f"/jobs/{job_id}{PATHS[answered % len(PATHS)]}" if job_id else "/jobs")
+            found: Any = json.loads(connection.getresponse().read())
+            job_id = job_id or found.get("jobs", [{"id": ""}])[0]["id"]
+            answered += 1
+            if answered % 50 == 0 and len(slow) < SLOW_CLIENTS:
+                slow.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+                slow[-1].sendall(b"GET /jobs HTTP/1.1\r\nHos")
+        except (OSError, http.client.HTTPException, ValueError):
+            refused += 1
+            connection = None
+            slow.clear()
+            time.sleep(0.02)
+        pause = began + (answered + refused) / requests - time.monotonic()
+        if pause > 0:
+            time.sleep(pause)
+
+
+def wait_for_note(folder: Path, process: subprocess.Popen[bytes]) -> RestNote:
+    """Wait until the process offers its API."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for root in folder.glob("checkpoints/*"):
+            note = read_note(root)
+            if note is not None and note.process == process.pid:
+                return note
+        time.sleep(0.05)
+    raise AssertionError("the job offers no API")
+
+
+def soak(folder: Path, seconds: int, requests: int) -> None:
+    """Run the job with its kills, and check its rows."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (folder / "program.py").write_text(PROGRAM.format(port=port, rate=RATE))
+    flooder = None
+    if requests:
+        command = [
+            sys.executable,
+            "-m",
+            "tests.engine.runtime.monitor.soak",
+            "flood",
+            str(port),
+            str(requests),
+        ]
+        flooder = subprocess.Popen(command)
+    began, kills = time.monotonic(), 0
+    while True:
+        process = subprocess.Popen([sys.executable, "program.py"], cwd=folder, stderr=subprocess.DEVNULL)
+        note = wait_for_note(folder, process)
+        if time.monotonic() - began >= seconds:
+            break
+        time.sleep(min(KILL_SECONDS, max(0.0, seconds - (time.monotonic() - began))))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/jobs")
+    found = json.loads(connection.getresponse().read())
+    job_id = found["jobs"][0]["id"]
+    connection.request("POST", f"/jobs/{job_id}/stop", "{}", {"Authorization": f"Bearer {note.token}"})
+    assert connection.getresponse().status == 202
+    assert process.wait(60) == 0
+    elapsed = time.monotonic() - began
+    if flooder is not None:
+        flooder.terminate()
+        flooder.wait()
+    rows = [int(line) for path in (folder / "rows").glob("part-*") for line in path.read_text().split()]
+    assert sorted(rows) == list(range(len(rows))) or len(set(rows)) == len(rows), "a row is there twice"
+    missing = _missing(rows)
+    assert not missing, f"rows are lost: {missing[:5]}"
+    print(
+        f"{len(rows):,} rows, each once, over {kills} kills in {elapsed:.0f} s: {len(rows) / elapsed:,.0f} a second"
+    )
+
+
+def _missing(rows: list[int]) -> list[int]:
+    """Return the numbers that are missing below the last one of each of the two splits."""
+    found = []
+    for half in range(2):
+        own = sorted(number for number in rows if number % 2 == half)
+        found += sorted(set(range(half, own[-1] + 1, 2)).difference(own))
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """Soak, or flood."""
+    if arguments[0] == "flood":
+        flood(int(arguments[1]), int(arguments[2]))
+    folder = Path(tempfile.mkdtemp(prefix="onceproof-soak-"))
+    os.environ["PYTHONPATH"] = os.getcwd()
+    soak(folder, int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 200)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
