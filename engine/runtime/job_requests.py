@@ -23,11 +23,13 @@ from msgspec import Struct
 from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResolved, TriggerRequested
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.durable_files import open_folder
+from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.file_calls import SYSTEM_CALLS
 from onceproof.engine.job.events import CancelRequested, StopRequested
 from onceproof.engine.locations import join_location, location, parent_of, scheme_of
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
 from onceproof.engine.runtime.checkpoint_history import HistoryStorage, JobHistory, OutcomeUnknown
+from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
@@ -92,12 +94,14 @@ class OpenRequests:
                 return None
             folder = self._new_folder(location(directory))
             try:
-                if not scheme_of(folder):
+                if scheme_of(folder):
+                    open_storage(folder, stands_in=True)
+                else:
                     open_folder(SYSTEM_CALLS, folder)
-            except OSError as error:
+            except (OSError, ValueError, UnrecoverableError, RecursionError) as error:
                 # Refuse the request here, because later the error would fail the job.
-                said = f"folder {folder} cannot be made: {error.strerror}: name another one"
-                respond(JobAnswer(error=said))
+                why = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())
+                respond(JobAnswer(error=f"folder {folder!r} cannot be made: {why}: name another one"))
                 return None
         self._numbers += 1
         number = self._numbers

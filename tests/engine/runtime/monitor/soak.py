@@ -2,10 +2,10 @@
 
     python -m tests.engine.runtime.monitor.soak SECONDS [REQUESTS]
 
-The job counts in two workers of its own, into exactly-once files, and offers its REST API. REQUESTS a second (200)
-are sent to it from another process, some of them slow or broken. Every few seconds its process is killed with
-SIGKILL and started again. At the end it is stopped over the API, and what is in the files is compared with what the
-source has given: each number once. 0 requests give the rate to compare with.
+The job has two workers and exactly-once files, and offers its REST API. REQUESTS a second (200) are sent to
+it from another process, beside clients that never end their request. Every few seconds its process is killed
+with SIGKILL and started again. At the end it is stopped over the API, and what is in the files is compared
+with what the source has given: each number once. 0 requests give the rate to compare with.
 """
 
 from __future__ import annotations
@@ -117,8 +117,12 @@ def soak(folder: Path, seconds: int, requests: int) -> None:
         process.wait()
         kills += 1
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", "/jobs")
-    found = json.loads(connection.getresponse().read())
+    found: Any = {}
+    while "jobs" not in found:
+        # Just after its start the job has shown nothing yet.
+        connection.request("GET", "/jobs", headers={"Connection": "close"})
+        found = json.loads(connection.getresponse().read())
+        connection.close()
     job_id = found["jobs"][0]["id"]
     connection.request("POST", f"/jobs/{job_id}/stop", "{}", {"Authorization": f"Bearer {note.token}"})
     assert connection.getresponse().status == 202
@@ -128,12 +132,11 @@ def soak(folder: Path, seconds: int, requests: int) -> None:
         flooder.terminate()
         flooder.wait()
     rows = [int(line) for path in (folder / "rows").glob("part-*") for line in path.read_text().split()]
-    assert sorted(rows) == list(range(len(rows))) or len(set(rows)) == len(rows), "a row is there twice"
+    assert len(set(rows)) == len(rows), "a row is there twice"
     missing = _missing(rows)
     assert not missing, f"rows are lost: {missing[:5]}"
-    print(
-        f"{len(rows):,} rows, each once, over {kills} kills in {elapsed:.0f} s: {len(rows) / elapsed:,.0f} a second"
-    )
+    rate = len(rows) / elapsed
+    print(f"{len(rows):,} rows, each once, over {kills} kills in {elapsed:.0f} s: {rate:,.0f} a second")
 
 
 def _missing(rows: list[int]) -> list[int]:
