@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from typing import Any
 from onceproof.engine.runtime.monitor.rest_note import RestNote, read_note
 
 KILL_SECONDS = 10
-SLOW_CLIENTS = 10
+CLIENTS = 8
 PATHS = ("", "/checkpoints", "/attempts", "/transactions", "/exceptions", "/metrics", "/nothing")
 
 PROGRAM = """
@@ -50,32 +51,49 @@ env.execute("soak")
 RATE = 40_000
 
 
-def flood(port: int, requests: int) -> None:
-    """Send requests until the process is ended; prints how many were answered."""
-    answered = refused = 0
-    began = time.monotonic()
-    slow: list[socket.socket] = []
-    connection: http.client.HTTPConnection | None = None
-    job_id = ""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(print(f"{answered} answered, {refused} not") or 0))
-    while True:
-        try:
-            connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-            connection.request("GET", f"/jobs/{job_id}{PATHS[answered % len(PATHS)]}" if job_id else "/jobs")
-            found: Any = json.loads(connection.getresponse().read())
-            job_id = job_id or found.get("jobs", [{"id": ""}])[0]["id"]
-            answered += 1
-            if answered % 50 == 0 and len(slow) < SLOW_CLIENTS:
-                slow.append(socket.create_connection(("127.0.0.1", port), timeout=5))
-                slow[-1].sendall(b"GET /jobs HTTP/1.1\r\nHos")
-        except (OSError, http.client.HTTPException, ValueError):
-            refused += 1
-            connection = None
-            slow.clear()
-            time.sleep(0.02)
-        pause = began + (answered + refused) / requests - time.monotonic()
-        if pause > 0:
-            time.sleep(pause)
+class Flood:
+    """Clients in threads that send requests until the process is ended, and how many were answered."""
+
+    def __init__(self, port: int, requests: int) -> None:
+        self._port = port
+        self._pause = CLIENTS / requests
+        self.answered = 0
+        self.refused = 0
+
+    def run(self) -> None:
+        """Send requests until SIGTERM comes."""
+        for number in range(CLIENTS):
+            threading.Thread(target=self._ask, args=(number,), daemon=True).start()
+        began = time.monotonic()
+        signal.sigwait({signal.SIGTERM})
+        rate = self.answered / (time.monotonic() - began)
+        print(
+            f"{self.answered:,} requests answered, {rate:.0f} a second, and {self.refused:,} not", flush=True
+        )
+        os._exit(0)
+
+    def _ask(self, number: int) -> None:
+        connection: http.client.HTTPConnection | None = None
+        slow: list[socket.socket] = []
+        job_id, turn, due = "", number, time.monotonic()
+        while True:
+            due = max(due + self._pause, time.monotonic() - 1)
+            time.sleep(max(0.0, due - time.monotonic()))
+            turn += 1
+            path = f"/jobs/{job_id}{PATHS[turn % len(PATHS)]}" if job_id else "/jobs"
+            try:
+                connection = connection or http.client.HTTPConnection("127.0.0.1", self._port, timeout=5)
+                connection.request("GET", path)
+                found: Any = json.loads(connection.getresponse().read())
+                job_id = job_id or found.get("jobs", [{"id": ""}])[0]["id"]
+                self.answered += 1
+                if turn % 50 == 0:
+                    # A client that never ends its request.
+                    slow = [*slow[-1:], socket.create_connection(("127.0.0.1", self._port), timeout=5)]
+                    slow[-1].sendall(b"GET /jobs HTTP/1.1\r\nHos")
+            except (OSError, http.client.HTTPException, ValueError):
+                self.refused += 1
+                connection = None
 
 
 def wait_for_note(folder: Path, process: subprocess.Popen[bytes]) -> RestNote:
@@ -151,7 +169,8 @@ def _missing(rows: list[int]) -> list[int]:
 def main(arguments: list[str]) -> None:
     """Soak, or flood."""
     if arguments[0] == "flood":
-        flood(int(arguments[1]), int(arguments[2]))
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        Flood(int(arguments[1]), int(arguments[2])).run()
     folder = Path(tempfile.mkdtemp(prefix="onceproof-soak-"))
     os.environ["PYTHONPATH"] = os.getcwd()
     soak(folder, int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 200)
