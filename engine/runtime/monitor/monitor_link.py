@@ -112,6 +112,11 @@ def _listen(address: str, port: int, option: str) -> socket.socket:
         time.sleep(BIND_PAUSE_SECONDS)
 
 
+def _url_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def _hosts(settings: MonitorSettings) -> tuple[str, ...]:
     names = ["localhost", "127.0.0.1", "::1", settings.bind_address, settings.address]
     return tuple(dict.fromkeys([name.lower() for name in names if name]))
@@ -140,12 +145,10 @@ class MonitorProcess:
         self._sending = threading.Lock()
         self._answering: list[threading.Thread] = []
         self._note: Path | None = None
-        self.url = ""
-        if rest is not None:
-            host, port = rest.getsockname()[:2]
-            self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-            if storage.root and not scheme_of(storage.root):
-                self._note = note_path(Path(storage.root))
+        self.url = "" if rest is None else _url_of(rest)
+        self._metrics_urls = [_url_of(each) for each in opened if each is not rest]
+        if rest is not None and storage.root and not scheme_of(storage.root):
+            self._note = note_path(Path(storage.root))
 
     def __enter__(self) -> MonitorProcess:
         self._link, theirs = socket.socketpair()
@@ -183,6 +186,8 @@ class MonitorProcess:
             self._process.wait()
 
     def _announce(self) -> None:
+        for url in self._metrics_urls:
+            print(f"Metrics of the job for Prometheus: {url}/metrics", file=sys.stderr)
         if not self.url:
             return
         if self._note is not None:

@@ -165,6 +165,8 @@ class MonitoredExecution(MonitoredDriver, LocalExecution):
     def _published(self) -> Iterator[None]:
         with open_publisher(self.graph, self._places, self.submit) as publisher:
             self._publisher = publisher
+            # The first round may take long, in a user's function.
+            publisher.publish(self.view())
             try:
                 yield
             finally:

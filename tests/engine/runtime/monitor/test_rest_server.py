@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
 
 import msgspec
+import psutil
 import pytest
 
 from onceproof.engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment
@@ -198,3 +200,47 @@ def test_a_job_under_a_flood_of_slow_clients_writes_each_row_once(tmp_path):
     assert not note_path(root).exists()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
+
+
+def test_a_job_goes_on_without_its_monitor_process(tmp_path, caplog, capfd):
+    options = {
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "rest.port": 0,
+        "metrics.reporter.prom.factory.class": "prometheus",
+        "metrics.reporter.prom.port": 0,
+        "metrics.fetcher.update-interval": "10 ms",
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+    begun, released = threading.Event(), threading.Event()
+
+    def wait_for_release(number):
+        begun.set()
+        released.wait(WAIT_SECONDS)
+        return number
+
+    env.from_collection([1, 2, 3]).map(wait_for_release).print()
+    client = env.execute_async("alone")
+    assert begun.wait(WAIT_SECONDS)
+    said = capfd.readouterr().err
+    address = re.search(r"Prometheus: http://127\.0\.0\.1:(\d+)/metrics", said)
+    assert b"flink_jobmanager_job_numRestarts" in first_metrics(int(address[1]))
+    [monitor] = [
+        each for each in psutil.Process().children() if "monitor_process" in " ".join(each.cmdline())
+    ]
+    monitor.kill()
+    monitor.wait(WAIT_SECONDS)
+    released.set()
+    assert client.get_job_execution_result().result(WAIT_SECONDS).attempts == 1
+    [warning] = [each.getMessage() for each in caplog.records if "takes no more views" in each.getMessage()]
+    assert warning.startswith("job 'alone': MonitorProcess takes no more views, the job goes on without it")
+
+
+def first_metrics(port):
+    """Return the metrics for Prometheus, once the job has shown something."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        answer = spoken(port, b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        if b" 200 " in answer[:20]:
+            return answer
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
