@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection
 from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.graph import JobGraph, JobVertex
@@ -28,6 +29,9 @@ from onceproof.engine.runtime.monitor.job_view import (
     SubtaskReading,
     VertexView,
 )
+
+RUNNING: Final = "RUNNING"
+ENDED: Final = ("FINISHED", "FAILED", "CANCELED")
 
 
 class _Attempt:
@@ -71,6 +75,8 @@ class JobMonitor:
             self._restarting_ms += max(0, now - self._failed_at_ms)
             self._failed_at_ms = None
         self._end_attempt(now)
+        # The next view may be the first one behind a restart: the job has not been running all the time.
+        self._state, self._state_since_ms = RUNNING, now
         restored = effect.restored
         if restored is not None:
             self.checkpoints.restored(restored, path, now)
@@ -124,6 +130,8 @@ class JobMonitor:
             self._graph, self._vertices = graph, _vertex_views(graph)
         if state != self._state:
             self._state, self._state_since_ms = state, now
+        if state in ENDED:
+            self._end_attempt(now)
         return JobView(
             job_id=graph.job_id,
             name=graph.name,

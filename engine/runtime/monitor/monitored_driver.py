@@ -5,11 +5,12 @@ The rules this module lives by:
 - A job that is not monitored is run by the plain drivers, and pays nothing.
 - Everything here happens in the thread of the job, and only reads. What is published goes to a thread of its
   own (publisher.py), which never makes this one wait.
-- A view is made once in an interval, and at the end of the job.
+- A view is made at the start, once in an interval, and at the end of the job.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,6 +39,8 @@ from onceproof.engine.runtime.monitor.task_readings import read_tasks
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.workers.worker_coordinator import WorkerHandle, WorkersExecution
+
+_logger = logging.getLogger(__name__)
 
 
 class MonitoredLog(JobLog):
@@ -166,18 +169,29 @@ class MonitoredExecution(MonitoredDriver, LocalExecution):
         with open_publisher(self.graph, self._places, self.submit) as publisher:
             self._publisher = publisher
             # The first round may take long, in a user's function.
-            publisher.publish(self.view())
+            self._show()
             try:
                 yield
             finally:
-                publisher.publish(self.view())
+                self._show()
                 self._publisher = None
+
+    def _show(self) -> None:
+        """Publish a view. A mistake in it, such as that of a user's sink, never fails the job."""
+        publisher = self._publisher
+        if publisher is None:
+            return
+        try:
+            publisher.publish(self.view())
+        except Exception:
+            self._publisher = None
+            _logger.exception("job %r cannot be shown any more; it goes on", self.graph.name)
 
     def _round(self) -> bool:
         progress = super()._round()
-        if self._now >= self._next_view_ms and self._publisher is not None:
+        if self._now >= self._next_view_ms:
             self._next_view_ms = self._now + self.monitor.interval_ms
-            self._publisher.publish(self.view())
+            self._show()
         return progress
 
     def read_subtasks(self) -> tuple[SubtaskReading, ...]:

@@ -22,6 +22,7 @@ from onceproof.engine import (
     WatermarkStrategy,
 )
 from onceproof.engine.connectors.collection import CollectionReader, CollectionSource
+from onceproof.engine.runtime.monitor.job_monitor import JobMonitor
 from onceproof.engine.runtime.monitor.log_reporter import LogReporter
 from onceproof.engine.runtime.monitor.monitor_link import AddressInUse
 from onceproof.engine.runtime.monitor.monitor_messages import encoded, to_monitor
@@ -170,7 +171,9 @@ def test_a_failed_attempt_is_shown_with_its_cause_and_the_next_counts_anew(tmp_p
     assert (seen.last.restarts, now.attempt, before.attempt) == (1, "1.2", "1.1")
     assert "ValueError: no such shop" in before.cause
     assert before.task.startswith("numbers -> shop")
-    assert before.ended_ms is not None
+    assert None not in (before.ended_ms, now.ended_ms)
+    second = [view.state_since_ms for view in seen.views if view.attempt == "1.2"]
+    assert min(second) >= now.started_ms
     assert seen.last.restarting_ms > 0
     assert (seen.last.checkpoints.restored, now.restored_checkpoint) == (0, None)
     assert seen.totals("records_in") == {"numbers -> shop -> Sink": COUNT}
@@ -269,3 +272,16 @@ def test_odd_gauges_and_a_reader_that_fails_to_count_are_seen_and_harm_nothing(t
         "broken": "ZeroDivisionError: integer division or modulo by zero",
         "torn": "a\\udc80b",
     }
+
+
+def test_a_job_that_cannot_be_shown_goes_on(tmp_path, seen, monkeypatch, caplog):
+    def broken(self, *arguments):
+        raise ZeroDivisionError("a sink that cannot count")
+
+    monkeypatch.setattr(JobMonitor, "view", broken)
+    env = environment(tmp_path)
+    into_files(numbers(env).map(lambda number: number), tmp_path)
+    env.execute("hidden")
+    assert written(tmp_path) == list(range(COUNT))
+    assert seen.views == []
+    assert len([each for each in caplog.records if "cannot be shown any more" in each.getMessage()]) == 1
