@@ -203,9 +203,9 @@ def test_workers_report_exact_counts_and_a_killed_one_is_a_restart(tmp_path, see
     assert "has died" in before.cause
     assert len({each.process for each in seen.last.subtasks}) == 2
     assert list(seen.totals("records_in").values()) == [COUNT, COUNT]
-    sent, taken = seen.totals("bytes_out"), seen.totals("bytes_in")
-    # Every other record goes to the other worker.
-    assert sum(sent.values()) == sum(taken.values()) > COUNT
+    sent, taken = sum(seen.totals("bytes_out").values()), sum(seen.totals("bytes_in").values())
+    # Every other record goes to the other worker, which may end without the last marks of its channels.
+    assert COUNT < taken <= sent < taken + 1000
     assert written(tmp_path) == list(range(COUNT))
 
 
