@@ -164,7 +164,8 @@ def kill():
 
 def test_a_failed_attempt_is_shown_with_its_cause_and_the_next_counts_anew(tmp_path, seen):
     # No checkpoint comes before the end of the input, so the second attempt reads everything again.
-    env = environment(tmp_path, **{"execution.checkpointing.interval": "1 h"})
+    others = {"execution.checkpointing.interval": "1 h", "restart-strategy.fixed-delay.delay": "300 ms"}
+    env = environment(tmp_path, **others)
     into_files(numbers(env).map(FailsOnce(str(tmp_path / "mark"), fail)).name("shop"), tmp_path)
     env.execute("restarted")
     now, before = seen.last.attempts
