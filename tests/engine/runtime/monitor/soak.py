@@ -24,6 +24,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from onceproof.engine.runtime.monitor.rest_note import RestNote, read_note
 
 KILL_SECONDS = 10
@@ -173,7 +175,12 @@ def main(arguments: list[str]) -> None:
         Flood(int(arguments[1]), int(arguments[2])).run()
     folder = Path(tempfile.mkdtemp(prefix="onceproof-soak-"))
     os.environ["PYTHONPATH"] = os.getcwd()
-    soak(folder, int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 200)
+    try:
+        soak(folder, int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 200)
+    finally:
+        # A soak that has failed leaves no job that goes on for ever.
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
     shutil.rmtree(folder)
 
 
