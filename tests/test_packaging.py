@@ -172,6 +172,7 @@ def test_wheel_holds_templates_regressions_and_all_modules(installed: Installati
         f"onceproof/{path.relative_to(ROOT).as_posix()}"
         for folder, pattern in (
             ("reports/templates", "*"),
+            ("harness/commands/starter", "*"),
             ("scenarios/regressions", "*.json"),
             ("engine", "*.properties"),
             ("engine", "*.py"),

@@ -9,12 +9,19 @@ from typing import Annotated
 
 import typer
 
+from onceproof.harness.benchmarks.measurement import BENCHMARKS
+from onceproof.harness.commands.completion import complete_benchmark
 from onceproof.harness.commands.shared_options import AsJson
 
 
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Benchmarks to run. Default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help=f"Benchmarks to run: {', '.join(BENCHMARKS)}. Default: all.",
+            autocompletion=complete_benchmark,
+        ),
     ] = None,
     as_json: AsJson = False,
     large: Annotated[

@@ -66,6 +66,7 @@ def nightly_command(
     out: Path | None,
     junit: Path | None,
     command: str,
+    as_json: bool = False,
 ) -> int:
     """Run the nightly job with the settings of the project, and return the exit code."""
     from onceproof.harness.nightly.night import nightly
@@ -82,4 +83,5 @@ def nightly_command(
         history=settings.history,
         keep=settings.nights,
         junit=junit,
+        as_json=as_json,
     )

@@ -102,7 +102,7 @@ def verify_command(path: str, as_json: bool) -> int:
     return FAILED if any(damages.values()) else PASSED
 
 
-def delete_command(path: str) -> int:
+def delete_command(path: str, as_json: bool = False) -> int:
     """Delete one savepoint or retained checkpoint, as Flink's `savepoint --dispose`.
 
     Raises UsageError if the path is an address, no checkpoint, or belongs to a running job.
@@ -119,11 +119,18 @@ def delete_command(path: str) -> int:
     with kept_from_running(folder.parent) as is_free:
         if not is_free:
             raise UsageError(f"{folder}: its job is running and may need it: stop the job first")
-        return _delete(folder)
+        left = _delete(folder)
+    if as_json:
+        _print_json({"folder": str(folder), "left": left})
+    elif left:
+        print(f"{folder}: deleted, except for unknown files: {', '.join(left)}")
+    else:
+        print(f"Savepoint '{folder}' disposed.")
+    return PASSED
 
 
-def _delete(folder: Path) -> int:
-    """Delete a checkpoint whose job cannot begin to run meanwhile."""
+def _delete(folder: Path) -> list[str]:
+    """Delete a checkpoint whose job cannot begin to run meanwhile; return the unknown files that stay."""
     [found] = _found(str(folder))
     (folder / METADATA).unlink()
     if found.metadata is not None:
@@ -133,12 +140,9 @@ def _delete(folder: Path) -> int:
             if file.is_relative_to(folder.resolve()):
                 file.unlink(missing_ok=True)
     left = sorted(file.name for file in folder.iterdir())
-    if left:
-        print(f"{folder}: deleted, except for unknown files: {', '.join(left)}")
-        return PASSED
-    folder.rmdir()
-    print(f"Savepoint '{folder}' disposed.")
-    return PASSED
+    if not left:
+        folder.rmdir()
+    return left
 
 
 def _found(path: str) -> Iterator[FoundCheckpoint]:

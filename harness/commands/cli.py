@@ -19,6 +19,7 @@ from typing import Annotated
 
 import typer
 
+from onceproof.harness.commands import completion as completions
 from onceproof.harness.commands.bench_cli import bench
 from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
 from onceproof.harness.commands.flink_cli import flink
@@ -26,25 +27,33 @@ from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.mutants_cli import mutants
 from onceproof.harness.commands.services_cli import services
+from onceproof.harness.commands.setup_cli import completion, doctor, init
 from onceproof.harness.commands.shared_options import (
     AsJson,
     AsProgram,
+    CheckedFamilies,
     ComparedFamilies,
     ComparesSql,
+    EnumeratedFamilies,
     ExplainMaxTime,
     ExplainOut,
     Families,
     FirstOfShare,
+    FlightsSystem,
     Junit,
     Master,
     MaxTime,
+    NightMaxTime,
+    NightSeed,
     OneFamily,
     RunSeed,
     RunSystem,
     Scenarios,
     ScenariosOfEach,
     Seed,
+    ShownSystem,
     ShrinkMaxTime,
+    ShrinkOut,
     ShrinkTime,
     Subject,
     Systems,
@@ -160,7 +169,7 @@ def compare(
 
 @app.command()
 def check(
-    families: Annotated[list[str], typer.Argument(metavar="FAMILY|FILE.py...", help="Families to check.")],
+    families: CheckedFamilies,
     scenarios: Annotated[
         int, typer.Option("--scenarios", min=1, help="Number of scenarios of each family.")
     ] = 50,
@@ -213,24 +222,13 @@ def campaign(
 
 @app.command()
 def nightly(
-    max_time: Annotated[
-        float | None,
-        typer.Option(
-            "--max-time",
-            min=0,
-            metavar="SECONDS",
-            help="Stop the campaign after this time.",
-            show_default="60",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Seed of the night. Default: another one each night."),
-    ] = None,
+    max_time: NightMaxTime = None,
+    seed: NightSeed = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out")
     ] = None,
     junit: Junit = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run a year of flights under kills, then a campaign, and report both."""
     from onceproof.engine.extras import DATA, SPARK, require
@@ -239,14 +237,12 @@ def nightly(
     from onceproof.harness.commands.campaign import nightly_command
     from onceproof.harness.settings.project_settings import load_settings
 
-    raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, junit, _command()))
+    raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, junit, _command(), as_json))
 
 
 @app.command()
 def flights(
-    system: Annotated[
-        str, typer.Option("--system", help="System under test: local, spark or spark-cluster.")
-    ] = "spark-cluster",
+    system: FlightsSystem = "spark-cluster",
     seed: Annotated[int, typer.Option("--seed", help="Seed from which the kills are drawn.")] = 0,
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the rows and the checkpoints.")
@@ -264,10 +260,7 @@ def flights(
 
 @app.command("enumerate")
 def enumerate_faults(
-    families: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families to run. Default: word_count."),
-    ] = None,
+    families: EnumeratedFamilies = None,
     share: Annotated[
         int, typer.Option("--share", min=1, metavar="N", help="Run one N-th of the work, for a shorter run.")
     ] = 1,
@@ -310,16 +303,14 @@ def shrink(
     subject: Subject,
     family: OneFamily = None,
     system: RunSystem = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="File for the small scenario. Default: *.shrunk.json."),
-    ] = None,
+    out: ShrinkOut = None,
     max_time: ShrinkMaxTime = None,
+    as_json: AsJson = False,
 ) -> None:
     """Shrink a failing scenario as far as possible."""
     from onceproof.harness.commands.replay import shrink_command
 
-    raise typer.Exit(shrink_command(subject, family, system, out, max_time))
+    raise typer.Exit(shrink_command(subject, family, system, out, max_time, as_json))
 
 
 @app.command()
@@ -329,22 +320,24 @@ def explain(
     system: RunSystem = None,
     out: ExplainOut = EXPLAIN_FOLDER,
     max_time: ExplainMaxTime = None,
+    as_json: AsJson = False,
 ) -> None:
     """Explain why a scenario fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
-    raise typer.Exit(explain_command(subject, family, system, out, max_time, _command()))
+    raise typer.Exit(explain_command(subject, family, system, out, max_time, _command(), as_json))
 
 
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the results of a run.")],
     junit: Junit = None,
+    as_json: AsJson = False,
 ) -> None:
     """Render the HTML report of a run again from its report.json."""
     from onceproof.harness.commands.table_commands import report_command
 
-    raise typer.Exit(report_command(folder, junit))
+    raise typer.Exit(report_command(folder, junit, as_json))
 
 
 @app.command()
@@ -385,9 +378,7 @@ def families(as_json: AsJson = False) -> None:
 
 @app.command()
 def faults(
-    name: Annotated[
-        str | None, typer.Option("--system", metavar="NAME", help="Show this system only. Default: all.")
-    ] = None,
+    name: ShownSystem = None,
     as_json: AsJson = False,
 ) -> None:
     """List the kinds of faults, and how each system carries them out or why it cannot."""
@@ -396,10 +387,8 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-app.command()(mutants)
-
-
-app.command()(bench)
+for _command_of_its_module in (mutants, bench, init, doctor, completion):
+    app.command()(_command_of_its_module)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")
 app.add_typer(jobs, name="job")
@@ -422,6 +411,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = DEBUG in given
     # The user adds --debug to the end of the line that failed, so it may stand anywhere.
     given = [argument for argument in given if argument != DEBUG]
+    if completions.is_asked():
+        return completions.answer(app)
     if not given:
         main(["--help"])
         return _print_error("no command is given", USAGE)

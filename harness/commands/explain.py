@@ -10,9 +10,12 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, TextIO
 
+import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import outcome_of
@@ -43,11 +46,14 @@ def explain_command(
     out: Path,
     limit_seconds: float | None,
     command: str,
+    as_json: bool = False,
 ) -> int:
     """Explain why a scenario fails on a system, write a page about it, and return the exit code.
 
-    ``limit_seconds`` bounds the shrinking on a real system; None stands for the default of the system.
+    ``limit_seconds`` bounds the shrinking on a real system; None stands for the default of the system. With
+    ``as_json`` the failure as the page's report.json holds it is the one document on stdout.
     """
+    lines_to = sys.stderr if as_json else sys.stdout
     scenario, loaded = scenario_and_family(subject, family)
     system = system or default_system(loaded)
     on_trial = find_system(system)
@@ -63,22 +69,27 @@ def explain_command(
     trial = examined.trial
     if trial is None:
         raise KeyboardInterrupt
-    print(wording.scenario_text(scenario))
+    print(wording.scenario_text(scenario), file=lines_to)
     if trial.verdict.passed:
         if not repeats(on_trial):
-            print(f"{passes_text(scenario, examined, on_trial)}.")
+            print(f"{passes_text(scenario, examined, on_trial)}.", file=lines_to)
         story = explain(trial.scenario, trial.history, trial.history.trace, trial.verdict)
-        _print_lines([story.sentence, *_section("what happened", story.story)])
+        _print_lines([story.sentence, *_section("what happened", story.story)], lines_to)
+        if as_json:
+            _print_json({"verdict": "passed", "sentence": story.sentence, "story": story.story})
         return PASSED
     result = RunResult((loaded,), (asked,), 0, 1, seconds=examined.shrunk.seconds, system=on_trial)
     result.tally.add(outcome_of(trial.scenario, trial.history, trial.verdict))
     [group] = result.tally.groups.values()
     case = store_failure(examined, on_trial, loaded, asked, scenario, out, group)
     facts = replace(facts_of(result, command), seed=None)
-    page = write_report(Report(title=TITLE, facts=facts, failures=(failure_of(case),)), out)
+    failure = failure_of(case)
+    page = write_report(Report(title=TITLE, facts=facts, failures=(failure,)), out)
     shrink = wording.shrink_command(subject_of(subject), asked, system)
-    _print_lines(_lines_of(case, not repeats(on_trial), shrink))
-    print(f"\npage: {page}")
+    _print_lines(_lines_of(case, not repeats(on_trial), shrink), lines_to)
+    print(f"\npage: {page}", file=lines_to)
+    if as_json:
+        _print_json({"verdict": "failed", "page": str(page), "failure": failure})
     return FAILED
 
 
@@ -115,6 +126,10 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
         yield from (f"  {line}" for line in lines)
 
 
-def _print_lines(lines: Sequence[str] | Iterator[str]) -> None:
+def _print_lines(lines: Sequence[str] | Iterator[str], to: TextIO) -> None:
     for line in lines:
-        print(line)
+        print(line, file=to)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    print(msgspec.json.encode(document).decode())

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typer
 
+from onceproof.harness.commands.shared_options import AsJson
+
 flink = typer.Typer(help="Install the Apache Flink that --system flink puts on trial.", no_args_is_help=True)
 
 
@@ -16,11 +18,16 @@ def group() -> None:
 
 
 @flink.command("install")
-def install() -> None:
+def install(as_json: AsJson = False) -> None:
     """Install Flink into your cache, once: minutes and a gigabyte."""
+    import json
+
     from onceproof.harness.systems.flink.flink_cluster import archive_classes
     from onceproof.harness.systems.flink.flink_home import VERSION, install_flink
 
     home = install_flink()
     archive_classes(home)
-    print(f"Apache Flink {VERSION} is in {home.home}")
+    if as_json:
+        print(json.dumps({"version": VERSION, "home": str(home.home)}))
+    else:
+        print(f"Apache Flink {VERSION} is in {home.home}")

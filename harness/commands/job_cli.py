@@ -69,11 +69,11 @@ def verify_checkpoints(path: CheckpointPath, as_json: AsJson = False) -> None:
 
 
 @checkpoints.command("delete")
-def delete_checkpoint(path: CheckpointPath) -> None:
+def delete_checkpoint(path: CheckpointPath, as_json: AsJson = False) -> None:
     """Delete one savepoint or retained checkpoint of a job that does not run."""
     from onceproof.harness.commands.checkpoints import delete_command
 
-    raise typer.Exit(delete_command(path))
+    raise typer.Exit(delete_command(path, as_json))
 
 
 jobs = typer.Typer(
@@ -175,6 +175,7 @@ def take_savepoint(
     ] = False,
     folder: JobsFolder = None,
     seconds: AnswerTimeout = 600,
+    as_json: AsJson = False,
 ) -> None:
     """Take a savepoint of a running job and print its folder."""
     from onceproof.harness.commands.checkpoints import delete_command
@@ -182,9 +183,9 @@ def take_savepoint(
     from onceproof.harness.commands.job_requests import ask_command, request_of
 
     if dispose:
-        raise typer.Exit(delete_command(subject))
+        raise typer.Exit(delete_command(subject, as_json))
     request = request_of("savepoint", directory or target)
-    raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds))
+    raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds, as_json))
 
 
 @jobs.command("stop")
@@ -196,13 +197,14 @@ def stop_job(
     ] = False,
     folder: JobsFolder = None,
     seconds: AnswerTimeout = 600,
+    as_json: AsJson = False,
 ) -> None:
     """Stop a running job with a savepoint, commit all its output, and print the savepoint's folder."""
     from onceproof.harness.commands.job import JOBS
     from onceproof.harness.commands.job_requests import ask_command, request_of
 
     request = request_of("stop", directory, drain)
-    raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds))
+    raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds, as_json))
 
 
 @jobs.command("cancel")
@@ -220,10 +222,11 @@ def cancel_job(
     ] = None,
     folder: JobsFolder = None,
     seconds: AnswerTimeout = 600,
+    as_json: AsJson = False,
 ) -> None:
     """Cancel a running job at once, or after a savepoint."""
     from onceproof.harness.commands.job import JOBS
     from onceproof.harness.commands.job_requests import ask_command, request_of
 
     request = request_of("cancel" if directory is None else "cancel_with_savepoint", directory)
-    raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds))
+    raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds, as_json))

@@ -15,6 +15,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
+
 from onceproof.engine.locations import parent_of
 from onceproof.engine.runtime.job_registry import JobRegistry
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, RequestKind
@@ -26,7 +28,7 @@ from onceproof.harness.commands.rest_client import RestClient, RestRefused, is_a
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 
 
-def ask_command(subject: str, request: JobRequest, jobs: Path, seconds: float) -> int:
+def ask_command(subject: str, request: JobRequest, jobs: Path, seconds: float, as_json: bool = False) -> int:
     """Send a request to a running job, wait at most ``seconds`` for the answer, and print it."""
     folder = None if is_address(subject) else folder_of(subject, jobs)
     client = client_of(subject, folder)
@@ -43,7 +45,10 @@ def ask_command(subject: str, request: JobRequest, jobs: Path, seconds: float) -
     if answer.error:
         print(answer.error, file=sys.stderr)
         return FAILED
-    if request.kind == "cancel":
+    if as_json:
+        document = {"job": job_id, "request": request.kind, "savepoint": answer.savepoint or None}
+        print(msgspec.json.encode(document).decode())
+    elif request.kind == "cancel":
         print(f"Cancelled job {job_id}.")
     elif request.kind == "cancel_with_savepoint":
         print(f"Cancelled job {job_id}. Savepoint stored in {answer.savepoint}")

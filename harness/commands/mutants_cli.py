@@ -10,13 +10,18 @@ from typing import Annotated
 
 import typer
 
+from onceproof.harness.commands.completion import complete_family
 from onceproof.harness.commands.shared_options import AsJson, Seed, Workers
 
 
 def mutants(
     families: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families to run. Default: all built-in ones."),
+        typer.Argument(
+            metavar="[FAMILY|FILE.py]...",
+            help="Families to run. Default: all built-in ones.",
+            autocompletion=complete_family,
+        ),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ID", help="Measure this mutant only; repeatable.")

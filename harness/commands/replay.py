@@ -171,7 +171,12 @@ def verdict_document(outcome: Outcome) -> dict[str, Any]:
 
 
 def shrink_command(
-    subject: str, family: str | None, system: str | None, out: Path | None, limit_seconds: float | None
+    subject: str,
+    family: str | None,
+    system: str | None,
+    out: Path | None,
+    limit_seconds: float | None,
+    as_json: bool = False,
 ) -> int:
     """Shrink a failing scenario, write the small one to a file, and return the exit code.
 
@@ -185,16 +190,32 @@ def shrink_command(
         examined = examine(on_trial, loaded, scenario, None, limit)
     if not examined.repeated or examined.trial is None:
         print(f"{passes_text(scenario, examined, on_trial)}: there is nothing to shrink", file=sys.stderr)
+        if as_json:
+            print(msgspec.json.encode({"verdict": "passed", "runs": examined.shrunk.runs}).decode())
         return PASSED
     result = examined.shrunk
     path = out or _beside(subject)
     write_scenario(result.scenario, path)
     before, after = result.before, result.after
     signature = examined.trial.verdict.signature or ()
+    replay = wording.replay_command(path, family or scenario.family, system)
+    if as_json:
+        document = {
+            "verdict": "failed",
+            "signature": signature,
+            "runs": result.runs,
+            "seconds": round(result.seconds, 3),
+            "before": before,
+            "after": after,
+            "file": str(path),
+            "replay": replay,
+        }
+        print(msgspec.json.encode(document).decode())
+        return FAILED
     print(f"{', '.join(signature)}: {result.runs:,} runs in {result.seconds:.1f} s")
     for name in ("records", "faults", "schedule"):
         print(f"  {name:<9} {getattr(before, name):>6} -> {getattr(after, name)}")
-    print(wording.replay_command(path, family or scenario.family, system))
+    print(replay)
     return FAILED
 
 

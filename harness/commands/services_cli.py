@@ -13,9 +13,16 @@ import typer
 from onceproof.harness.commands.shared_options import AsJson
 
 FOLDER = Path(".onceproof", "services")
+SERVER_NAMES = ("kafka", "s3", "postgres")
+"""Those of `services.servers.SERVERS`, whose modules are slow to import."""
 
 Names: TypeAlias = Annotated[
-    list[str] | None, typer.Argument(metavar="[SERVER]...", help="Such as kafka. Default: all.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[SERVER]...",
+        help=f"Servers: {', '.join(SERVER_NAMES)}. Default: all.",
+        autocompletion=lambda incomplete: [name for name in SERVER_NAMES if name.startswith(incomplete)],
+    ),
 ]
 Folder: TypeAlias = Annotated[
     Path, typer.Option("--folder", metavar="DIR", help="Folder for data and logs of the servers.")

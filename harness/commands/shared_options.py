@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
+from onceproof.harness.commands.completion import complete_family, complete_system, complete_systems
 from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
 from onceproof.harness.model.system_homes import system_names
 
@@ -23,13 +24,37 @@ Families: TypeAlias = Annotated[
     typer.Argument(
         metavar="[FAMILY|FILE]...",
         help="Families to run, or programs (FILE.toml). Default: those in pyproject.toml, else all built-in.",
+        autocompletion=complete_family,
     ),
 ]
 ComparedFamilies: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="FAMILY|FILE...", help="Families to run, or programs (FILE.toml).")
+    list[str],
+    typer.Argument(
+        metavar="FAMILY|FILE...",
+        help="Families to run, or programs (FILE.toml).",
+        autocompletion=complete_family,
+    ),
+]
+CheckedFamilies: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(metavar="FAMILY|FILE.py...", help="Families to check.", autocompletion=complete_family),
+]
+EnumeratedFamilies: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FAMILY|FILE.py]...",
+        help="Families to run. Default: word_count.",
+        autocompletion=complete_family,
+    ),
 ]
 Systems: TypeAlias = Annotated[
-    str, typer.Option("--systems", metavar="NAME,NAME...", help="Systems under test, with commas.")
+    str,
+    typer.Option(
+        "--systems",
+        metavar="NAME,NAME...",
+        help=f"Systems under test, with commas: {', '.join(system_names())}.",
+        autocompletion=complete_systems,
+    ),
 ]
 ScenariosOfEach: TypeAlias = Annotated[
     int, typer.Option("--scenarios", min=1, help="Number of scenarios of each family on each system.")
@@ -65,6 +90,24 @@ RunSystem: TypeAlias = Annotated[
         "--system",
         help=f"System under test: {', '.join(system_names())}.",
         show_default="simulated; command for a FILE.toml",
+        autocompletion=complete_system,
+    ),
+]
+ShownSystem: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="NAME",
+        help=f"Show this system only: {', '.join(system_names())}. Default: all.",
+        autocompletion=complete_system,
+    ),
+]
+FlightsSystem: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--system",
+        help="System under test: local, spark or spark-cluster.",
+        autocompletion=lambda: ["local", "spark", "spark-cluster"],
     ),
 ]
 Workers: TypeAlias = Annotated[
@@ -85,6 +128,25 @@ ShrinkTime: TypeAlias = Annotated[
 ShrinkMaxTime: TypeAlias = Annotated[
     float | None,
     typer.Option("--max-time", min=0, metavar="SECONDS", help="Time to shrink.", show_default=SHRINK_SECONDS),
+]
+ShrinkOut: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="File for the small scenario. Default: *.shrunk.json."),
+]
+NightMaxTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--max-time", min=0, metavar="SECONDS", help="Stop the campaign after this time.", show_default="60"
+    ),
+]
+NightSeed: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        callback=_fitting_seed,
+        help="Seed of the night.",
+        show_default="another one each night",
+    ),
 ]
 ExplainMaxTime: TypeAlias = Annotated[
     float | None,
@@ -143,6 +205,7 @@ OneFamily: TypeAlias = Annotated[
         "--family",
         metavar="FAMILY|FILE",
         help="Family of the scenario; needed with a seed, or if the family is not built in.",
+        autocompletion=complete_family,
     ),
 ]
 CheckpointPath: TypeAlias = Annotated[
@@ -152,7 +215,12 @@ CheckpointPath: TypeAlias = Annotated[
     ),
 ]
 JobToRun: TypeAlias = Annotated[
-    str, typer.Argument(metavar="FAMILY|FILE.py", help="A family, or a program that executes a job.")
+    str,
+    typer.Argument(
+        metavar="FAMILY|FILE.py",
+        help="A family, or a program that executes a job.",
+        autocompletion=complete_family,
+    ),
 ]
 JobSubject: TypeAlias = Annotated[
     str,

@@ -84,8 +84,9 @@ def faults_command(systems: Sequence[str], as_json: bool) -> int:
     return PASSED
 
 
-def report_command(folder: Path, junit: Path | None) -> int:
+def report_command(folder: Path, junit: Path | None, as_json: bool = False) -> int:
     """Render the page of a folder's report.json again; with ``junit``, also write JUnit XML."""
+    from onceproof.reports.headline import conclude
     from onceproof.reports.model import ReportUnreadable
     from onceproof.reports.render import read, write
 
@@ -100,7 +101,11 @@ def report_command(folder: Path, junit: Path | None) -> int:
             f"{error.filename or folder}: the report cannot be written: {error.strerror}: make the folder"
             " writable, or copy it"
         ) from None
-    print(f"report: {page}")
+    if as_json:
+        headline = conclude(report)
+        _print_json({"page": str(page), "verdict": headline.status, "sentence": headline.sentence})
+    else:
+        print(f"report: {page}")
     if junit is not None:
         from onceproof.harness.reporting.report_builder import prepare_junit_file, write_junit
 

@@ -17,12 +17,13 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -52,7 +53,7 @@ from onceproof.harness.reporting.report_builder import (
     time_text,
     write_report,
 )
-from onceproof.harness.reporting.run_summary import exit_code, summary_lines
+from onceproof.harness.reporting.run_summary import exit_code, summary_document, summary_lines
 from onceproof.harness.settings.project_settings import NIGHTS
 from onceproof.harness.systems.process.driver_process import DriverFailed
 from onceproof.harness.trials.failures import FailureCase, examine_failures
@@ -88,13 +89,15 @@ def nightly(
     history: Path | None = None,
     keep: int = NIGHTS,
     junit: Path | None = None,
+    as_json: bool = False,
 ) -> int:
     """Run the nightly job, with a campaign of ``seconds``, and return the exit code.
 
     ``out`` is the folder of the report and its data; the next night replaces them. The campaign runs
     ``families``, or all built-in ones. ``known`` holds the failures that the settings list. ``history`` is
     the folder of the history, by default one in ``out``; it keeps ``keep`` nights. ``junit`` is the path of a
-    JUnit XML file. Raises the errors of a family, of an unwritable folder, and of a campaign that stopped.
+    JUnit XML file. With ``as_json`` stdout has one document, and the summary goes to stderr. Raises the
+    errors of a family, of an unwritable folder, and of a campaign that stopped.
     """
     find_java(os.environ)
     names = tuple(families) or tuple(family_names())
@@ -122,7 +125,7 @@ def nightly(
                 night.campaign(partial(run_campaign, session=session), seconds, bar)
             except KeyboardInterrupt:
                 night.interrupted = "interrupted from the keyboard"
-        return night.finish(bar, nights, junit)
+        return night.finish(bar, nights, junit, as_json)
 
 
 class _Night:
@@ -219,15 +222,18 @@ class _Night:
         except CampaignStopped as stopped:
             self._campaign, self._mistake = stopped.campaign, stopped
 
-    def finish(self, bar: Bar, history: NightHistory, junit: Path | None) -> int:
+    def finish(self, bar: Bar, history: NightHistory, junit: Path | None, as_json: bool) -> int:
         """Write the report and the history, print the summary, and return the exit code."""
         run = self._campaign.run
         cases = examine_failures(run, self._out, bar.describe, self._known)
         bar.describe("writing the report")
         report = self._with_history(history, self._report(cases))
         page = write_report(report, self._out, junit)
+        if as_json:
+            document = night_document(summary_document(run, report, self._out), report)
+            print(msgspec.json.encode(document).decode())
         for line in _summary(run, cases, report, page):
-            print(line)
+            print(line, file=sys.stderr if as_json else sys.stdout)
         if self._mistake is not None:
             raise self._mistake
         code = exit_code(report)
@@ -279,6 +285,15 @@ def _summary(run: RunResult, cases: list[FailureCase], report: Report, page: Pat
     yield from summary_lines(run, cases, report, page)
     headline = conclude(report)
     yield f"{headline.word}. {headline.sentence}"
+
+
+def night_document(campaign: dict[str, Any], report: Report) -> dict[str, Any]:
+    """Return what `nightly --json` prints: the document of its campaign, its verdict and its other parts."""
+    return campaign | {
+        "verdict": conclude(report).status,
+        "real_inputs": report.real_inputs,
+        "mutants": report.mutants,
+    }
 
 
 def mutant_of(result: Result) -> Mutant:

@@ -112,8 +112,9 @@ def summary_lines(
     if headline.thin:
         yield f"A sample: {'; '.join(headline.thin)}."
     workers = counted(result.workers, "worker")
+    cost = f" ({duration(tally.seconds_of_scenarios / tally.scenarios)} each)" if tally.scenarios else ""
     yield (
-        f"{counted(tally.scenarios, 'scenario')} in {duration(result.seconds)} on {workers},"
+        f"{counted(tally.scenarios, 'scenario')} in {duration(result.seconds)} on {workers}{cost},"
         f" {counted(tally.kills, 'kill')}, {counted(tally.rescales, 'rescale')};"
         f" trace hash {tally.trace_hash()}"
     )

@@ -108,6 +108,11 @@ class Tally:
     """The candidates for the report's example, the best first."""
     hashes: list[tuple[str, int | None, str]] = field(default_factory=list)
 
+    @property
+    def seconds_of_scenarios(self) -> float:
+        """The run time of all scenarios, summed over the workers."""
+        return sum(family.milliseconds for family in self.families.values()) / 1000
+
     def add(self, outcome: Outcome) -> None:
         """Count one outcome."""
         family = self.families.get(outcome.family)

@@ -75,6 +75,23 @@ def test_failing_replay_prints_the_witness(onceproof: Command, failing: str) -> 
     assert "'expected': " in ended.out
 
 
+def test_shrink_explain_and_report_print_one_document(onceproof: Command, failing: str) -> None:
+    words = (failing, "--family", "forgetful.py")
+    shrunk = onceproof("shrink", *words, "--max-time", "1", "--out", "small.json", "--json")
+    document = json.loads(shrunk.out)
+    assert (document["verdict"], document["file"]) == ("failed", "small.json")
+    assert document["after"]["records"] <= document["before"]["records"]
+    explained = onceproof("explain", *words, "--out", "why", "--json")
+    document = json.loads(explained.out)
+    assert document["verdict"] == "failed"
+    assert document["failure"]["sentence"] in explained.error
+    assert Path(document["page"]) == Path("why", "index.html")
+    rendered = onceproof("report", "out", "--json")
+    assert json.loads(rendered.out)["verdict"] == "failed"
+    passing = onceproof("explain", "3", "--family", "word_count", "--json")
+    assert (passing.code, json.loads(passing.out)["verdict"]) == (0, "passed")
+
+
 def test_shrink_writes_a_smaller_scenario_with_the_same_signature(onceproof: Command, failing: str) -> None:
     ended = onceproof("shrink", failing, "--family", "forgetful.py", "--max-time", "3", "--out", "small.json")
     assert ended.code == 1

@@ -62,17 +62,21 @@ def test_stopped_program_resumes_with_another_parallelism(folder, capsys):
     while not (Path("out").exists() and rows()):
         assert running.is_alive()
         time.sleep(0.01)
-    assert main(["job", "stop", "program.py", "--directory", "savepoints"]) == 0
+    assert main(["job", "stop", "program.py", "--directory", "savepoints", "--json"]) == 0
     running.join()
     assert codes == [0]
-    savepoint = capsys.readouterr().out.split()[-1]
+    answer = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert answer["request"] == "stop"
+    savepoint = answer["savepoint"]
     assert main(["checkpoints", "verify", savepoint]) == 0
     assert main(["checkpoints", "show", savepoint]) == 0
     assert "1 entry in 1 key group" in capsys.readouterr().out
     assert 0 < sum(rows().values()) < 400
     assert main(["job", "run", "program.py", "--from", savepoint, "--parallelism", "2"]) == 0
     assert rows() == Counter(f"a,{count}" for count in range(1, 401))
-    assert main(["checkpoints", "delete", savepoint]) == 0
+    capsys.readouterr()
+    assert main(["checkpoints", "delete", savepoint, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"folder": savepoint, "left": []}
     assert not Path(savepoint).exists()
 
 

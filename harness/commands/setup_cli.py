@@ -1,0 +1,42 @@
+"""The options of `onceproof init`, `doctor` and `completion`, the commands with which a user begins.
+
+Slow imports stand inside the functions, for the same reason as in `onceproof.harness.commands.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onceproof.harness.commands.completion import Shell, script_of
+from onceproof.harness.commands.services_cli import FOLDER
+from onceproof.harness.commands.services_cli import Folder as ServicesFolder
+from onceproof.harness.commands.shared_options import AsJson
+
+NEW_FOLDER = Path("exactly-once")
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The new folder.")] = NEW_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Write a family, a test and a workflow into a new folder; they run as they are."""
+    from onceproof.harness.commands.init import init_command
+
+    raise typer.Exit(init_command(folder, as_json))
+
+
+def doctor(services: ServicesFolder = FOLDER, as_json: AsJson = False) -> None:
+    """Say what this machine has of what the commands need. Exit code 1: something is to be mended."""
+    from onceproof.harness.commands.doctor import doctor_command
+
+    raise typer.Exit(doctor_command(services, as_json))
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(help="The shell that evaluates the script.")],
+) -> None:
+    """Print the script that completes this command in a shell: eval "$(onceproof completion bash)"."""
+    print(script_of(shell))
