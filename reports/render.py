@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -90,10 +91,16 @@ def _replace(path: Path, content: bytes) -> None:
     # Readers see the old page until the new one is complete.
     temporary = path.with_name(f".{path.name}.part")
     temporary.unlink(missing_ok=True)
-    # Exclusively, so that a link in a stranger's folder leads nowhere.
-    with temporary.open("xb") as file:
-        file.write(content)
-    os.replace(temporary, path)
+    try:
+        # Exclusively, so that a link in a stranger's folder leads nowhere.
+        with temporary.open("xb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        # The error of a full disk names no file.
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def read(directory: Path) -> Report:

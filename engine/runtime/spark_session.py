@@ -16,13 +16,17 @@ The rules this module lives by:
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -209,7 +213,9 @@ def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
     process: subprocess.Popen[bytes] = running.gateway.proc
     if process.poll() is None:
         session = SparkSession._instantiatedSession
-        with suppress(Py4JError, OSError):
+        with suppress(Py4JError, OSError), warnings.catch_warnings():
+            # A Java that ends at this moment is no error.
+            warnings.simplefilter("ignore", RuntimeWarning)
             (running.context if session is None else session).stop()
     else:
         # Asked to stop Java too, pyspark would wait for a process that no longer answers, and complain.
@@ -368,6 +374,8 @@ def _settings(folder: Path, python_path: Sequence[Path], java: JavaInstallation)
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options,
         "spark.executor.extraJavaOptions": java_options,
+        # Workers start in the working directory: a json.py there must not stand in for Python's.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [*_import_folders(), *python_path])),
         "spark.local.dir": str(folder / "local"),
         # Jobs that run side by side, each in a pool of its own, share the cores; else one waits for another.
@@ -391,12 +399,14 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
     """Start Java and in it Spark, or leave nothing behind."""
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger().addFilter(_is_no_interrupt)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     gateway = None
     try:
         with (folder / "log").open("ab") as log:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})
-        return SparkContext(conf=conf, gateway=gateway), gateway
+        with _own_interrupts():
+            return SparkContext(conf=conf, gateway=gateway), gateway
     except Exception as failure:
         # Read the message while Java lives: an error of a Java that has ended cannot be printed any more, not
         # even as the cause of another.
@@ -404,8 +414,42 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
         _end(gateway)
         raise SparkFailed(f"Spark did not start: {reason}") from None
     except BaseException:
+        if gateway is None:
+            _kill_launched(folder)
         _end(gateway)
         raise
+
+
+def _kill_launched(folder: Path) -> None:
+    """Kill the Java of a launch that was interrupted, of which pyspark gives no handle.
+
+    Its main thread fails, because pyspark has removed the folder in which it answers, and its others wait.
+    """
+    with suppress(psutil.Error):
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                if any(str(folder) in word for word in child.cmdline()):
+                    child.kill()
+                    child.wait(_SECONDS_TO_EXIT)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return False for the traceback that py4j logs of a Ctrl-C, before it passes the interrupt on."""
+    return record.msg != "KeyboardInterrupt while sending command."
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep what this process does at Ctrl-C: pyspark sets a handler of its own, which asks Java first.
+
+    A second Ctrl-C would come while that one waits for an answer, and end in a traceback of py4j.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _reason(failure: Exception, log: str) -> str:

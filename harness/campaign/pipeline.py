@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -42,16 +42,15 @@ from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.family import Family, FamilyError
-from onceproof.harness.trials.pool import WorkerFailed
-from onceproof.harness.trials.runner import (
+from onceproof.harness.trials.output_files import (
+    OutcomeFile,
     OutputUnwritable,
-    RunResult,
-    RunStopped,
     emptied_folder,
-    load_families,
     made_folder,
     open_output,
 )
+from onceproof.harness.trials.pool import WorkerFailed
+from onceproof.harness.trials.runner import RunResult, RunStopped, load_families
 from onceproof.harness.trials.trial import check_family
 
 TRIALS: Final = "trials"
@@ -181,7 +180,7 @@ class _Campaign:
         session: SparkSession,
         result: CampaignResult,
         folder: Path,
-        lines: IO[bytes],
+        lines: OutcomeFile,
         pace: Pace,
         progress: Progress,
     ) -> None:
@@ -266,8 +265,7 @@ class _Campaign:
         """Write the outcomes of a wave and add them to the tally, in the order of the campaign."""
         table = pa.concat_tables(verdicts).select(["scenario_id", "line"]).sort_by("scenario_id")
         lines = table.column("line").to_pylist()
-        self._lines.writelines(lines)
-        self._lines.flush()
+        self._lines.write(lines)
         tally = self._result.run.tally
         for line in lines:
             tally.add(from_line(line))

@@ -18,16 +18,18 @@ def campaign_command(plan: RunPlan, master: str | None) -> int:
     """Run a campaign on Spark, print the summary, write the report, and return the exit code."""
     # Checked first: a missing Java must not cost the results of an earlier campaign.
     find_java(os.environ)
+    from onceproof.harness.trials.output_files import claimed_folder, prepare_file
+
+    prepare_file(plan.junit)
+    with claimed_folder(plan.out):
+        return _campaign(plan, master)
+
+
+def _campaign(plan: RunPlan, master: str | None) -> int:
     from onceproof.harness.campaign.pipeline import CampaignStopped, run_campaign
-    from onceproof.harness.reporting.report_builder import (
-        add_oracle_agreement,
-        build_report,
-        prepare_junit_file,
-        write_report,
-    )
+    from onceproof.harness.reporting.report_builder import add_oracle_agreement, build_report, write_report
     from onceproof.harness.trials.failures import examine_failures
 
-    prepare_junit_file(plan.junit)
     mistake: CampaignStopped | None = None
     with progress_bar(plan.scenarios, plan.max_time) as bar:
         bar.describe("starting Spark")

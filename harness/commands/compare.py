@@ -19,11 +19,17 @@ from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.report_builder import write_report
 from onceproof.harness.reporting.run_summary import exit_code
 from onceproof.harness.settings.comparison_plan import ComparisonPlan
+from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.runner import RunStopped
 
 
 def compare_command(plan: ComparisonPlan) -> int:
     """Run the planned scenarios on each system, print and write the comparison, and return the exit code."""
+    with claimed_folder(plan.out):
+        return _compare(plan)
+
+
+def _compare(plan: ComparisonPlan) -> int:
     for line in plan.left_out:
         print(f"onceproof: {line}", file=sys.stderr)
     checked: set[str] = set()

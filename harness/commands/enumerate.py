@@ -20,6 +20,7 @@ from onceproof.harness.reporting.run_summary import failure_lines
 from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
 from onceproof.harness.trials.enumeration.space import SHAPES, cases
 from onceproof.harness.trials.failures import FailureCase, examine_failures
+from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Group, Tally
 from onceproof.reports.text import counted, duration
@@ -40,7 +41,7 @@ def enumerate_command(
 
     ``share`` N runs one N-th of the units of work; ``first`` chooses which.
     """
-    with progress_bar(None, None) as bar:
+    with claimed_folder(out), progress_bar(None, None) as bar:
         result = enumerate_faults(
             families,
             workers=workers,

@@ -32,6 +32,7 @@ from onceproof.harness.reporting.report_builder import facts_of, failure_of, wri
 from onceproof.harness.reporting.run_summary import shrunk_text
 from onceproof.harness.trials.examination import examine, limit_of, repeats
 from onceproof.harness.trials.failures import FailureCase, store_failure
+from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import as_run
 from onceproof.reports.model import Report
@@ -84,7 +85,8 @@ def explain_command(
     case = store_failure(examined, on_trial, loaded, asked, scenario, out, group)
     facts = replace(facts_of(result, command), seed=None)
     failure = failure_of(case)
-    page = write_report(Report(title=TITLE, facts=facts, failures=(failure,)), out)
+    with claimed_folder(out):
+        page = write_report(Report(title=TITLE, facts=facts, failures=(failure,)), out)
     shrink = wording.shrink_command(subject_of(subject), asked, system)
     _print_lines(_lines_of(case, not repeats(on_trial), shrink), lines_to)
     print(f"\npage: {page}", file=lines_to)

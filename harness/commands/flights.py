@@ -29,7 +29,7 @@ from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.reporting.progress import progress_bar
-from onceproof.harness.trials.runner import emptied_folder
+from onceproof.harness.trials.output_files import claimed_folder, emptied_folder
 from onceproof.reports.headline import real_input_failed, real_input_text
 from onceproof.reports.text import counted
 
@@ -53,7 +53,7 @@ def flights_command(system: str, seed: int, out: Path, as_json: bool, command: s
     plan = PLANS[system]
     # Executors have a working directory of their own.
     out = out.absolute()
-    with progress_bar(None, None) as bar:
+    with claimed_folder(out), progress_bar(None, None) as bar:
         bar.describe("reading the year")
         files = write_year(out / "year")
 

@@ -6,17 +6,23 @@ import sys
 
 from onceproof.harness.commands.check import warn_of_mistakes
 from onceproof.harness.reporting.progress import Bar, progress_bar
-from onceproof.harness.reporting.report_builder import build_report, prepare_junit_file, write_report
+from onceproof.harness.reporting.report_builder import build_report, write_report
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.failures import FailureCase, examine_failures
+from onceproof.harness.trials.output_files import claimed_folder, prepare_file
 from onceproof.harness.trials.runner import RunResult, RunStopped, run
 from onceproof.reports.text import joined
 
 
 def run_command(plan: RunPlan) -> int:
     """Run the planned scenarios, print the summary, write the report, and return the exit code."""
-    prepare_junit_file(plan.junit)
+    prepare_file(plan.junit)
+    with claimed_folder(plan.out):
+        return _run(plan)
+
+
+def _run(plan: RunPlan) -> int:
     if plan.left_out:
         left_out = joined(plan.left_out)
         print(f"onceproof: skipped, no query for {plan.system}: {left_out}", file=sys.stderr)

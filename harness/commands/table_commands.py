@@ -107,9 +107,10 @@ def report_command(folder: Path, junit: Path | None, as_json: bool = False) -> i
     else:
         print(f"report: {page}")
     if junit is not None:
-        from onceproof.harness.reporting.report_builder import prepare_junit_file, write_junit
+        from onceproof.harness.reporting.report_builder import write_junit
+        from onceproof.harness.trials.output_files import prepare_file
 
-        prepare_junit_file(junit)
+        prepare_file(junit)
         write_junit(report, junit)
     return PASSED
 

@@ -27,7 +27,15 @@ from onceproof.harness.generation.fault_patterns import MOST_FAULTS, draw_faults
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.family import Family, Role, Vertices, Workload, options_of, tasks_with
+from onceproof.harness.model.family import (
+    Family,
+    Role,
+    Vertices,
+    Workload,
+    options_of,
+    tasks_with,
+    workload_of,
+)
 from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
@@ -78,7 +86,7 @@ LONGEST_INTERVAL: Final = 200
 def generate(family: Family, seed: int) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
     random = _random_of(seed)
-    workload, chance = family.generate(random), Chance(random)
+    workload, chance = workload_of(family, random), Chance(random)
     vertices = tasks_with(family, workload.parameters)
     parallelism, max_parallelism = chance.weighted(PARALLELISMS), chance.weighted(MAX_PARALLELISMS)
     source = workload.source_parallelism or _source_parallelism(chance, len(workload.records))

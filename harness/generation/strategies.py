@@ -40,7 +40,7 @@ from onceproof.harness.generation.profiles import (
     settled_seed,
 )
 from onceproof.harness.model.chance import SEED_LIMIT, derived_seed
-from onceproof.harness.model.family import Family
+from onceproof.harness.model.family import Family, workload_of
 from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, JOB_FAULTS, FaultKind
 from onceproof.harness.model.scenario import ACTION_CLASSES, ANY_TASK, Fault, InputRecord, Scenario, Schedule
 from onceproof.harness.model.step_limits import with_ample_limits
@@ -143,7 +143,7 @@ def _sized(elements: st.SearchStrategy[Any], least: int, most: int) -> st.Search
 @st.composite
 def _records(draw: st.DrawFn, family: Family) -> dict[str, tuple[InputRecord, ...]]:
     """Return records made of values that the family itself draws, since only it knows what these mean."""
-    material = family.generate(Random(draw(st.integers(0, SEED_LIMIT - 1))))
+    material = workload_of(family, Random(draw(st.integers(0, SEED_LIMIT - 1))))
     records = [record for split in material.records.values() for record in split]
     splits = list(material.records)[: draw(st.integers(1, 3))]
     if not records:

@@ -12,7 +12,9 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 PASSED: Final = 0
@@ -33,7 +35,7 @@ _MENDABLE: Final = frozenset(
         ("onceproof.harness.checkers.outcome", "OutcomeError"),
         ("onceproof.harness.flights.data", "DataMissing"),
         ("onceproof.harness.model.mutants.registry", "MutantError"),
-        ("onceproof.harness.trials.runner", "OutputUnwritable"),
+        ("onceproof.harness.trials.output_files", "OutputUnwritable"),
         ("onceproof.harness.model.system", "UnknownSystem"),
         ("onceproof.harness.services.service", "ServiceError"),
         ("onceproof.reports.model", "ReportUnreadable"),
@@ -64,6 +66,9 @@ REPLAY_NOTE: Final = "it comes again with: "
 """How the note of an internal error begins that names the command to replay its scenario."""
 
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class UsageError(Exception):
     """A command line that cannot be used; the message is one line."""
 
@@ -71,6 +76,8 @@ class UsageError(Exception):
 def exit_code_of(error: Exception) -> int:
     """Return the exit code for an error."""
     error = _mistake_in(error)
+    if is_full(error):
+        return USAGE
     return USAGE if isinstance(error, UsageError) or _is_any(error, _MENDABLE) else INTERNAL
 
 
@@ -79,6 +86,8 @@ def line_of(error: Exception) -> str:
     said = " ".join(str(error).split())
     if isinstance(error, UsageError) or _is_any(error, _MENDABLE | _EXPECTED):
         return said
+    if isinstance(error, OSError) and is_full(error):
+        return full_line(error)
     if _is_any(error, frozenset({("onceproof.harness.trials.pool", "WorkerFailed")})):
         # Its message is the traceback of another process; the last line is the error, or a note below it.
         lines = str(error).strip().splitlines()
@@ -86,6 +95,19 @@ def line_of(error: Exception) -> str:
         (last,) = [line for line in lines if line not in notes][-1:]
         return _internal(" ".join(last.split()), notes)
     return _internal(f"{type(error).__name__}: {said}", getattr(error, "__notes__", ()))
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether an error is that of a full disk, of a quota, or of a limit on the size of a file."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def full_line(error: OSError) -> str:
+    """Return the line for a full disk: its path, or the folders that a process writes to if it names none."""
+    import tempfile
+
+    path = error.filename or f"{Path.cwd()}, or the temporary files in {tempfile.gettempdir()}"
+    return f"{path}: cannot be written: {error.strerror}: free some space, or name another folder"
 
 
 def _internal(said: str, notes: Sequence[str]) -> str:

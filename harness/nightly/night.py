@@ -49,7 +49,6 @@ from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import (
     add_oracle_agreement,
     build_report,
-    prepare_junit_file,
     time_text,
     write_report,
 )
@@ -58,7 +57,8 @@ from onceproof.harness.settings.project_settings import NIGHTS
 from onceproof.harness.systems.process.driver_process import DriverFailed
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.mutant_trials import Result, measure_all
-from onceproof.harness.trials.runner import RunResult, emptied_folder, load_families, usable_processors
+from onceproof.harness.trials.output_files import claimed_folder, emptied_folder, prepare_file
+from onceproof.harness.trials.runner import RunResult, load_families, usable_processors
 from onceproof.harness.trials.trial import check_family
 from onceproof.reports.headline import conclude, real_input_text
 from onceproof.reports.model import Mutant, RealInput, Report, Sizes
@@ -113,19 +113,20 @@ def nightly(
     with progress_bar(None, None) as bar:
         nights = NightHistory(history or out / FOLDER_OF_HISTORY, keep, bar.warn)
         nights.prepare()
-        prepare_junit_file(junit)
-        bar.describe("starting Spark")
-        with spark_session(name="onceproof nightly") as session:
-            bar.warn(f"nightly run with seed {seed}")
-            try:
-                night.flights(partial(compare_year, session), bar)
-                night.planted_bugs(bar)
-                bar.describe("campaign")
-                bar.begin(None)
-                night.campaign(partial(run_campaign, session=session), seconds, bar)
-            except KeyboardInterrupt:
-                night.interrupted = "interrupted from the keyboard"
-        return night.finish(bar, nights, junit, as_json)
+        prepare_file(junit)
+        with claimed_folder(out):
+            bar.describe("starting Spark")
+            with spark_session(name="onceproof nightly") as session:
+                bar.warn(f"nightly run with seed {seed}")
+                try:
+                    night.flights(partial(compare_year, session), bar)
+                    night.planted_bugs(bar)
+                    bar.describe("campaign")
+                    bar.begin(None)
+                    night.campaign(partial(run_campaign, session=session), seconds, bar)
+                except KeyboardInterrupt:
+                    night.interrupted = "interrupted from the keyboard"
+            return night.finish(bar, nights, junit, as_json)
 
 
 class _Night:

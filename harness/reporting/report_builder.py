@@ -37,7 +37,8 @@ from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
-from onceproof.harness.trials.runner import OutputUnwritable, RunResult
+from onceproof.harness.trials.output_files import unwritable, write_file
+from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Tally
 from onceproof.harness.trials.trial import SIMULATED
 from onceproof.reports.junit import junit
@@ -100,8 +101,14 @@ def build_report(
 
 
 def write_report(report: Report, folder: Path, junit_file: Path | None = None) -> Path:
-    """Write index.html, report.json and, if ``junit_file`` is given, JUnit XML; return the page's path."""
-    page = write(report, folder)
+    """Write index.html, report.json and, if ``junit_file`` is given, JUnit XML; return the page's path.
+
+    Raises OutputUnwritable.
+    """
+    try:
+        page = write(report, folder)
+    except OSError as error:
+        raise unwritable(Path(error.filename or folder), error) from None
     if junit_file is not None:
         write_junit(report, junit_file)
     return page
@@ -109,32 +116,7 @@ def write_report(report: Report, folder: Path, junit_file: Path | None = None) -
 
 def write_junit(report: Report, path: Path) -> None:
     """Write the report as JUnit XML. Raises OutputUnwritable."""
-    try:
-        path.write_bytes(junit(report))
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def prepare_junit_file(path: Path | None) -> None:
-    """Make the folder of a JUnit file and delete the file of an earlier run; None does nothing.
-
-    A run that ends before its report must not leave the results of another run. Commands call this first, so
-    that OutputUnwritable is raised before any work is done.
-    """
-    if path is None:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        # Try to write the file, and remove it again.
-        path.touch()
-        path.unlink()
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: OSError) -> OutputUnwritable:
-    return OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}")
+    write_file(path, junit(report))
 
 
 def add_oracle_agreement(report: Report, campaign: CampaignResult) -> Report:

@@ -55,8 +55,12 @@ def print_summary(
 
 
 def exit_code(report: Report) -> int:
-    """Return the exit code of the report's status."""
-    return EXIT_CODES[conclude(report).status]
+    """Return the exit code of the report's status.
+
+    A run that was interrupted before its first scenario has ended is interrupted, not empty.
+    """
+    status = conclude(report).status
+    return INTERRUPTED if status == "empty" and report.interrupted else EXIT_CODES[status]
 
 
 def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Final
 
 from onceproof.harness.generation.generator import generator_version
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Family, FamilyError, Workload, options_of, source_file
+from onceproof.harness.model.family import Family, FamilyError, Workload, options_of, source_file, workload_of
 from onceproof.harness.model.scenario import (
     Fault,
     InputRecord,
@@ -108,7 +108,7 @@ def _draw_values(family: Family, random: Random) -> tuple[Workload, list[RecordV
     chosen: Workload | None = None
     values: list[RecordValue] = []
     for _ in range(MOST_DRAWS):
-        workload = family.generate(random)
+        workload = workload_of(family, random)
         if chosen is None and len(workload.records) >= SPLITS:
             chosen = workload
         values += [value for records in workload.records.values() for _, value in records]

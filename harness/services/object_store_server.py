@@ -128,7 +128,7 @@ class ObjectStoreServer:
         at = f"{LOOPBACK}:{self.port}"
         if self._versitygw is None:
             require("the object store moto", S3_SERVER)
-            return [sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(self.port)]
+            return [sys.executable, "-P", "-m", "moto.server", "-H", LOOPBACK, "-p", str(self.port)]
         (self.folder / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
         access = ["--access", _KEY, "--secret", _SECRET, "--region", _REGION]
         return [self._versitygw, "--port", at, *access, "--quiet", "posix", str(self.folder / "data")]

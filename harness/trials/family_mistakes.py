@@ -42,6 +42,7 @@ from onceproof.harness.trials.trial import (
     SIMULATED,
     Trial,
     check_family,
+    check_values,
     raise_as_family_error,
     scenario_of,
     try_scenario,
@@ -144,6 +145,7 @@ def _mistakes_in(family: Family, scenario: Scenario, parallelisms: Sequence[int]
             " only, through Chance, and not from the clock, the module random or the order of a set",
         )
         return
+    check_values(family, scenario)
     try:
         misfit = misfit_of(family, scenario)
     except Exception as error:

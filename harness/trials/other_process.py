@@ -50,7 +50,8 @@ def mistake_in_another_process(
 
 
 def _digests_of(family: Family, address: str, seed: int, scenarios: int, hash_seed: str) -> list[str]:
-    command = [sys.executable, "-m", __name__, address, str(seed), str(scenarios)]
+    # -P: a json.py in the working directory must not stand in for Python's.
+    command = [sys.executable, "-P", "-m", __name__, address, str(seed), str(scenarios)]
     ended = subprocess.run(
         command,
         env={

@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - The number of workers changes the duration of a run and nothing else. Outcomes are written in the order of
   the run, so two runs of a seed leave the same lines except for ``milliseconds``.
-- Finished scenarios are kept however the run ends: lines are flushed after each batch, and after an interrupt
+- Finished scenarios are kept however the run ends: lines are written after each batch, and after an interrupt
   or an error the tally holds all of them.
 - The output folder and the families are checked before the first scenario.
 - The time limit is checked between batches: a batch that has started is finished. On a real system, where a
@@ -14,7 +14,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,13 +21,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import IO, Final
 
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.system import System, find_system, let_go
+from onceproof.harness.trials.output_files import (
+    OUTCOMES,
+    OutcomeFile,
+    OutputUnwritable,
+    emptied_folder,
+    made_folder,
+    open_output,
+)
 from onceproof.harness.trials.pool import (
     BATCH,
     BATCHES_AHEAD,
@@ -67,8 +73,6 @@ __all__ = [
     "usable_processors",
 ]
 
-OUTCOMES: Final = "outcomes.jsonl"
-
 
 class RunStopped(Exception):
     """An error ended a run early: ``mistake`` is the error, ``result`` holds the scenarios before it."""
@@ -77,10 +81,6 @@ class RunStopped(Exception):
         super().__init__(str(mistake))
         self.result = result
         self.mistake = mistake
-
-
-class OutputUnwritable(Exception):
-    """The folder for results cannot be written to; the message is one line."""
 
 
 @dataclass(slots=True)
@@ -147,6 +147,9 @@ def run(
     for family in loaded:
         check_family(family)
     count = workers or usable_processors()
+    if scenarios is not None:
+        # Never more processes than work.
+        count = max(1, min(count, scenarios))
     result = RunResult(loaded, tuple(families), seed, count, system=find_system(system))
     started = perf_counter()
     is_real = Capability.DETERMINISM not in result.system.capabilities
@@ -162,7 +165,7 @@ def run(
             raise_error_of(ordered.mistakes)
         except KeyboardInterrupt:
             result.interrupted = True
-        except (FamilyError, WorkerDied, WorkerFailed) as mistake:
+        except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed) as mistake:
             raise RunStopped(result, mistake) from mistake
         finally:
             ordered.finish()
@@ -182,42 +185,6 @@ def load_families(names: Sequence[str]) -> tuple[Family, ...]:
             raise FamilyError(f"{name}: this run already has a family {family.name!r}")
         loaded[family.name] = family
     return tuple(loaded.values())
-
-
-def made_folder(folder: Path) -> Path:
-    """Create a folder for results if it does not exist, and return it.
-
-    :raises OutputUnwritable: the folder cannot be created
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
-    return folder
-
-
-def emptied_folder(folder: Path) -> Path:
-    """Return a folder without what was left in it; raises OutputUnwritable."""
-    try:
-        shutil.rmtree(folder, ignore_errors=not folder.exists())
-    except OSError as error:
-        raise OutputUnwritable(f"{folder}: cannot be emptied: {error.strerror or error}") from None
-    return made_folder(folder)
-
-
-@contextmanager
-def open_output(folder: Path | None) -> Iterator[IO[bytes] | None]:
-    """Open outcomes.jsonl in a folder, which is created if necessary; None if no folder is given."""
-    if folder is None:
-        yield None
-        return
-    made_folder(folder)
-    try:
-        lines = (folder / OUTCOMES).open("wb")
-    except OSError as error:
-        raise OutputUnwritable(f"{folder}: cannot be written to: {error.strerror or error}") from None
-    with lines:
-        yield lines
 
 
 def _batches(scenarios: int | None, workers: int, deadline: float | None, most: int) -> Iterator[Batch]:
@@ -260,7 +227,7 @@ def _run_in_pool(
 class _InOrder:
     """Receives batches in any order and passes their outcomes on in the order of the run."""
 
-    def __init__(self, tally: Tally, lines: IO[bytes] | None, progress: Callable[[Tally], None]) -> None:
+    def __init__(self, tally: Tally, lines: OutcomeFile | None, progress: Callable[[Tally], None]) -> None:
         self.mistakes: list[Done] = []
         self._tally = tally
         self._lines = lines
@@ -291,9 +258,11 @@ class _InOrder:
             add = self._tally.add
             for line in batch.lines:
                 add(from_line(line))
-            if self._lines is not None:
-                self._lines.writelines(batch.lines)
-                self._lines.flush()
+            if (lines := self._lines) is not None:
+                # Behind an error nothing more is written: the disk may have room again, and the file a hole.
+                self._lines = None
+                lines.write(batch.lines)
+                self._lines = lines
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from onceproof.harness.checkers.determinism import check_determinism
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
@@ -81,6 +83,7 @@ def try_scenario(
         verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
         raise_as_family_error(family, error, f"seed {scenario.seed}")
+        check_values(family, scenario)
         if history is not None:
             _check_rows(family, scenario, history)
         if scenario.seed is not None:
@@ -88,6 +91,9 @@ def try_scenario(
         raise
     if not verdict.passed:
         _check_rows(family, scenario, history)
+        # The scenarios of the shrinker have no seed, and values of one that was checked.
+        if scenario.seed is not None:
+            check_values(family, scenario)
     wanted = is_checked_twice(scenario.seed) if twice is None else twice
     if wanted and Capability.DETERMINISM in system.capabilities:
         differences = check_determinism(history, system.run(family, scenario))
@@ -139,17 +145,7 @@ def check_family(family: Family) -> None:
     """
     place = source_file(family) or family.name
     scenario = scenario_of(family, 0)
-    try:
-        read_back = from_json(to_json(scenario))
-    except (ScenarioError, TypeError) as error:
-        raise FamilyError(
-            f"{place}: generate() returns values that a scenario cannot hold: {error}"
-        ) from None
-    if read_back != scenario:
-        raise FamilyError(
-            f"{place}: generate() returns values that JSON changes; a record is (timestamp, value), a value"
-            " is a string, an integer, a finite float, a bool, None or a tuple of these"
-        )
+    check_values(family, scenario)
     try:
         rows = family.expected(scenario.records, Declared(parameters=scenario.parameters))
         tasks = tasks_with(family, scenario.parameters)
@@ -161,6 +157,24 @@ def check_family(family: Family) -> None:
     if set(vertices) != set(tasks):
         named, actual = ", ".join(tasks), ", ".join(vertices)
         raise FamilyError(f"{place}: 'tasks' names {named}, but the vertices of job() are {actual}")
+
+
+def check_values(family: Family, scenario: Scenario) -> None:
+    """Raise a FamilyError if the family generated values that a scenario cannot hold."""
+    place = f"{source_file(family) or family.name}: seed {scenario.seed}"
+    try:
+        # What exceeds 64 bits has a place in JSON, and none in the events of a run.
+        msgspec.msgpack.encode(scenario.records)
+        read_back = from_json(to_json(scenario))
+    except (ScenarioError, TypeError, ValueError, OverflowError) as error:
+        raise FamilyError(
+            f"{place}: generate() returns values that a scenario cannot hold: {error}"
+        ) from None
+    if read_back != scenario:
+        raise FamilyError(
+            f"{place}: generate() returns values that JSON changes; a record is (timestamp, value), a value"
+            " is a string, an integer of 64 bits, a finite float, a bool, None or a tuple of these"
+        )
 
 
 def _check_rows(family: Family, scenario: Scenario, history: History) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from onceproof.harness.checkers.outcome import to_line
+from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import numbered
@@ -53,8 +54,12 @@ def run_batch(families: Sequence[Family], seed: int, batch: Batch, system: Syste
             lines.append(to_line(outcome))
     except FamilyError as error:
         family_error = str(error)
-    except Exception:
-        internal_error = traceback.format_exc()
+    except Exception as error:
+        if isinstance(error, OSError) and is_full(error):
+            # What the user can mend is no internal error, and this is how a worker says so.
+            family_error = full_line(error)
+        else:
+            internal_error = traceback.format_exc()
     seconds = perf_counter() - started
     return Done(batch.first, tuple(lines), seconds, family_error, internal_error)
 

@@ -230,7 +230,8 @@ def start_child(
     died as well.
     """
     return subprocess.Popen(
-        [sys.executable, "-m", module, str(path)],
+        # -P: a json.py in the working directory must not stand in for Python's.
+        [sys.executable, "-P", "-m", module, str(path)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -63,7 +63,8 @@ class Driver:
         self._ready = False
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", child, str(self.folder), *arguments],
+                # -P: a json.py in the working directory must not stand in for Python's.
+                [sys.executable, "-P", "-m", child, str(self.folder), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -28,7 +28,7 @@ from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.task.outputs import Queue
-from onceproof.harness.model.family import Family
+from onceproof.harness.model.family import Family, FamilyError, source_file
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.clock_jumps import first_ahead_ms
@@ -69,6 +69,7 @@ class World:
 
     __slots__ = (
         "_chooser",
+        "_family_file",
         "_is_fair",
         "_is_over",
         "_labels",
@@ -94,6 +95,7 @@ class World:
         self, family: Family, scenario: Scenario, chooser: Chooser | None = None, tracer: Tracer = NO_TRACER
     ) -> None:
         self._scenario = scenario
+        self._family_file = source_file(family) or family.name
         self._chooser = chooser or chooser_of(scenario.schedule)
         self._tracer = tracer
         self.history = History()
@@ -401,7 +403,11 @@ class World:
         statistics.steps = self.clock.step
         statistics.points = {point: count for point, count in self.faults.passed.items() if count}
         digest = blake2b(_ENCODER.encode(self._labels), digest_size=16)
-        digest.update(_ENCODER.encode(history.events))
+        try:
+            digest.update(_ENCODER.encode(history.events))
+        except OverflowError:
+            where = f"{self._family_file}: seed {self._scenario.seed}"
+            raise FamilyError(f"{where}: the job writes an integer of more than 64 bits") from None
         history.trace_hash = digest.hexdigest()
         history.trace = self._tracer.finish(self.clock.step)
         self._let_go()

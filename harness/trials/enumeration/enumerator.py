@@ -121,7 +121,8 @@ def enumerate_faults(
         check_family(family)
     units = Units(loaded)
     numbers = range(first % share, len(units), share)
-    count = workers or usable_processors()
+    # Never more processes than work.
+    count = max(1, min(workers or usable_processors(), len(numbers)))
     result = Enumerated(loaded, tuple(families), count, len(numbers))
     started = perf_counter()
     batches = (Batch(number, 1) for number in numbers)

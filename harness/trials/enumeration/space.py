@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generator_version
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family, FamilyError, Role, Workload
+from onceproof.harness.model.family import Family, FamilyError, Role, Workload, workload_of
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
@@ -163,7 +163,7 @@ def _workload(family: Family, splits: int) -> Workload:
     """Return the first workload with enough records in enough splits, and with two values that differ."""
     wanted = MOST_RECORDS // splits
     for seed in range(MOST_TRIES):
-        workload = family.generate(Random(seed))
+        workload = workload_of(family, Random(seed))
         large = [records for records in workload.records.values() if len(records) >= wanted]
         if len(large) >= splits:
             values = {repr(value) for records in large[:splits] for _, value in records[:wanted]}

@@ -233,3 +233,31 @@ def test_worker_error_shows_the_raised_exception(spark: SparkSession) -> None:
     error = caught.value
     assert isinstance(error, Exception)
     assert one_line(error) == "KeyError: 'what the worker raised'"
+
+
+def test_interrupted_launch_leaves_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started = []
+
+    def launch(conf: object, options: object) -> object:
+        # As pyspark does: the process is there, and its handle is lost with the interrupt.
+        started.append(subprocess.Popen(["sh", "-c", "sleep 60; :", str(tmp_path)]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "launch_gateway", launch)
+    with pytest.raises(KeyboardInterrupt):
+        module._launch({}, tmp_path)
+    [process] = started
+    assert process.wait(5) == -signal.SIGKILL
+
+
+def test_ctrl_c_keeps_its_handler_when_spark_has_started() -> None:
+    def handler(number: int, frame: object) -> None:
+        pass
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with module._own_interrupts():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -99,6 +99,38 @@ def test_mistake_in_a_family_is_a_one_line_error(
     assert_refused(onceproof("run", str(sales), "--scenarios", "5"), "sales.py", *words)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return None", ["generate() returns None", "Workload"]),
+        ("yield 1", ["generate() returns <generator object"]),
+        ("return Workload([])", ["records", "a mapping, not []"]),
+        ("return Workload({'a': 5})", ["generate() returns 5 for split 'a'"]),
+        ("return Workload({'a': 'xyz'})", ["generate() returns 'xyz' for split 'a'"]),
+        ("return Workload({}, parameters=5)", ["parameters", "a mapping, not 5"]),
+        ("return Workload({'a': [(0, ('shop', 2**70))]})", ["a scenario cannot hold", "ints"]),
+        ("return Workload({'a': [(0, ('shop', 2**63)), (1, ('shop', 2**63))]})", ["job writes", "64 bits"]),
+    ],
+)
+def test_generate_of_another_type_is_a_one_line_error(
+    onceproof: Command, sales: Path, body: str, words: list[str]
+) -> None:
+    text = sales.read_text(encoding="utf-8")
+    before, _, rest = text.partition("def generate(random):\n")
+    _, _, behind = rest.partition("\n\n\n")
+    sales.write_text(f"{before}def generate(random):\n    {body}\n\n\n{behind}", encoding="utf-8")
+    assert_refused(onceproof("run", str(sales), "--scenarios", "5", "-n", "1"), "sales.py", *words)
+
+
+def test_value_that_only_a_late_seed_draws_is_a_one_line_error(onceproof: Command, sales: Path) -> None:
+    text = sales.read_text(encoding="utf-8")
+    wrong = "([shop] if random.random() < 0.02 else shop, cents)"
+    sales.write_text(text.replace("(shop, cents))", f"{wrong})", 1), encoding="utf-8")
+    ended = onceproof("run", str(sales), "--scenarios", "60", "-n", "1", "--shrink-time", "0")
+    assert ended.code == USAGE
+    assert "a scenario cannot hold" in ended.error.splitlines()[-1]
+
+
 @pytest.mark.parametrize("name", ["a\"b'; DROP TABLE x --", "../../outside", "select", "ü/ö", ".", "a%s{b}"])
 def test_a_family_of_any_printable_name_leaves_its_failures_in_the_folder(
     onceproof: Command, forgetful: Path, name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.trials.runner import OUTCOMES
 from onceproof.reports.text import counted
 
+ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "onceproof"]
 
 # Modules that make the start slow and that --help does not need.
@@ -100,6 +102,34 @@ def test_signal_that_is_ignored_from_the_start_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_modules_beside_a_family_stand_in_for_none_of_python(tmp_path: Path, sales: Path) -> None:
+    for name in ("json", "typing", "random", "logging", "onceproof", "engine", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('the file of a user')\n", encoding="utf-8")
+    program = "from onceproof.harness.commands.cli import main; raise SystemExit(main())"
+    # `check` runs the family here and in another process, a run in worker processes.
+    for words in (("check", sales.name, "--no-sql"), ("run", sales.name, "-n", "2", "--max-time", "600")):
+        ended = subprocess.run(
+            [sys.executable, "-P", "-c", program, *words, "--scenarios", "2"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 0, ended.stderr
+
+
+def test_every_process_of_ours_leaves_the_working_folder_off_its_path() -> None:
+    pattern = re.compile(r'sys\.executable,\s*"-m",\s*(\S+)')
+    found = [
+        (path.name, started)
+        for folder in ("engine", "harness")
+        for path in (ROOT / folder).rglob("*.py")
+        if "benchmarks" not in path.parts
+        for started in pattern.findall(path.read_text(encoding="utf-8"))
+    ]
+    # What makes the environment of a program on trial runs nothing of a user's.
+    assert set(found) == {("program_packages.py", '"venv",'), ("program_packages.py", '"pip",')}
 
 
 def test_closed_output_pipe_is_no_error() -> None:

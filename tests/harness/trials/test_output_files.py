@@ -1,0 +1,135 @@
+"""Files and folders of results: claimed, whole, written through links and pipes, and full disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from onceproof.harness.commands.cli import main
+from onceproof.harness.model.exit_codes import PASSED, USAGE, exit_code_of, line_of
+from onceproof.harness.trials.output_files import (
+    OUTCOMES,
+    OutputUnwritable,
+    claimed_folder,
+    prepare_file,
+    write_file,
+)
+from onceproof.harness.trials.runner import RunStopped, run
+
+RUN = ("run", "word_count", "--scenarios", "2", "-n", "1", "--out", "out")
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let this process write no file that is larger, as on a disk with so much room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_second_run_in_a_folder_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with claimed_folder(Path("out")):
+        assert main(RUN) == USAGE
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("onceproof: out: another run writes its results there: ")
+        # Another folder is free, also one below it.
+        assert main([*RUN[:-1], "out/below"]) == PASSED
+    assert main(RUN) == PASSED
+    assert {path.name for path in Path("out").iterdir()} == {OUTCOMES, "index.html", "report.json", "below"}
+
+
+def test_full_disk_ends_a_run_with_its_path_and_keeps_what_is_finished() -> None:
+    Path("out").mkdir()
+    Path("out", OUTCOMES).symlink_to("/dev/full")
+    with pytest.raises(RunStopped) as stopped:
+        run(["word_count"], scenarios=40, workers=1, out=Path("out"))
+    assert line_of(stopped.value) == "out/outcomes.jsonl: cannot be written: No space left on device"
+    assert exit_code_of(stopped.value) == USAGE
+    assert 0 < stopped.value.result.tally.scenarios < 40
+
+
+def test_disk_that_is_full_at_the_report_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with largest_file(4000):
+        code = main(RUN)
+    assert (code, capsys.readouterr().err) == (
+        USAGE,
+        "onceproof: out/report.json: cannot be written: File too large\n",
+    )
+    assert sorted(path.name for path in Path("out").iterdir()) == [OUTCOMES]
+
+
+def test_full_disk_without_a_path_names_the_folders(tmp_path: Path) -> None:
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert exit_code_of(error) == USAGE
+    assert line_of(error).startswith(f"{tmp_path}, or the temporary files in ")
+    named = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "part-0")
+    assert line_of(named).startswith("part-0: cannot be written: No space left on device")
+
+
+def test_junit_goes_through_a_link() -> None:
+    Path("kept").mkdir()
+    Path("kept", "target.xml").write_text("of an earlier run", encoding="utf-8")
+    Path("link.xml").symlink_to("kept/target.xml")
+    assert main([*RUN, "--junit", "link.xml"]) == PASSED
+    assert Path("link.xml").is_symlink()
+    assert Path("kept", "target.xml").read_text(encoding="utf-8").endswith("</testsuites>\n")
+
+
+def test_junit_goes_into_a_pipe() -> None:
+    os.mkfifo("pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(Path("pipe").read_bytes()), daemon=True)
+    reader.start()
+    assert main([*RUN, "--junit", "pipe"]) == PASSED
+    reader.join(60)
+    assert read[0].endswith(b"</testsuites>\n")
+    assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
+
+
+def test_junit_goes_to_the_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*RUN, "--junit", "/dev/stdout"]) == PASSED
+    printed = capfd.readouterr().out
+    assert "<testsuites>" in printed
+    # What is printed behind it, and before, is still there.
+    assert printed.splitlines()[-1] == "report: out/index.html"
+
+
+def test_junit_of_an_earlier_run_is_gone_where_a_run_does_not_come_to_its_end() -> None:
+    Path("junit.xml").write_text("of an earlier run", encoding="utf-8")
+    assert main(["run", "word_count", "--system", "simulated", "--out", "junit.xml/out"]) == USAGE
+    prepare_file(Path("junit.xml"))
+    assert not Path("junit.xml").exists()
+
+
+@pytest.mark.parametrize(("path", "reason"), [(".", "Is a directory"), ("/dev/full", "No space left")])
+def test_file_that_cannot_be_written_is_one_line(path: str, reason: str) -> None:
+    with pytest.raises(OutputUnwritable, match=reason):
+        write_file(Path(path), b"<testsuites/>")
+
+
+def test_folder_in_place_of_a_file_is_refused_before_the_work() -> None:
+    with pytest.raises(OutputUnwritable, match="Is a directory"):
+        prepare_file(Path())
+
+
+@pytest.mark.parametrize(("scenarios", "workers"), [(1, 1), (3, 3)])
+def test_run_has_no_more_processes_than_scenarios(scenarios: int, workers: int) -> None:
+    result = run(["word_count"], scenarios=scenarios, workers=8)
+    assert (result.workers, result.tally.scenarios) == (workers, scenarios)
