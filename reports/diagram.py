@@ -93,7 +93,7 @@ def draw_marks(canvas: Canvas, places: dict[int, tuple[float, float]]) -> None:
     group = add(canvas.root, "g", class_="marks")
     for index, mark in enumerate(canvas.trace.marks):
         (x, y), radius, lane = places[index], radius_of(mark), canvas.y(mark.lane)
-        circle = add(group, "g", class_=mark.kind)
+        circle = add(group, "g", class_=mark.kind, data_at=f"{canvas.rows[mark.lane]} {mark.step}")
         add(circle, "title", mark_text(canvas.trace, mark))
         if abs(lane - y) > radius:
             edge = y + radius if lane > y else y - radius
@@ -113,8 +113,9 @@ def label_marks(canvas: Canvas, group: Element, places: dict[int, tuple[float, f
             texts = (f"checkpoint {label}", label) if label.isdigit() else (label,)
             for text in texts:
                 beside = radius_of(mark) + 4
-                if canvas.write(group, text, x + beside, y - 5, "start", kind) or canvas.write(
-                    group, text, x, y - 13, "middle", kind
+                at = f"{canvas.rows[mark.lane]} {mark.step}"
+                if canvas.write(group, text, x + beside, y - 5, "start", kind, at=at) or canvas.write(
+                    group, text, x, y - 13, "middle", kind, at=at
                 ):
                     break
 
@@ -159,13 +160,21 @@ def draw_arrows(canvas: Canvas, places: set[tuple[float, float]]) -> list[tuple[
             x1, y1, x2, y2 = ends
             is_lost = arrow.lost or arrow.received is None
             path = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}".replace(".0", "")
-            line = add(group, "path", d=path, marker_end=None if is_lost else f"url(#{head})")
+            at = places_of(canvas, arrow)
+            line = add(group, "path", d=path, data_at=at, marker_end=None if is_lost else f"url(#{head})")
             add(line, "title", arrow_text(canvas.trace, arrow))
             if is_lost:
-                add(group, "path", class_="miss", d=f"M{x2 - 4.5:.1f} {y2 - 4.5:.1f}l9 9m0 -9l-9 9")
+                cross = f"M{x2 - 4.5:.1f} {y2 - 4.5:.1f}l9 9m0 -9l-9 9"
+                add(group, "path", class_="miss", d=cross, data_at=at)
             canvas.lines.take_line(*ends)
             drawn.append((arrow, ends))
     return drawn
+
+
+def places_of(canvas: Canvas, arrow: Arrow) -> str:
+    """Return lane and step at which a message was sent, and at which it was received, for the script."""
+    ends = (arrow.sent,) if arrow.received is None else (arrow.sent, arrow.received)
+    return " ".join(f"{canvas.rows[lane]} {step}" for lane, step in ends)
 
 
 def draw_head(definitions: Element, name: str, kind: str) -> None:
@@ -211,7 +220,7 @@ def label_records(canvas: Canvas, group: Element, drawn: Sequence[tuple[Arrow, L
             continue
         text = shortened(visible(arrow.label), LONGEST_LABEL)
         unlabelled += not any(
-            canvas.write(group, text, x, y, anchor, "record", crossings)
+            canvas.write(group, text, x, y, anchor, "record", crossings, places_of(canvas, arrow))
             for crossings in CROSSINGS
             for x, y, anchor in label_places(line)
         )

@@ -60,8 +60,12 @@ class Canvas:
         anchor: str,
         class_: str = "",
         crossings: int = 99,
+        at: str | None = None,
     ) -> bool:
-        """Write a text if its area is free and at most `crossings` lines cross it; return success."""
+        """Write a text if its area is free and at most `crossings` lines cross it; return success.
+
+        ``at`` holds lanes and steps of what the text names, for the script of the page.
+        """
         wide = width(text, LABEL_SIZE)
         left = x if anchor == "start" else x - wide if anchor == "end" else x - wide / 2
         box = (left - 1, y - 9.5, left + wide + 1, y + 2.5)
@@ -70,7 +74,7 @@ class Canvas:
         if crossings < 99 and self.lines.overlaps(*box) > crossings:
             return False
         self.space.take(*box)
-        add(group, "text", text, x=x, y=y, text_anchor=anchor, class_=class_ or None)
+        add(group, "text", text, x=x, y=y, text_anchor=anchor, class_=class_ or None, data_at=at)
         return True
 
 
@@ -157,6 +161,8 @@ def draw_kills(canvas: Canvas) -> None:
             strokes += f"M{x - CROSS:.1f} {y - CROSS:.1f}l12 12m0 -12l-12 12"
             canvas.space.take(x - CROSS - 1, y - CROSS - 1, x + CROSS + 1, y + CROSS + 1)
         crossed = add(group, "path", class_="cross", d=strokes) if strokes else line
+        if kill.lanes:
+            crossed.set("data-at", " ".join(f"{canvas.rows[lane]} {kill.step}" for lane in kill.lanes))
         add(crossed, "title", kill_text(canvas.trace, kill))
         for text in (shortened(visible(kill.label), 40), "kill", "✕"):
             if canvas.write(group, text, x + 5, KILL_LINE, "start") or canvas.write(

@@ -129,6 +129,10 @@ class FamilyResult(ReportStruct, frozen=True):
     """The number of its event-time timers, if only the end of the input made any of them fire."""
     system: str = ""
     """The system on which it ran, in a comparison of several; empty in a report of one system."""
+    seeds: tuple[int, ...] = ()
+    """The first of its scenarios, by seed."""
+    replay: str = ""
+    """The command that replays a scenario, with SEED in the place of the seed; empty: none does."""
 
 
 class Shrinking(ReportStruct, frozen=True):

@@ -13,6 +13,7 @@ import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -49,7 +50,6 @@ def environment() -> Environment:
         finalize=_finalize,
     )
     script = _asset("script.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     made.filters.update(
         number=text.number,
         duration=text.duration,
@@ -62,7 +62,7 @@ def environment() -> Environment:
     made.globals.update(
         style=Markup(_asset("style.css")),
         script=Markup(script),
-        script_digest=digest,
+        policy=content_security_policy(),
         without_text=headline.without_text,
         night_tone=trend_charts.night_tone,
         night_verdict=trend_charts.night_verdict,
@@ -73,9 +73,31 @@ def environment() -> Environment:
     return made
 
 
-def render(report: Report) -> str:
-    """Return the report as one HTML page."""
-    return environment().get_template("report.html").render(page=arrange(report))
+def content_security_policy(served: bool = False) -> str:
+    """Return the policy of a page: no connections, and no script but its own.
+
+    A page that is ``served`` may send its forms to the server that it comes from.
+    """
+    digest = base64.b64encode(hashlib.sha256(_asset("script.js").encode()).digest()).decode("ascii")
+    forms = "'self'" if served else "'none'"
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:;"
+        f" base-uri 'none'; form-action {forms}"
+    )
+
+
+def link(path: str, **asked: object) -> str:
+    """Return an address of `onceproof serve`, with what it asks."""
+    words = {name: value for name, value in asked.items() if value not in ("", None)}
+    return f"{path}?{urlencode(words)}" if words else path
+
+
+def render(report: Report, served: str = "") -> str:
+    """Return the report as one HTML page.
+
+    ``served`` is the key of the run where `onceproof serve` shows it: its figures then lead to its scenarios.
+    """
+    return environment().get_template("report.html").render(page=arrange(report), served=served, link=link)
 
 
 def write(report: Report, directory: Path) -> Path:

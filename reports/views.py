@@ -145,6 +145,12 @@ class Page:
     """None for a single night."""
     lines: tuple[Line, ...]
     comparison: tuple[ComparisonChart, ...]
+    seeds: tuple[tuple[str, str, tuple[str, ...]], ...]
+    """(family, command with SEED in the place of a seed, seeds) of each family whose scenarios are listed."""
+    scenario_anchors: dict[str, str]
+    """By family, where the page lists its scenarios."""
+    failure_anchors: dict[tuple[str, str], str]
+    """By family and property, where the page shows the first failure; by family and "" the first at all."""
 
 
 def failure_view(failure: Failure, position: int) -> FailureView:
@@ -187,6 +193,19 @@ def family_table(
         name = named.get((family.family, family.system), subject_of(family))
         rows.append((name, family.scenarios, cells))
     return tuple(names), tuple(rows)
+
+
+def failure_anchors(failures: Sequence[Failure]) -> dict[tuple[str, str], str]:
+    """Return by family and property where the page shows the first failure that violates the property."""
+    anchors: dict[tuple[str, str], str] = {}
+    for place, failure in enumerate(failures, 1):
+        subject, anchor = subject_of(failure), f"#failure-{place}-section"
+        for name in (failure.property, ""):
+            anchors.setdefault((subject, name), anchor)
+    for place, failure in enumerate(failures, 1):
+        for name in failure.also:
+            anchors.setdefault((subject_of(failure), name), f"#failure-{place}-section")
+    return anchors
 
 
 def coverage_view(coverage: Coverage) -> CoverageView:
@@ -264,6 +283,11 @@ def arrange(report: Report) -> Page:
     failures = ordered_failures(report.failures)
     example_lessons = lessons(report.example.trace) if report.example else ()
     nights = report.nights[-MOST_NIGHTS:]
+    seeds = tuple(
+        (subject_of(family), family.replay, tuple(map(str, family.seeds)))
+        for family in report.families
+        if family.seeds and family.replay
+    )
     return Page(
         report=report,
         headline=conclude(report),
@@ -292,4 +316,7 @@ def arrange(report: Report) -> Page:
         trend=trend_chart(nights, "trend-chart") if len(nights) > 1 else None,
         lines=lines_of(nights, "trend-line"),
         comparison=comparison_charts(report.comparison, "comparison-chart") if report.comparison else (),
+        seeds=seeds,
+        scenario_anchors={family: f"#scenarios-{place}" for place, (family, _, _) in enumerate(seeds, 1)},
+        failure_anchors=failure_anchors(failures[:MOST_FAILURES]),
     )

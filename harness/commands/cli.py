@@ -26,6 +26,7 @@ from onceproof.harness.commands.flink_cli import flink
 from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.mutants_cli import mutants
+from onceproof.harness.commands.serve_cli import serve
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.setup_cli import completion, doctor, init
 from onceproof.harness.commands.shared_options import (
@@ -387,7 +388,7 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-for _command_of_its_module in (mutants, bench, init, doctor, completion):
+for _command_of_its_module in (mutants, bench, serve, init, doctor, completion):
     app.command()(_command_of_its_module)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +28,7 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.explanation.decisions import DecisionEffects
-from onceproof.harness.explanation.descriptions import fault_text, operation_text
+from onceproof.harness.explanation.descriptions import fault_text, operation_text, replay_command
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import line_of
@@ -70,6 +71,8 @@ SYSTEM: Final = "simulated"
 REPLAYED: Final = "records read again"
 RECOVERY_STEPS: Final = "steps without a running job"
 MOST_WITNESSES: Final = 5
+MOST_SEEDS: Final = 5
+"""How many scenarios of a family the page lists."""
 
 
 def build_report(
@@ -339,7 +342,15 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
         known=sum(group.count for group in listed),
         seconds=round(family.milliseconds / 1000, 3),
         timers_only_at_end=family.timers_only_at_end,
+        seeds=tuple(first_seeds(tally, name)),
+        replay=replay_command(Path("SEED"), result.asked_for(name), result.system.name),
     )
+
+
+def first_seeds(tally: Tally, family: str) -> Iterator[int]:
+    """Yield the seeds of the first scenarios of a family."""
+    seeds = (seed for name, seed, _ in tally.hashes if name == family and seed is not None)
+    return islice(seeds, MOST_SEEDS)
 
 
 def _known_failure(entry: KnownSignature, tally: Tally) -> KnownFailure:
