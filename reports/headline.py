@@ -41,6 +41,9 @@ class Headline:
     """Where the evidence is thin; empty if every family and property has its share."""
 
 
+MOST_UNTESTED = 12
+"""Families whose unasked properties a page names one by one."""
+
 LEAST_SCENARIOS = 50
 """A family with fewer is a sample."""
 
@@ -169,6 +172,29 @@ def rare_texts(report: Report) -> tuple[str, ...]:
 def survivors(report: Report) -> tuple[str, ...]:
     """Return the ids of the planted bugs that no property caught."""
     return tuple(mutant.id for mutant in report.mutants if not mutant.killed)
+
+
+def untested_texts(report: Report) -> tuple[str, ...]:
+    """Return what the run did not ask, each as a sentence without a stop."""
+    texts = list(thin_texts(report)) if report.families else []
+    asked = asked_counts(report)
+    for family in report.families:
+        missing = [words(name) for name in asked if asked[name] and not _was_asked(family, name)]
+        if missing and len(texts) < MOST_UNTESTED:
+            texts.append(f"{subject_of(family)}: {joined(tuple(missing))} not asked")
+    if names := never_fired(report):
+        texts.append(f"{counted(len(names), 'pair')} of fault and point never fired: {first_names(names)}")
+    absent = tuple(each.name for each in report.situations if not each.scenarios)
+    if absent:
+        texts.append(f"{counted(len(absent), 'situation')} never came about: {first_names(absent)}")
+    texts += [text for name, text in report.facts.others if name == "not applicable"]
+    if alive := survivors(report):
+        texts.append(f"{counted(len(alive), 'planted bug')} survived: {first_names(alive)}")
+    return tuple(texts)
+
+
+def _was_asked(family: FamilyResult, name: str) -> bool:
+    return any(each.property == name and (each.passed or each.failed) for each in family.properties)
 
 
 def first_names(names: tuple[str, ...], most: int = 4) -> str:

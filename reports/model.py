@@ -95,6 +95,8 @@ class Facts(ReportStruct, frozen=True, kw_only=True):
     engine_version: str = ""
     started: str = ""
     seconds: float = 0.0
+    night_seconds: float = 0.0
+    """Duration of the whole night, of which ``seconds`` are the campaign; 0: this is no night."""
     machine: str = ""
     system: str = "simulated"
     workers: int = 0
@@ -174,6 +176,10 @@ class Failure(ReportStruct, frozen=True, kw_only=True):
     """The reason in the settings."""
     first_seen: str = ""
     """Date of the first night with this signature; empty if no stored night had it."""
+    last_without: str = ""
+    """Version of the last night before that, or before this one, whose scenarios of the family had it not."""
+    first_with: str = ""
+    """Version of the first night with this signature: this one's if no stored night had it."""
     nights_seen: int = 0
     """Number of the ``nights_before`` with this signature."""
     nights_before: int = 0

@@ -26,6 +26,7 @@ from onceproof.reports.headline import (
     subject_of,
     survivors,
     total_scenarios,
+    untested_texts,
 )
 from onceproof.reports.model import (
     Coverage,
@@ -145,6 +146,8 @@ class Page:
     """None for a single night."""
     lines: tuple[Line, ...]
     comparison: tuple[ComparisonChart, ...]
+    untested: tuple[str, ...]
+    """What the run did not ask, each as a sentence."""
     seeds: tuple[tuple[str, str, tuple[str, ...]], ...]
     """(family, command with SEED in the place of a seed, seeds) of each family whose scenarios are listed."""
     scenario_anchors: dict[str, str]
@@ -261,7 +264,10 @@ def tiles_of(report: Report) -> tuple[Tile, ...]:
     if report.facts.seconds:
         speed = total_scenarios(report) / report.facts.seconds
         note = f"{number(float(round(speed)))} scenarios per second" if speed >= 1 else "in total"
-        tiles.append(Tile("duration", duration(report.facts.seconds), note, "plain", "facts"))
+        if report.facts.night_seconds:
+            note = f"{duration(report.facts.seconds)} of it the campaign"
+        took = report.facts.night_seconds or report.facts.seconds
+        tiles.append(Tile("took", duration(took), note, "plain", "facts"))
     return tuple(tiles)
 
 
@@ -316,6 +322,7 @@ def arrange(report: Report) -> Page:
         trend=trend_chart(nights, "trend-chart") if len(nights) > 1 else None,
         lines=lines_of(nights, "trend-line"),
         comparison=comparison_charts(report.comparison, "comparison-chart") if report.comparison else (),
+        untested=() if report.comparison else untested_texts(report),
         seeds=seeds,
         scenario_anchors={family: f"#scenarios-{place}" for place, (family, _, _) in enumerate(seeds, 1)},
         failure_anchors=failure_anchors(failures[:MOST_FAILURES]),

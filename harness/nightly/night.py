@@ -62,7 +62,7 @@ from onceproof.harness.trials.runner import RunResult, load_families, usable_pro
 from onceproof.harness.trials.trial import check_family
 from onceproof.reports.headline import conclude, real_input_text
 from onceproof.reports.model import Mutant, RealInput, Report, Sizes
-from onceproof.reports.text import counted, duration
+from onceproof.reports.text import counted
 
 MUTANT_SECONDS: Final = 90.0
 """Time for the planted bugs. Those that remain are left for another night, and their number is printed."""
@@ -138,6 +138,7 @@ class _Night:
         self.interrupted = ""
         self._started = datetime.now(UTC)
         self._begun = time.perf_counter()
+        self._seconds = 0.0
         self._families = families
         self._known = known
         self._out = out
@@ -228,6 +229,8 @@ class _Night:
         run = self._campaign.run
         cases = examine_failures(run, self._out, bar.describe, self._known)
         bar.describe("writing the report")
+        # One length for the page and for the history.
+        self._seconds = round(time.perf_counter() - self._begun, 3)
         report = self._with_history(history, self._report(cases))
         page = write_report(report, self._out, junit)
         if as_json:
@@ -248,7 +251,6 @@ class _Night:
             report = add_oracle_agreement(report, self._campaign)
         interrupted = report.interrupted or self.interrupted
         problems = [] if run.tally.scenarios or interrupted else ["the campaign ran no scenario"]
-        whole = ("the whole night", duration(time.perf_counter() - self._begun))
         return msgspec.structs.replace(
             report,
             real_inputs=tuple(self._real_inputs),
@@ -256,7 +258,7 @@ class _Night:
             interrupted=interrupted,
             problems=(*report.problems, *problems),
             facts=msgspec.structs.replace(
-                report.facts, started=time_text(self._started), others=(*report.facts.others, whole)
+                report.facts, started=time_text(self._started), night_seconds=self._seconds
             ),
         )
 
@@ -264,7 +266,7 @@ class _Night:
         """Add this night to the history, and return the report with the trend of all nights."""
         before = history.read()
         report = with_history(report, before)
-        tonight = night_row(report, self._started, time.perf_counter() - self._begun)
+        tonight = night_row(report, self._started, self._seconds)
         if tonight.status == "empty":
             return with_nights(report, before)
         try:

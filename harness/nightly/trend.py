@@ -46,7 +46,9 @@ def with_history(report: Report, before: Sequence[NightRow]) -> Report:
     """Return the report with the earlier nights of each failure; ``before`` starts with the oldest night."""
     return msgspec.structs.replace(
         report,
-        failures=tuple(_seen_before(failure, before) for failure in report.failures),
+        failures=tuple(
+            _seen_before(failure, before, report.facts.engine_version) for failure in report.failures
+        ),
         known=tuple(_missed_before(known, before) for known in report.known),
     )
 
@@ -81,8 +83,15 @@ def night_row(report: Report, started: datetime, seconds: float) -> NightRow:
     )
 
 
-def _seen_before(failure: Failure, before: Sequence[NightRow]) -> Failure:
+def _seen_before(failure: Failure, before: Sequence[NightRow], revision: str) -> Failure:
     nights = [night for night in before if _failed_alike(night, failure)]
+    earlier = before[: before.index(nights[0])] if nights else before
+    without = [night for night in earlier if any(each.family == failure.family for each in night.families)]
+    failure = msgspec.structs.replace(
+        failure,
+        last_without=without[-1].revision if without else "",
+        first_with=nights[0].revision if nights else revision,
+    )
     if not nights:
         return failure
     return msgspec.structs.replace(

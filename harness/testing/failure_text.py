@@ -111,14 +111,14 @@ def _case_lines(proof: Proof, failure: FailureCase) -> Iterator[str]:
 
 
 def _record_lines(scenario: Scenario) -> Iterator[str]:
-    """Yield a line for each split with its first records, at most MOST_RECORDS in total."""
+    """Yield a line for each split with its first records and their timestamps, at most MOST_RECORDS."""
     left = MOST_RECORDS
     hidden: list[int] = []
     for split, records in scenario.records.items():
         if not left:
             hidden.append(len(records))
             continue
-        shown = ", ".join(_value_text(value) for _, value in records[:left]) or "empty"
+        shown = ", ".join(f"{_value_text(value)} at {time}" for time, value in records[:left]) or "empty"
         more = len(records) - left
         yield f"  {split}: {shown}{f' and {more:,} more' if more > 0 else ''}"
         left = max(0, left - len(records))

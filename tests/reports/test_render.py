@@ -432,3 +432,46 @@ def test_json_of_the_model_is_plain(made):
     assert plain["failures"][0]["shrinking"]["after"] == {"records": 2, "faults": 1, "schedule": 2}
     assert plain["failures"][0]["records"][1] == {"split": "source-0", "offset": 1, "value": ["k1"]}
     assert set(plain["costs"][0]["bins"][0]) == {"low", "high", "count"}
+
+
+def test_page_answers_the_questions_of_a_reader_in_their_order(made):
+    report = made.report([made.failure()])
+    cells = (msgspec.structs.replace(report.coverage.cells[0], fired=0), *report.coverage.cells[1:])
+    page = render(
+        msgspec.structs.replace(report, coverage=msgspec.structs.replace(report.coverage, cells=cells))
+    )
+    assert "1 pair of fault and point never fired: " in page
+    sections = re.findall(r'<section id="([\w-]+)"', page)
+    wanted = ["failures", "results", "untested", "coverage", "example", "facts"]
+    assert [name for name in sections if name in wanted] == wanted
+    assert page.index('class="verdict') < page.index('id="failures"')
+
+
+def test_tile_and_facts_of_a_night_have_one_length(made):
+    report = made.report()
+    facts = msgspec.structs.replace(report.facts, seconds=60.0, night_seconds=1234.0)
+    page = render(msgspec.structs.replace(report, facts=facts))
+    assert page.count("20 min 34 s") == 2
+    assert "1 min 00 s of it the campaign" in page
+
+
+def test_cells_and_families_lead_to_their_scenarios(made):
+    report = made.report([made.failure()])
+    family = msgspec.structs.replace(
+        report.families[0], seeds=(4, 9), replay="onceproof replay SEED --family word_count"
+    )
+    failed = made.failure()
+    report = msgspec.structs.replace(report, families=(family, *report.families[1:]))
+    page = render(report)
+    links = set(re.findall(r'href="(#[\w-]+)"', page[page.index('id="results"') :]))
+    assert {"#scenarios-1"} <= links
+    assert "onceproof replay 9 --family word_count" in page
+    assert all(f'id="{link[1:]}"' in page for link in links), failed
+    served = render(report, served="night/run")
+    assert f"/search?run=night%2Frun&amp;family={family.family}" in served
+
+
+def test_failure_names_the_versions_between_which_it_came(made):
+    failure = made.failure(last_without="0.2.0 at aaa1111", first_with="0.2.0 at bbb2222")
+    page = render(made.report([failure]))
+    assert "a change after <code>0.2.0 at aaa1111</code>, up to <code>0.2.0 at bbb2222</code>" in page

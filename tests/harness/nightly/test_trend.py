@@ -163,3 +163,14 @@ def test_trend_shows_the_first_signatures_of_a_night() -> None:
         "word_count: exactly once, kind 2",
     )
     assert (len(night.broke), night.broke_otherwise, night.new_signatures) == (5, 3, 1)
+
+
+def test_failure_names_the_last_version_without_it_and_the_first_with_it() -> None:
+    before = [
+        msgspec.structs.replace(night, revision=f"0.1.{number}")
+        for number, night in enumerate(nights("", "lost", "", "lost"))
+    ]
+    tonight = with_history(report(failure("lost"), failure("wrong value")), before)
+    lost, new = tonight.failures
+    assert (lost.last_without, lost.first_with) == ("0.1.0", "0.1.1")
+    assert (new.last_without, new.first_with) == ("0.1.3", tonight.facts.engine_version)

@@ -161,7 +161,7 @@ def test_long_failure_text_is_cut_and_control_characters_are_escaped(broken: Fam
     shrunk = dataclasses.replace(first.shrunk, scenario=replace(first.scenario, records=records))
     failure = dataclasses.replace(first, shrunk=shrunk)
     text = failures_text(proof, (failure,), CONTEXT)
-    assert "  second: (plain, 0) and 39 more\n" in text
+    assert "  second: (plain, 0) at 0 and 39 more\n" in text
     assert "third" not in text
     assert "  and 0 records in 1 other split\n" in text
     assert r"(\x1b[31m, 0)" in text
