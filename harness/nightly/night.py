@@ -86,7 +86,7 @@ def nightly(
     *,
     families: Sequence[str] = (),
     known: Sequence[KnownSignature] = (),
-    history: Path | None = None,
+    history: Path | str | None = None,
     keep: int = NIGHTS,
     junit: Path | None = None,
     as_json: bool = False,
@@ -95,9 +95,9 @@ def nightly(
 
     ``out`` is the folder of the report and its data; the next night replaces them. The campaign runs
     ``families``, or all built-in ones. ``known`` holds the failures that the settings list. ``history`` is
-    the folder of the history, by default one in ``out``; it keeps ``keep`` nights. ``junit`` is the path of a
-    JUnit XML file. With ``as_json`` stdout has one document, and the summary goes to stderr. Raises the
-    errors of a family, of an unwritable folder, and of a campaign that stopped.
+    the folder or the address of the history, by default one in ``out``; it keeps ``keep`` nights. ``junit``
+    is the path of a JUnit XML file. With ``as_json`` stdout has one document, and the summary goes to stderr.
+    Raises the errors of a family, of an unwritable folder, and of a campaign that stopped.
     """
     find_java(os.environ)
     names = tuple(families) or tuple(family_names())

@@ -1,8 +1,8 @@
-"""The history of nights: a folder of Parquet files, one per night, each with one row.
+"""The history of nights: Parquet files in a folder or at an address, one per night, each with one row.
 
 The rules this module lives by:
 
-- A night writes one new file: to a hidden name, with fsync, then renamed. Concurrent and interrupted nights
+- A night writes one new file, which appears whole (`night_store.py`). Concurrent and interrupted nights
   therefore leave only complete files.
 - Any Parquet reader reads the folder as one table. Nested figures (families, properties, signatures) are
   lists of structs.
@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -32,8 +31,8 @@ import msgspec
 import pyarrow as pa
 from pyarrow import parquet
 
-from onceproof.engine.outside_files import read_at_most
-from onceproof.harness.trials.runner import OutputUnwritable
+from onceproof.harness.nightly.night_store import store_of
+from onceproof.harness.trials.output_files import OutputUnwritable
 
 FORMAT_VERSION: Final = 1
 VERSION_KEY: Final = b"onceproof.night.version"
@@ -186,11 +185,12 @@ class _NewerFormat(Exception):
 
 
 class NightHistory:
-    """The history of nights in a folder."""
+    """The history of nights in a folder, or at an address that several machines share."""
 
-    def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]) -> None:
+    def __init__(self, place: Path | str, keep: int, warn: Callable[[str], None]) -> None:
         """Open the history: ``keep`` nights are kept; ``warn`` gets one line for each unreadable file."""
-        self.folder = folder
+        self._store = store_of(place)
+        self.folder = place
         self._keep = keep
         self._warn = warn
 
@@ -199,11 +199,8 @@ class NightHistory:
 
         Called at the beginning of a night, before any work could be lost.
         """
-        trial = self.folder / f".{os.getpid()}.trial"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            trial.touch()
-            trial.unlink()
+            self._store.prepare()
         except OSError as error:
             raise OutputUnwritable(
                 f"{self.folder}: the history of nights cannot be written to: {error.strerror or error}"
@@ -212,67 +209,55 @@ class NightHistory:
     def read(self) -> list[NightRow]:
         """Return the nights, the oldest first. Damaged files are renamed and skipped."""
         rows = []
-        for path in self._files():
+        for name in self._files():
             try:
-                rows.append(_read(path))
+                rows.append(_night_in(name, self._store.read(name, MOST_BYTES)))
             except FileNotFoundError:
                 # A concurrent night has just deleted its oldest file.
                 continue
             except _NewerFormat as newer:
-                self._warn(f"{path}: {newer}")
+                self._warn(f"{self.folder}/{name}: {newer}")
             except (pa.ArrowException, OSError, ValueError) as error:
-                self._report_unreadable(path, error)
+                self._report_unreadable(name, error)
         return sorted(rows, key=lambda row: row.started)
 
-    def add(self, row: NightRow) -> Path:
-        """Write a night, delete the oldest ones beyond ``keep``, and return the path. Raises OSError."""
+    def add(self, row: NightRow) -> Path | str:
+        """Write a night, delete the oldest ones beyond ``keep``, and return its file. Raises OSError."""
         buffer = pa.BufferOutputStream()
         parquet.write_table(pa.Table.from_pylist([_to_columns(row)], SCHEMA), buffer)
         data = buffer.getvalue().to_pybytes()
         # The random part keeps the names of nights apart that start at the same time.
         name = f"{row.started:%Y%m%dT%H%M%S%fZ}-{os.urandom(4).hex()}-{_new_digest(data).hexdigest()}{SUFFIX}"
-        path = self.folder / name
-        hidden = self.folder / f".{name}.part"
-        try:
-            with hidden.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.rename(path)
-        finally:
-            hidden.unlink(missing_ok=True)
+        self._store.write(name, data)
         for old in self._files()[: -self._keep]:
-            old.unlink(missing_ok=True)
-        return path
+            self._store.delete(old)
+        return self.folder / name if isinstance(self.folder, Path) else f"{self.folder}/{name}"
 
-    def _files(self) -> list[Path]:
-        """Return the files of nights, the oldest first."""
-        return sorted(path for path in self.folder.glob(f"*{SUFFIX}") if path.name[0] not in "._")
+    def _files(self) -> list[str]:
+        """Return the names of the files of nights, the oldest first."""
+        return [name for name in self._store.names() if name.endswith(SUFFIX) and name[0] not in "._"]
 
-    def _report_unreadable(self, path: Path, error: Exception) -> None:
+    def _report_unreadable(self, name: str, error: Exception) -> None:
         """Report a file that could not be read, and rename it if its content is damaged."""
-        reason = " ".join(str(error).split())
+        reason, path = " ".join(str(error).split()), f"{self.folder}/{name}"
         if isinstance(error, OSError) and error.errno is not None:
             self._warn(f"{path}: cannot be read, the night is skipped: {error.strerror}")
             return
-        aside = path.with_name(ASIDE + path.name)
+        aside = ASIDE + name
         try:
-            path.rename(aside)
+            self._store.rename(name, aside)
         except OSError as failure:
             self._warn(f"{path}: damaged, and cannot be renamed ({failure.strerror}): {reason}")
         else:
-            self._warn(f"{path}: damaged, renamed to {aside.name}: {reason}")
+            self._warn(f"{path}: damaged, renamed to {aside}: {reason}")
 
 
-def _read(path: Path) -> NightRow:
-    # To open a pipe would wait for its writer.
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("no regular file")
-    # Read here, because the library takes an equals sign in a path for a partition.
-    data = read_at_most(path, MOST_BYTES)
+def _night_in(name: str, data: bytes) -> NightRow:
+    """Return the night in a file of the history."""
     # Files of earlier versions have no digest.
-    if (named := _NAME.fullmatch(path.name)) is not None and _new_digest(data).hexdigest() != named[1]:
+    if (named := _NAME.fullmatch(name)) is not None and _new_digest(data).hexdigest() != named[1]:
         raise ValueError("its content has changed since it was written")
+    # Read in memory: of a path the library takes an equals sign for a partition.
     content = parquet.ParquetFile(pa.BufferReader(data))
     version = int((content.schema_arrow.metadata or {}).get(VERSION_KEY, b"0"))
     if version > FORMAT_VERSION:

@@ -26,6 +26,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from onceproof.engine.locations import scheme_of
 from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
@@ -94,8 +95,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = None
     history: Annotated[
-        Path | None,
-        Meta(description="where the history of nights is kept; `history` below `out` if not set"),
+        Text | None,
+        Meta(
+            description=(
+                "where the history of nights is kept: a folder, or an address such as `s3://bucket/nights`"
+                " that several machines share; `history` below `out` if not set"
+            )
+        ),
     ] = None
     nights: Annotated[Whole, Meta(description="how many nights the history keeps")] = NIGHTS
     known: Annotated[
@@ -120,7 +126,7 @@ _ASKED: Final[Mapping[str, str]] = {
     "workers": "a whole number of 1 or more",
     "shrink_time": "a number of seconds, 0 or more",
     "out": "the path of a folder",
-    "history": "the path of a folder",
+    "history": "the path of a folder, or an address",
     "nights": "a whole number of 1 or more",
     "known": f"a list of tables, each begun by [[{TABLE}.known]]",
     "known[]": "a table with family, property and anomaly",
@@ -162,6 +168,11 @@ def from_here(path: Path) -> Path:
     return Path(os.path.relpath(path))
 
 
+def _place(folder: Path, place: str) -> str:
+    """Return an address as it is, and a folder as the working directory has it."""
+    return place if scheme_of(place) else str(from_here(folder / place))
+
+
 def _table(file: Path) -> dict[str, Any] | None:
     """Return the table in a file; None if it has none."""
     try:
@@ -201,7 +212,7 @@ def _settings_of(table: dict[str, Any], folder: Path) -> Settings:
         settings,
         families=families,
         out=None if settings.out is None else from_here(folder / settings.out),
-        history=None if settings.history is None else from_here(folder / settings.history),
+        history=None if settings.history is None else _place(folder, settings.history),
     )
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import msgspec
 import pyarrow as pa
 import pyarrow.dataset
@@ -262,6 +263,7 @@ def test_unwritable_history_folder_is_a_one_line_error(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
+import fsspec
 import msgspec
 from onceproof.harness.nightly.night_history import NightHistory, NightRow
 
@@ -283,3 +285,27 @@ def test_concurrent_nights_do_not_damage_each_other(history: NightHistory, warni
     assert history.read() == [night()] * 5
     assert warnings == []
     assert len(list(history.folder.iterdir())) == 5
+
+
+def test_history_at_an_address_is_shared_pruned_and_survives_damage(warnings: list[str]) -> None:
+    files = fsspec.filesystem("memory")
+    place = f"memory://nights-{os.urandom(4).hex()}"
+    one, other = NightHistory(place, 3, warnings.append), NightHistory(place, 3, warnings.append)
+    assert other.read() == []
+    one.prepare()
+    written = [(one if number % 2 else other).add(night(number)) for number in range(5)]
+    assert [row.seed for row in one.read()] == [2, 3, 4]
+    assert other.read() == one.read()
+    damaged = written[-1].removeprefix("memory:/")
+    files.pipe_file(damaged, files.cat_file(damaged)[:-9])
+    assert [row.seed for row in other.read()] == [2, 3]
+    assert warnings == [
+        f"{written[-1]}: damaged, renamed to _damaged-{written[-1].rpartition('/')[2]}:"
+        " its content has changed since it was written"
+    ]
+    assert [row.seed for row in one.read()] == [2, 3]
+
+
+def test_address_that_cannot_be_reached_is_one_line() -> None:
+    with pytest.raises(OutputUnwritable, match=r"^nowhere://nights: the history of nights cannot be written"):
+        NightHistory("nowhere://nights", 3, print).prepare()

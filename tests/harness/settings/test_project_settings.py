@@ -71,7 +71,7 @@ def test_all_settings_are_read(project: Path) -> None:
         workers=2,
         shrink_time=1.5,
         out=Path("build/onceproof"),
-        history=Path("../nights"),
+        history="../nights",
         nights=90,
         known=(
             KnownSignature("word_count", "exactly_once", "lost", "2026-11-01", "ISSUE-12"),
@@ -126,7 +126,7 @@ def test_nearest_pyproject_wins_and_its_paths_are_relative_to_it(
         ("max_time = -1", "max_time: must be a number of seconds, 0 or more, not -1"),
         ("max_time = nan", "max_time: must be a number of seconds, 0 or more, not nan"),
         ("out = ''", "out: must be the path of a folder, not ''"),
-        ("history = {}", "history: must be the path of a folder, not a table"),
+        ("history = {}", "history: must be the path of a folder, or an address, not a table"),
         ("system = 'locl'", "system: must be a system, not 'locl'; did you mean local?"),
         (
             "families = 'word_count'",
