@@ -215,3 +215,78 @@ def test_inputs_of_the_nightly_workflow_reach_the_command(
     assert ended.returncode == 1
     assert (tmp_path / "night.txt").read_text(encoding="utf-8") == ended.stdout
     assert ended.stdout.split() == ["nightly", *f"OPTIONS={options}".split()]
+
+
+# The action and the examples of the page about continuous integration
+
+
+def ci_page() -> str:
+    return (ROOT / "harness" / "docs" / "ci.md").read_text(encoding="utf-8")
+
+
+def action() -> dict[str, Any]:
+    document = yaml.load((ROOT / "action.yml").read_text(encoding="utf-8"), yaml.BaseLoader)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_action_puts_no_input_into_a_script() -> None:
+    for step in action()["runs"]["steps"]:
+        assert "${{" not in step.get("run", ""), step
+
+
+def test_page_lists_the_inputs_of_the_action() -> None:
+    table = ci_page().partition("| input | meaning")[2].partition("\n\n")[0]
+    listed = re.findall(
+        r"`([\w-]+)`", "\n".join(row.split("|")[1] for row in table.splitlines() if "`" in row)
+    )
+    assert sorted(listed) == sorted(action()["inputs"])
+
+
+@pytest.mark.parametrize(
+    ("families", "named"),
+    [("", []), ("a.py word_count", ["a.py", "word_count"]), ("$(id) ;ls", ["$(id)", ";ls"])],
+)
+def test_action_runs_the_command_with_its_inputs(tmp_path: Path, families: str, named: list[str]) -> None:
+    (tmp_path / "onceproof").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 1\n', encoding="utf-8")
+    (tmp_path / "onceproof").chmod(0o755)
+    [step] = [step for step in action()["runs"]["steps"] if "onceproof run" in step.get("run", "")]
+    inputs = {name: each["default"] for name, each in action()["inputs"].items()} | {"families": families}
+    environment = {
+        name: inputs[found[1]] if (found := re.search(r"inputs\.([\w-]+)", text)) else text
+        for name, text in step["env"].items()
+    }
+    ended = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        env=environment | {"PATH": f"{tmp_path}:/usr/bin:/bin", "SEED": "12"},
+        capture_output=True,
+        text=True,
+    )
+    # The exit code of the run is that of the step.
+    assert ended.returncode == 1
+    words = ended.stdout.splitlines()
+    assert words[: 1 + len(named)] == ["run", *named]
+    options = dict(zip(words[1 + len(named) :: 2], words[2 + len(named) :: 2], strict=True))
+    assert options["--seed"] == "12"
+    assert options["--junit"] == f"{OUT / RUN}/junit.xml"
+    assert {option.removeprefix("--") for option in options} <= {
+        name.removeprefix("--") for name in options_of("run")
+    }
+
+
+def test_examples_of_other_systems_call_options_that_exist() -> None:
+    calls = re.findall(r"onceproof (run|merge|check) ([^\n'`|]*)", ci_page())
+    assert {command for command, _ in calls} == {"run", "merge"}
+    for command, words in calls:
+        assert set(re.findall(r"(?<!\S)--[\w-]+", words)) <= options_of(command), (command, words)
+    for block in re.findall(r"```yaml\n(.*?)```", ci_page(), re.DOTALL):
+        assert isinstance(yaml.safe_load(block), dict)
+
+
+def test_container_copies_every_package() -> None:
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    copied = {word for line in re.findall(r"^COPY (.*)$", text, re.MULTILINE) for word in line.split()[:-1]}
+    assert {"engine", "harness", "reports", "scenarios", "pyproject.toml", "README.md", "LICENSE"} <= copied
+    kept = (ROOT / ".containerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in copied} <= set(kept)
+    assert all((ROOT / name).exists() for name in copied)

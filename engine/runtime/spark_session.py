@@ -20,12 +20,10 @@ import logging
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -49,6 +47,7 @@ from onceproof.engine.runtime.spark_class_archive import (
     package_folder,
     quick_start_options,
 )
+from onceproof.engine.runtime.spark_interrupts import is_no_interrupt, kill_launched, own_interrupts
 from onceproof.engine.temporary_folders import mark_as_owned, remove_abandoned
 
 # A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
@@ -399,13 +398,13 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
     """Start Java and in it Spark, or leave nothing behind."""
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).disabled = True
-    logging.getLogger().addFilter(_is_no_interrupt)
+    logging.getLogger().addFilter(is_no_interrupt)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     gateway = None
     try:
         with (folder / "log").open("ab") as log:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})
-        with _own_interrupts():
+        with own_interrupts():
             return SparkContext(conf=conf, gateway=gateway), gateway
     except Exception as failure:
         # Read the message while Java lives: an error of a Java that has ended cannot be printed any more, not
@@ -415,41 +414,9 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
         raise SparkFailed(f"Spark did not start: {reason}") from None
     except BaseException:
         if gateway is None:
-            _kill_launched(folder)
+            kill_launched(folder)
         _end(gateway)
         raise
-
-
-def _kill_launched(folder: Path) -> None:
-    """Kill the Java of a launch that was interrupted, of which pyspark gives no handle.
-
-    Its main thread fails, because pyspark has removed the folder in which it answers, and its others wait.
-    """
-    with suppress(psutil.Error):
-        for child in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error):
-                if any(str(folder) in word for word in child.cmdline()):
-                    child.kill()
-                    child.wait(_SECONDS_TO_EXIT)
-
-
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return False for the traceback that py4j logs of a Ctrl-C, before it passes the interrupt on."""
-    return record.msg != "KeyboardInterrupt while sending command."
-
-
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Keep what this process does at Ctrl-C: pyspark sets a handler of its own, which asks Java first.
-
-    A second Ctrl-C would come while that one waits for an answer, and end in a traceback of py4j.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if before is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
 
 
 def _reason(failure: Exception, log: str) -> str:

@@ -25,6 +25,7 @@ from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
 from onceproof.harness.commands.flink_cli import flink
 from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
+from onceproof.harness.commands.merge_cli import merge
 from onceproof.harness.commands.mutants_cli import mutants
 from onceproof.harness.commands.serve_cli import serve
 from onceproof.harness.commands.services_cli import services
@@ -52,6 +53,7 @@ from onceproof.harness.commands.shared_options import (
     Scenarios,
     ScenariosOfEach,
     Seed,
+    ShareOfRun,
     ShownSystem,
     ShrinkMaxTime,
     ShrinkOut,
@@ -63,6 +65,7 @@ from onceproof.harness.commands.shared_options import (
     Workers,
 )
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
+from onceproof.harness.model.seeds import Share
 
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
@@ -105,6 +108,8 @@ def run(
     seed: RunSeed = None,
     system: RunSystem = None,
     workers: Workers = None,
+    share: ShareOfRun = 1,
+    first: FirstOfShare = 0,
     shrink_time: ShrinkTime = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
@@ -126,6 +131,7 @@ def run(
         seed=seed,
         system=system,
         workers=workers,
+        share=Share(share, first),
         shrink_time=shrink_time,
         out=out,
         junit=junit,
@@ -388,7 +394,7 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-for _command_of_its_module in (mutants, bench, serve, init, doctor, completion):
+for _command_of_its_module in (mutants, bench, merge, serve, init, doctor, completion):
     app.command()(_command_of_its_module)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")

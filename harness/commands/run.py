@@ -27,7 +27,10 @@ def _run(plan: RunPlan) -> int:
         left_out = joined(plan.left_out)
         print(f"onceproof: skipped, no query for {plan.system}: {left_out}", file=sys.stderr)
     warn_of_mistakes(plan.families, plan.system, plan.seed)
-    with progress_bar(plan.scenarios, plan.max_time) as bar:
+    scenarios = plan.scenarios
+    if scenarios is not None:
+        scenarios = plan.share.scenarios_in(scenarios, len(plan.families))
+    with progress_bar(scenarios, plan.max_time) as bar:
         result, cases, mistake = run_and_examine(plan, bar)
         # The summary of the finished scenarios is printed first, the error that ended the run last.
         if mistake is not None and not result.tally.scenarios:
@@ -55,6 +58,7 @@ def run_and_examine(plan: RunPlan, bar: Bar) -> tuple[RunResult, list[FailureCas
             seed=plan.seed,
             system=plan.system,
             workers=plan.workers,
+            share=plan.share,
             out=plan.out,
             progress=bar.show,
             warn=bar.warn,

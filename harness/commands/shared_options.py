@@ -175,6 +175,15 @@ AsJson: TypeAlias = Annotated[
 AsProgram: TypeAlias = Annotated[
     bool, typer.Option("--as-program", help="Print a job that is drawn as a program, and run nothing.")
 ]
+ShareOfRun: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--share",
+        min=1,
+        metavar="N",
+        help="Run one of N parts of the scenarios; `onceproof merge` makes one report of all.",
+    ),
+]
 FirstOfShare: TypeAlias = Annotated[
     int,
     typer.Option("--first", min=0, metavar="N", help="Number of the share to run, from 0, modulo --share."),

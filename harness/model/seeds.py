@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from typing import Final, NamedTuple
 
 LEAST_SEED = -(2**63)
 LARGEST_SEED = 2**63 - 1
@@ -31,12 +32,34 @@ def scenario_seed(run_seed: int, family: str, index: int) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def numbered(run_seed: int, families: Sequence[str], first: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield (index of the family, seed) of ``count`` scenarios of a run; its families take turns."""
+class Share(NamedTuple):
+    """One of the parts into which several machines split a run: every ``of``-th round of its families."""
+
+    of: int = 1
+    first: int = 0
+
+    def scenarios_in(self, scenarios: int, families: int) -> int:
+        """Return how many of a run's scenarios are in this part."""
+        rounds, rest = divmod(scenarios, families)
+        last = rest if rounds % self.of == self.first else 0
+        return len(range(self.first, rounds, self.of)) * families + last
+
+
+WHOLE: Final = Share()
+
+
+def numbered(
+    run_seed: int, families: Sequence[str], first: int, count: int, share: Share = WHOLE
+) -> Iterator[tuple[int, int]]:
+    """Yield (index of the family, seed) of ``count`` scenarios of a run; its families take turns.
+
+    Numbers count the scenarios of the share. A round, one scenario of each family, belongs to one share, so
+    that each share has all families.
+    """
     size = len(families)
     for number in range(first, first + count):
         place = number % size
-        yield place, scenario_seed(run_seed, families[place], number // size)
+        yield place, scenario_seed(run_seed, families[place], number // size * share.of + share.first)
 
 
 def is_checked_twice(seed: int | None) -> bool:

@@ -161,6 +161,7 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
         others=(
             ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
             *_not_applicable(tally),
+            *_share_of(result),
         ),
     )
 
@@ -170,6 +171,12 @@ def _not_applicable(tally: Tally) -> Iterator[tuple[str, str]]:
     if tally.not_applicable:
         faults = counted(tally.not_applicable, "planned fault")
         yield "not applicable", f"{faults} that this system cannot inject"
+
+
+def _share_of(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yield as a fact which part of a run this is."""
+    if result.share.of > 1:
+        yield "share", f"number {result.share.first} of {result.share.of}, counted from 0"
 
 
 def time_text(moment: datetime) -> str:

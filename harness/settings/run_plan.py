@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.family_places import family_names, is_program, load_family
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
+from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import reason_against
 from onceproof.harness.settings.project_settings import Settings
 
@@ -49,6 +50,8 @@ class RunPlan:
     system: str
     workers: int | None
     """Worker processes; None: one per processor."""
+    share: Share
+    """The part of the run's scenarios that is run here."""
     shrink_time: float | None
     """Seconds to shrink each failure; None: the default of the system."""
     out: Path
@@ -73,6 +76,7 @@ def plan_run(
     shrink_time: float | None = None,
     out: Path | None = None,
     junit: Path | None = None,
+    share: Share = WHOLE,
     as_json: bool = False,
     command: str = "",
 ) -> RunPlan:
@@ -95,6 +99,7 @@ def plan_run(
         seed=_first(seed, settings.seed, SEED),
         system=on_trial,
         workers=workers if workers is not None else settings.workers,
+        share=Share(share.of, share.first % share.of),
         shrink_time=shrink_time if shrink_time is not None else settings.shrink_time,
         out=out or (settings.out or OUT) / folder,
         junit=junit,

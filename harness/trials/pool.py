@@ -28,6 +28,7 @@ from typing import IO, Final
 import msgspec
 
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.seeds import WHOLE, Share
 
 BATCH: Final = 32
 """The number of scenarios of a full batch."""
@@ -49,6 +50,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     families: tuple[str, ...]
     """The families' names or paths."""
     system: str
+    share: Share = WHOLE
+    """The part of the run."""
     enumerates: bool = False
     """Whether batches number units of an enumeration instead of scenarios of a run."""
 

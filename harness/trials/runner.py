@@ -26,6 +26,7 @@ from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.output_files import (
     OUTCOMES,
@@ -97,6 +98,7 @@ class RunResult:
     seconds_of_work: float = 0.0
     """The run time of all scenarios, summed over the workers."""
     interrupted: bool = False
+    share: Share = WHOLE
     system: System = SIMULATED
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -125,6 +127,7 @@ def run(
     seed: int = 0,
     system: str = "simulated",
     workers: int | None = None,
+    share: Share = WHOLE,
     out: Path | None = None,
     progress: Callable[[Tally], None] = lambda tally: None,
     warn: Callable[[str], None] = lambda text: None,
@@ -132,11 +135,12 @@ def run(
     """Run scenarios of some families on a system, up to a number or a time limit.
 
     :param families: names or paths
-    :param scenarios: how many scenarios over all families; None for no limit
+    :param scenarios: how many scenarios over all families and all shares; None for no limit
     :param max_time: the time limit in seconds; None for no limit
     :param seed: the seed of the run, from which each scenario's seed follows
     :param system: the name of the system
     :param workers: how many processes; 1 runs the scenarios in this process, None uses all processors
+    :param share: the part of the run's scenarios that is run here
     :param out: the folder that gets outcomes.jsonl; None writes nothing
     :param progress: called with the tally after each batch
     :param warn: called with one line when a worker died
@@ -148,9 +152,10 @@ def run(
         check_family(family)
     count = workers or usable_processors()
     if scenarios is not None:
+        scenarios = share.scenarios_in(scenarios, len(loaded))
         # Never more processes than work.
         count = max(1, min(count, scenarios))
-    result = RunResult(loaded, tuple(families), seed, count, system=find_system(system))
+    result = RunResult(loaded, tuple(families), seed, count, system=find_system(system), share=share)
     started = perf_counter()
     is_real = Capability.DETERMINISM not in result.system.capabilities
     deadline = None if max_time is None else started + max_time
@@ -203,7 +208,7 @@ def _batches(scenarios: int | None, workers: int, deadline: float | None, most: 
 
 def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) -> None:
     for batch in batches:
-        done = run_batch(result.families, result.seed, batch, result.system)
+        done = run_batch(result.families, result.seed, batch, result.system, result.share)
         result.seconds_of_work += done.seconds
         ordered.take(done)
         if ordered.mistakes:
@@ -213,7 +218,8 @@ def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) ->
 def _run_in_pool(
     result: RunResult, batches: Iterator[Batch], ordered: _InOrder, warn: Callable[[str], None], ahead: int
 ) -> None:
-    pool = WorkerPool(result.workers, Start(result.seed, result.names, result.system.name), warn, ahead)
+    start = Start(result.seed, result.names, result.system.name, result.share)
+    pool = WorkerPool(result.workers, start, warn, ahead)
     at_once = True
     try:
         for done in pool.run(batches):

@@ -25,7 +25,7 @@ from onceproof.harness.checkers.outcome import to_line
 from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.seeds import numbered
+from onceproof.harness.model.seeds import WHOLE, Share, numbered
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.pool import Batch, Done, Start, read_message, write_message
 from onceproof.harness.trials.trial import run_scenario, scenario_of
@@ -40,14 +40,16 @@ class RunsUnits(Protocol):
         """Run the unit of a number and return its result, which msgspec can encode."""
 
 
-def run_batch(families: Sequence[Family], seed: int, batch: Batch, system: System) -> Done:
+def run_batch(
+    families: Sequence[Family], seed: int, batch: Batch, system: System, share: Share = WHOLE
+) -> Done:
     """Run the scenarios of a batch, up to the first error."""
     started = perf_counter()
     lines: list[bytes] = []
     family_error = internal_error = ""
     try:
         for place, scenario_seed in numbered(
-            seed, [family.name for family in families], batch.first, batch.count
+            seed, [family.name for family in families], batch.first, batch.count, share
         ):
             family = families[place]
             outcome, _ = run_scenario(family, scenario_of(family, scenario_seed), system)
@@ -101,7 +103,7 @@ def main() -> None:
         while isinstance(batch := read_message(sys.stdin.buffer), Batch):
             try:
                 if units is None:
-                    done = run_batch(families, start.seed, batch, system)
+                    done = run_batch(families, start.seed, batch, system, start.share)
                 else:
                     done = enumerate_batch(units, batch)
                 write_message(messages, done)

@@ -21,6 +21,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from onceproof.engine.runtime import spark_session as module
+from onceproof.engine.runtime.spark_interrupts import own_interrupts
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, SparkFailed, one_line, spark_log, start_spark
 
 pytestmark = pytest.mark.spark
@@ -151,6 +152,7 @@ with spark_session(name="mine", configuration={"spark.sql.shuffle.partitions": "
 def test_killed_java_is_cleared_away_and_a_new_one_without_sql_starts(short_folder: Path) -> None:
     program = """
 from onceproof.engine.runtime import spark_session as module
+from onceproof.engine.runtime.spark_interrupts import own_interrupts
 module.start_spark()
 process = module._session.running.gateway.proc
 process.kill()
@@ -170,6 +172,7 @@ def test_folder_of_a_killed_program_is_removed_by_the_next_start(short_folder: P
     program = """
 import os, signal
 from onceproof.engine.runtime import spark_session as module
+from onceproof.engine.runtime.spark_interrupts import own_interrupts
 module.start_spark()
 print(module._session.running.gateway.proc.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -256,7 +259,7 @@ def test_ctrl_c_keeps_its_handler_when_spark_has_started() -> None:
 
     before = signal.signal(signal.SIGINT, handler)
     try:
-        with module._own_interrupts():
+        with own_interrupts():
             signal.signal(signal.SIGINT, signal.default_int_handler)
         assert signal.getsignal(signal.SIGINT) is handler
     finally:

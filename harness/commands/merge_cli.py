@@ -1,0 +1,60 @@
+"""The options of `onceproof merge`, the command that makes one report of the shares of a run.
+
+Slow imports stand inside the function, for the same reason as in `onceproof.harness.commands.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onceproof.harness.commands.shared_options import AsJson, Junit, ShrinkTime
+
+
+def merge(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders with the results of the shares.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the report of all.")] = Path(
+        "reports", "out", "merged"
+    ),
+    families: Annotated[
+        list[str] | None,
+        typer.Option("--family", metavar="FILE.py", help="A family of your own that was run; repeatable."),
+    ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(
+            "--history",
+            metavar="DIR|URL",
+            help="Add the run as a night to this history, and draw its trend.",
+            show_default=False,
+        ),
+    ] = None,
+    shrink_time: ShrinkTime = None,
+    junit: Junit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make one report of the shares of a run, which several machines have run."""
+    import shlex
+    import sys
+
+    from onceproof.harness.commands.merge import Merge, merge_command
+    from onceproof.harness.settings.project_settings import load_settings
+
+    settings = load_settings()
+    wanted = Merge(
+        folders=tuple(folders),
+        out=out,
+        families=tuple(families or ()),
+        history=history,
+        keep=settings.nights,
+        known=settings.known,
+        shrink_time=shrink_time,
+        junit=junit,
+        as_json=as_json,
+        command=shlex.join(("onceproof", *sys.argv[1:])),
+    )
+    raise typer.Exit(merge_command(wanted))
