@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark starts and runs: no traceback of its client, the handler of the process, and no Java left.
+"""Ctrl-C while Spark starts and runs: no traceback of its client, and no Java left behind.
 
 The rules this module lives by:
 

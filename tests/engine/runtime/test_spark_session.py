@@ -243,14 +243,18 @@ def test_interrupted_launch_leaves_no_java(monkeypatch: pytest.MonkeyPatch, tmp_
 
     def launch(conf: object, options: object) -> object:
         # As pyspark does: the process is there, and its handle is lost with the interrupt.
-        started.append(subprocess.Popen(["sh", "-c", "sleep 60; :", str(tmp_path)]))
+        started.append(
+            subprocess.Popen([sys.executable, "-c", "input()", str(tmp_path)], stdin=subprocess.PIPE)
+        )
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "launch_gateway", launch)
     with pytest.raises(KeyboardInterrupt):
         module._launch({}, tmp_path)
     [process] = started
-    assert process.wait(5) == -signal.SIGKILL
+    assert not psutil.pid_exists(process.pid)
+    process.stdin.close()
+    process.wait()
 
 
 def test_ctrl_c_keeps_its_handler_when_spark_has_started() -> None:
