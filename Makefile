@@ -110,6 +110,7 @@ docs: setup ## the documentation site, built without the network into build/docs
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet --config-file harness/docs/mkdocs.yml
 	@! grep -rlE '<(script|link|img|iframe|source)[^>]+(src|href)="?(https?:)?//' --include='*.html' $(DOCS)/site || \
 	  { echo "docs: these pages load something from the network" >&2; exit 1; }
+	@$(RUN)/python -m tests.site_links $(DOCS)/site
 	@echo "docs: $(DOCS)/site/index.html"
 
 clean: ## remove .venv, caches and built files; reports/out stays

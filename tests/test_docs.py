@@ -31,7 +31,7 @@ MODULE = re.compile(r"\bonceproof\.(?:engine|harness|scenarios|reports)(?:\.[A-Z
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 # Files of the user's own in examples, and folders that only exist while something runs.
 EXAMPLES = re.compile(
-    r"(sales|ledger|mine|job|counts|copier|oracle|inside|inside_family|payments|payments_family|test_inside|conftest|__init__|my_\w+)\.py"
+    r"(sales|ledger|mine|hours|orders|job|counts|copier|oracle|inside|inside_family|payments|payments_family|test_inside|conftest|__init__|my_\w+)\.py"
     r"|(failures|regressions|shared|requests|reports/out|build|rescale)/.*"
 )
 
