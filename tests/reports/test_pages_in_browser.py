@@ -75,6 +75,8 @@ def test_pages_fit_and_are_silent_at_both_widths_in_both_colours(
         "scenario": scenario,
     }
     pictures = os.environ.get("ONCEPROOF_PICTURES")
+    if pictures:
+        Path(pictures).mkdir(parents=True, exist_ok=True)
     for name, address in pages.items():
         for width, dark in VIEWS:
             browser.errors.clear()

@@ -475,3 +475,12 @@ def test_failure_names_the_versions_between_which_it_came(made):
     failure = made.failure(last_without="0.2.0 at aaa1111", first_with="0.2.0 at bbb2222")
     page = render(made.report([failure]))
     assert "a change after <code>0.2.0 at aaa1111</code>, up to <code>0.2.0 at bbb2222</code>" in page
+
+
+@pytest.mark.parametrize("name", ["failed", "long", "compared"])
+def test_what_scrolls_can_be_reached_by_the_keyboard(reports, name):
+    page = render(reports[name])
+    boxes = re.findall(r'<div class="(?:scroll|frame)[^>]*>', page)
+    commands = re.findall(r'<span class="what">[^<]*</span><code[^>]*>', page)
+    assert boxes
+    assert all('tabindex="0"' in each for each in (*boxes, *commands))
