@@ -1,6 +1,7 @@
 """The pages that write a family step by step: their files, changes and commands give what they show.
 
-The commands run in this process. A shown line is compared by its first word, and the verdict as a whole.
+The commands run in this process, with fewer scenarios than a page has. A shown line is compared by its first
+words, but for counts and for the sentence of a failure, which depend on the scenarios; so is the exit code.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def test_each_step_of_a_page_prints_what_it_shows(
                 words = command.split()[1:]
                 # The last option counts. Fewer scenarios show the same, and what is found need not be small.
                 if words[0] == "run":
-                    words += ["--scenarios", "50", "-n", "1", "--shrink-time", "0"]
+                    words += ["--scenarios", "25", "-n", "1", "--shrink-time", "0"]
                 else:
                     words += ["--scenarios", "8"]
                 capsys.readouterr()
@@ -60,8 +61,8 @@ def test_each_step_of_a_page_prints_what_it_shows(
                 printed = capsys.readouterr().out
                 shapes = iter([line.split()[:2] for line in printed.splitlines() if line.strip()])
                 for line in shown:
-                    is_a_count = re.match(r"\d|Every record|hours: |orders: ", line)
-                    if line.strip() in ("", "...") or is_a_count:
+                    is_a_detail = re.match(r"\s|\d|Every record|hours: |orders: ", line)
+                    if line.strip() in ("", "...") or is_a_detail:
                         continue
                     # A failure may be shrunk to another scenario; what stands in front of it is the same.
                     first = [word.rstrip(",") for word in line.split()[:2]]
@@ -69,4 +70,4 @@ def test_each_step_of_a_page_prints_what_it_shows(
                     compared += 1
                 verdict = [CODES[word] for line in shown for word in CODES if word in line.split()]
                 assert code == (max(verdict) if verdict else 1), printed
-    assert compared >= 4
+    assert compared >= 3
