@@ -1,8 +1,10 @@
 """Deduplication by state that expires: a record is new unless its key was seen a short while ago.
 
 A ValueState with a time to live holds that a key was seen; a read after that time finds nothing. The time is
-processing time, so when a record is processed decides whether it is new. Each row declares that time. The
-oracles check that a key's times never go back, and compute from them alone which records are new. Rows that
+processing time, so when a record is processed decides whether it is new. An access to the state looks at the
+clock for itself, and the clock does not stand still in a real engine: each row declares between which times
+its record was processed. The oracles check that a key's times never go back, and compute from them which
+records are new. Only where the state may have expired between these times or not, the row says it. Rows that
 come from an older state than the rows before them do not fit these times.
 
 Records that are left out give a row, too: the oracles can judge only what is declared.
@@ -32,39 +34,56 @@ generator_version = 1
 options = FamilyOptions(declares=True, needs_steady_time=True)
 tasks: dict[str, Role] = {"events": "source", "first": "keyed", "table": "sink"}
 record_schema = "device STRING, reading BIGINT"
-row_schema = "split STRING, device STRING, place BIGINT, is_new BOOLEAN, seen_ms BIGINT"
-oracle_sql = """
+row_schema = "split STRING, device STRING, place BIGINT, is_new BOOLEAN, from_ms BIGINT, until_ms BIGINT"
+TIME_TO_LIVE_MS = 120
+NEVER_STATED = -1
+_EXPIRED = f"""(
+  so_far.since IS NULL
+  OR greatest(each.said.from_ms, so_far.now) >= so_far.since_until + {TIME_TO_LIVE_MS}
+  OR greatest(each.said.from_ms, each.said.until_ms, so_far.now) >= so_far.since + {TIME_TO_LIVE_MS}
+    AND coalesce(each.said.is_new, false)
+)"""
+oracle_sql = f"""
 WITH placed AS (
   SELECT *, row_number() OVER (PARTITION BY scenario_id, split, device ORDER BY offset) AS place
   FROM records
+), whole AS (
+  SELECT * FROM declared WHERE from_ms IS NOT NULL AND until_ms IS NOT NULL AND is_new IS NOT NULL
 ), stated AS (
-  SELECT placed.scenario_id, placed.split, placed.device, placed.place, min(seen_ms) AS seen_ms
-  FROM placed LEFT JOIN declared USING (scenario_id, split, device, place)
+  SELECT placed.scenario_id, placed.split, placed.device, placed.place,
+         min(struct(whole.from_ms, whole.until_ms, whole.is_new)) AS said
+  FROM placed LEFT JOIN whole USING (scenario_id, split, device, place)
   GROUP BY ALL
 ), of_device AS (
-  SELECT scenario_id, split, device,
-         sort_array(collect_list(struct(place, coalesce(seen_ms, -1L) AS seen_ms))) AS all_of_it
+  SELECT scenario_id, split, device, sort_array(collect_list(struct(place, named_struct(
+           'from_ms', coalesce(said.from_ms, {NEVER_STATED}L),
+           'until_ms', coalesce(said.until_ms, {NEVER_STATED}L),
+           'is_new', said.is_new
+         ) AS said))) AS all_of_it
   FROM stated GROUP BY ALL
 )
-SELECT scenario_id, split, device, row.place, row.is_new, row.seen_ms
+SELECT scenario_id, split, device, row.place, row.is_new, row.from_ms, row.until_ms
 FROM (
   SELECT scenario_id, split, device, explode(aggregate(
     all_of_it,
     named_struct(
-      'rows', cast(array() AS ARRAY<STRUCT<place: BIGINT, is_new: BOOLEAN, seen_ms: BIGINT>>),
-      'since', cast(NULL AS BIGINT), 'now', cast(-1 AS BIGINT)
+      'rows',
+      cast(array() AS ARRAY<STRUCT<place: BIGINT, is_new: BOOLEAN, from_ms: BIGINT, until_ms: BIGINT>>),
+      'since', cast(NULL AS BIGINT), 'since_until', cast(NULL AS BIGINT),
+      'now', cast({NEVER_STATED} AS BIGINT)
     ),
     (so_far, each) -> named_struct(
       'rows', concat(so_far.rows, array(named_struct(
         'place', cast(each.place AS BIGINT),
-        'is_new', so_far.since IS NULL OR greatest(each.seen_ms, so_far.now) >= so_far.since + 120,
-        'seen_ms', greatest(each.seen_ms, so_far.now)
+        'is_new', {_EXPIRED},
+        'from_ms', greatest(each.said.from_ms, so_far.now),
+        'until_ms', greatest(each.said.from_ms, each.said.until_ms, so_far.now)
       ))),
-      'since', if(
-        so_far.since IS NULL OR greatest(each.seen_ms, so_far.now) >= so_far.since + 120,
-        greatest(each.seen_ms, so_far.now), so_far.since
+      'since', if({_EXPIRED}, greatest(each.said.from_ms, so_far.now), so_far.since),
+      'since_until', if(
+        {_EXPIRED}, greatest(each.said.from_ms, each.said.until_ms, so_far.now), so_far.since_until
       ),
-      'now', greatest(each.seen_ms, so_far.now)
+      'now', greatest(each.said.from_ms, each.said.until_ms, so_far.now)
     ),
     so_far -> so_far.rows
   )) AS row
@@ -73,8 +92,6 @@ FROM (
 """
 
 DEVICES = ("bell", "door", "lamp", "lock", "pump")
-TIME_TO_LIVE_MS = 120
-NEVER_STATED = -1
 
 
 def generate(random: Random) -> Workload:
@@ -104,39 +121,49 @@ class First(KeyedProcessFunction):
 
     def process_element(
         self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context
-    ) -> Iterator[tuple[str, str, int, bool, int]]:
+    ) -> Iterator[tuple[str, str, int, bool, int, int]]:
         """Look the device up, and remember it if it was not seen."""
         split, device, _reading = value
+        from_ms = ctx.timer_service().current_processing_time()
         place = (self._place.value() or 0) + 1
         self._place.update(place)
         is_new = self._seen.value() is None
         if is_new:
             self._seen.update(True)
-        yield split, device, place, is_new, ctx.timer_service().current_processing_time()
+        yield split, device, place, is_new, from_ms, ctx.timer_service().current_processing_time()
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build events -> first -> table."""
-    row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.BOOLEAN(), Types.LONG()])
+    text, number = Types.STRING(), Types.LONG()
+    row = Types.TUPLE([text, text, number, Types.BOOLEAN(), number, number])
     into_table(named(keyed_records(env, io, "events").process(First(), row), "first", io), io)
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Follow each device through the times at which the run declares it processed the records."""
-    stated: dict[tuple[object, ...], int] = {}
-    for split, device, place, _is_new, seen_ms in declared.rows:
-        if seen_ms is not None:
-            stated[split, device, place] = min(seen_ms, stated.get((split, device, place), seen_ms))
+    """Follow each device through the times between which the run declares it processed the records."""
+    stated: dict[tuple[object, ...], tuple[int, int, bool]] = {}
+    for split, device, place, is_new, from_ms, until_ms in declared.rows:
+        if None not in (is_new, from_ms, until_ms):
+            said = (from_ms, until_ms, is_new)
+            stated[split, device, place] = min(said, stated.get((split, device, place), said))
     rows = []
     for split, events in records.items():
-        devices: dict[object, tuple[int, int | None, int]] = {}
+        devices: dict[object, tuple[int, tuple[int, int] | None, int]] = {}
         for _, event in events:
             assert isinstance(event, tuple)
             device = event[0]
             place, since, now = devices.get(device, (0, None, NEVER_STATED))
             place += 1
-            now = max(now, stated.get((split, device, place), NEVER_STATED))
-            is_new = since is None or now >= since + TIME_TO_LIVE_MS
-            devices[device] = (place, now if is_new else since, now)
-            rows.append((split, device, place, is_new, now))
+            stated_from, stated_until, says_new = stated.get(
+                (split, device, place), (NEVER_STATED, NEVER_STATED, False)
+            )
+            begun, ended = max(now, stated_from), max(now, stated_from, stated_until)
+            is_new = (
+                since is None
+                or begun >= since[1] + TIME_TO_LIVE_MS
+                or (ended >= since[0] + TIME_TO_LIVE_MS and says_new)
+            )
+            devices[device] = (place, (begun, ended) if is_new else since, ended)
+            rows.append((split, device, place, is_new, begun, ended))
     return rows

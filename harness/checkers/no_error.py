@@ -8,8 +8,10 @@ Anomalies:
 - restart without a fault: there are more restarts than fired faults. Each fault ends at most one attempt. The
   attempt that starts after a stop with savepoint, successful or not, is not counted. Nor is one that follows
   on an attempt without a fault of its own, which ended because a server was away: a server that was struck
-  may be away for many attempts, and a task that was idle finds its connection broken long after. Nor is the
-  start of a program that had ended by itself after a fault: its supervisor starts it again.
+  may be away for many attempts, and a task that was idle finds its connection broken long after. Nor is one
+  that follows on an attempt whose failure names a process that an earlier kill has ended: an engine that has
+  not noticed the death yet deploys tasks there, and fails once more. Nor is the start of a program that had
+  ended by itself after a fault: its supervisor starts it again.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Sequence
 
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import Oracle
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     ERROR,
@@ -47,15 +49,17 @@ class NoError:
         faults, faults_at_start, restarts = 0, 0, -1
         # Requests have a short time-out where the server is to be paused; a busy machine may exceed it.
         is_struck = any(fault.kind == "pause_server" for fault in scenario.faults)
-        is_away = False
+        has_killed = is_away = reaches_for_the_dead = False
         for step, kind, subject, payload in history.events:
             if kind == FAULT_FIRED:
                 faults += 1
+                has_killed |= subject in KILLS
                 is_struck |= subject not in JOB_FAULTS and subject in FAULTS
             elif kind == ATTEMPT_STARTED:
                 by_supervisor = "by_supervisor" in payload
-                restarts += not (by_supervisor or (is_away and faults == faults_at_start))
-                is_away = False
+                is_aftermath = (is_away and faults == faults_at_start) or reaches_for_the_dead
+                restarts += not (by_supervisor or is_aftermath)
+                is_away = reaches_for_the_dead = False
                 if restarts > faults:
                     witness = {"step": step, "attempt": subject, "restarts": restarts, "faults": faults}
                     where = f"attempt {subject}, step {step}"
@@ -65,7 +69,9 @@ class NoError:
                 restarts -= 1
             elif kind == TASK_FAILED:
                 is_away |= is_struck and payload["injected"]
-                if not payload["injected"] and faults == faults_at_start:
+                if has_killed and payload.get("names_killed"):
+                    reaches_for_the_dead |= faults == faults_at_start
+                elif not payload["injected"] and faults == faults_at_start:
                     witness = {"step": step, "task": subject, "cause": payload["cause"]}
                     where = f"task {subject}, step {step}"
                     violations.append(Violation(self.property, FAILURE_WITHOUT_FAULT, where, witness))

@@ -278,9 +278,16 @@ class History:
         """Record that the external system answered a commit with an error, whether or not it took place."""
         self.events.append((step, COMMIT_FAILED, transaction, {}))
 
-    def task_failed(self, step: int, task: str, attempt: str, cause: str, injected: bool) -> None:
-        """Record that a task died; ``injected``: by a fault, or of a call that a fault made fail."""
-        payload = {"attempt": attempt, "cause": cause, "injected": injected}
+    def task_failed(
+        self, step: int, task: str, attempt: str, cause: str, injected: bool, *, names_killed: bool = False
+    ) -> None:
+        """Record that a task died; ``injected``: by a fault, or of a call that a fault made fail.
+
+        ``names_killed``: its cause names a process that a fault has killed in an attempt before.
+        """
+        payload: dict[str, Any] = {"attempt": attempt, "cause": cause, "injected": injected}
+        if names_killed:
+            payload["names_killed"] = True
         self.events.append((step, TASK_FAILED, task, payload))
 
     def error(self, step: int, where: str, type_name: str, function: str, text: str) -> None:

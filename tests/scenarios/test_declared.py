@@ -27,8 +27,10 @@ MAY_BE: Final = {
     # By family and change, why the changed rows may be those of a correct run.
     ("behaviour_patterns", "pattern"): "an earlier pattern may say the same of an action",
     ("bursts", "latest_ms"): "at the end of the input no timer says when the last record was processed",
-    ("deduplication", "seen_ms"): "a record may be processed at any time that gives the same answer",
-    ("expiring_state", "seen_ms"): "a record may be processed at any time that gives the same answer",
+    ("deduplication", "from_ms"): "a record may be processed at any time that gives the same answer",
+    ("deduplication", "until_ms"): "a record may be processed for as long as that gives the same answer",
+    ("expiring_state", "from_ms"): "a record may be processed at any time that gives the same answer",
+    ("expiring_state", "until_ms"): "a record may be processed for as long as that gives the same answer",
     ("early_totals", ABSENT): "the last early firing may have held all records already",
     ("interval_join", ABSENT): "a record that was late in the run may instead have missed its partners",
     ("late_readings", ABSENT): "after a restore a window may or may not be answered again",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -33,6 +34,8 @@ _MAINS: Final = {
     JOB_MANAGER: "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
     TASK_MANAGER: "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
 }
+_LISTENS: Final = re.compile(rf"istening on (?:addresses :\[|SocketAddress )\D*?({re.escape(LOOPBACK)}:\d+)")
+"""In the log of a TaskManager, an address at which others reach it."""
 _START_S: Final = 90.0
 _REQUEST_S: Final = 10.0
 _POLL_S: Final = 0.05
@@ -111,6 +114,10 @@ class FlinkCluster:
         (self.configuration / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
         self._started = 0
         self._task_managers: list[subprocess.Popen[bytes]] = []
+        self._names: dict[int, str] = {}
+        """By process id of a TaskManager, its name."""
+        self._killed: list[str] = []
+        """The names of TaskManagers that the present scenario has killed."""
         self._job_manager = self._start(JOB_MANAGER)
         self.fill()
 
@@ -129,7 +136,9 @@ class FlinkCluster:
             temporary = self._folder / name
             temporary.mkdir()
             own = ["-D", f"taskmanager.resource-id={name}", "-D", f"io.tmp.dirs={temporary}"]
-            self._task_managers.append(self._start(TASK_MANAGER, name, *own))
+            process = self._start(TASK_MANAGER, name, *own)
+            self._names[process.pid] = name
+            self._task_managers.append(process)
 
     def wait_until_ready(self) -> None:
         """Return when all TaskManagers offer their slots. Raises ServiceError."""
@@ -172,7 +181,21 @@ class FlinkCluster:
         victims = [each for each in self._task_managers if each.poll() is None and is_victim(each.pid)]
         for victim in victims:
             _kill(victim)
+            self._killed.append(self._names[victim.pid])
         return len(victims)
+
+    def begin_scenario(self) -> None:
+        """Start as many TaskManagers as have died, and forget their deaths: another scenario begins."""
+        self._killed.clear()
+        self.fill()
+
+    def names_killed(self, text: str) -> bool:
+        """Return whether a text names a TaskManager that was killed: by its name or one of its addresses."""
+        for name in self._killed:
+            log = self._log(name).read_text(encoding="utf-8", errors="replace")
+            if any(re.search(rf"{re.escape(each)}(?!\d)", text) for each in (name, *_LISTENS.findall(log))):
+                return True
+        return False
 
     def kill_one_task_manager(self) -> bool:
         """Kill one TaskManager, whichever it is; return whether one was alive."""

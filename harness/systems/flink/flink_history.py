@@ -44,24 +44,31 @@ class FlinkHistory:
 
     ``holds_in_flight``: whether checkpoints may hold records on their way, as unaligned ones do.
     ``restored_by_flink`` is asked which checkpoint Flink has restored last, where a reader has no state;
-    ``cause_of_failure`` why the last attempt has failed, where nothing had struck.
+    ``cause_of_failure`` why the last attempt has failed, where nothing had struck; ``names_killed`` whether
+    that failure names a TaskManager which a fault has killed.
     """
 
     holds_in_flight: bool
     restored_by_flink: Callable[[], int | None]
     cause_of_failure: Callable[[], str]
+    names_killed: Callable[[], bool] = lambda: False
     history: History = field(default_factory=History)
     running: str = ""
     """The attempt that runs."""
     parallelism: int = 0
     starts: int = 0
     attempts_without_a_cause: int = 0
-    """How many attempts have begun within a start although nothing had struck since the one before."""
+    """How many attempts have begun within a start although nothing had struck since the one before.
+
+    Not counted: one that follows on a stop that failed, or on a failure that names a dead TaskManager.
+    """
     _step: int = 0
     _is_struck: bool = False
     """Whether a fault has struck since the running attempt began."""
     _is_stopping: bool = False
     """Whether a stop is under way."""
+    _has_failed_to_stop: bool = False
+    """Whether a stop has failed since the running attempt began: Flink then restarts the job."""
     _restored_of_start: int | None = None
     _is_first: bool = True
     """Whether the next attempt is the first one of its start."""
@@ -88,7 +95,7 @@ class FlinkHistory:
         self.parallelism = parallelism
         self._restored_of_start = restored
         self._is_first = True
-        self._is_stopping = False
+        self._is_stopping = self._has_failed_to_stop = False
         self._ended.clear()
 
     def job_stopped(self) -> None:
@@ -103,6 +110,7 @@ class FlinkHistory:
         """A stop that was asked for has failed; Flink then restarts the job, which may be seen first."""
         if self._is_stopping:
             self._is_stopping = False
+            self._has_failed_to_stop = True
             self.history.stop_failed(self._next_step(), reason)
 
     def savepoint_completed(self, savepoint: int) -> None:
@@ -211,12 +219,7 @@ class FlinkHistory:
             ]
             restored = max(siblings, default=0) or self.restored_by_flink()
         if not self._is_first and not self._is_struck:
-            cause = self.cause_of_failure()
-            if self._is_stopping:
-                self.stop_failed(cause)
-            else:
-                self.attempts_without_a_cause += 1
-                self.history.task_failed(self._next_step(), JOB, self.running, cause, injected=False)
+            self._add_failure_without_a_fault()
         self.history.attempt_started(self._next_step(), attempt, self.parallelism, restored)
         self.history.statistics.attempts += 1
         replayed = self._go_on_from(restored)
@@ -225,7 +228,7 @@ class FlinkHistory:
                 recovery.restored, recovery.parallelism_after = restored, self.parallelism
                 recovery.replayed = replayed
         self.running = attempt
-        self._is_first = self._is_struck = False
+        self._is_first = self._is_struck = self._has_failed_to_stop = False
         self._ended.clear()
 
     def _go_on_from(self, restored: int | None) -> int:
@@ -237,6 +240,22 @@ class FlinkHistory:
         replayed = max(0, given - self._begins_at)
         self.history.statistics.records_replayed += replayed
         return replayed
+
+    def _add_failure_without_a_fault(self) -> None:
+        """Add why Flink has begun another attempt although nothing has struck the one before."""
+        if self._is_stopping:
+            self.stop_failed(self.cause_of_failure())
+        elif not self._has_failed_to_stop:
+            names_killed = self.names_killed()
+            self.attempts_without_a_cause += not names_killed
+            self.history.task_failed(
+                self._next_step(),
+                JOB,
+                self.running,
+                self.cause_of_failure(),
+                injected=False,
+                names_killed=names_killed,
+            )
 
     def _complete(self, metadata: Metadata) -> None:
         attempt = self._triggered_in.get(metadata.checkpoint, self.running)

@@ -43,7 +43,7 @@ class FlinkPool:
             self._current.kill()
             self._take_spare()
         self._jobs += 1
-        self._current.fill()
+        self._current.begin_scenario()
         self._wait(self._current)
         return self._current
 

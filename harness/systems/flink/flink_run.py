@@ -87,7 +87,10 @@ class FlinkRun:
         scenario, order = self.scenario, self.order
         lengths = {split: len(records) for split, records in scenario.records.items()}
         self._history = FlinkHistory(
-            scenario.checkpoint_mode.barriers == "unaligned", self._restored_by_flink, self._cause
+            scenario.checkpoint_mode.barriers == "unaligned",
+            self._restored_by_flink,
+            self._cause,
+            self._names_killed,
         )
         self._log = SourceLog(order.log)
         self._files = FlinkPartFiles(order.output)
@@ -193,6 +196,17 @@ class FlinkRun:
         first, *others = trace.splitlines()
         causes = [line for line in others if line.startswith("Caused by: ")]
         return " ".join(" ".join([first, *causes[-1:]]).split())[:600]
+
+    def _names_killed(self) -> bool:
+        """Return whether the last exception of the job names a TaskManager that a fault has killed."""
+        try:
+            entries = self._request("/exceptions")["exceptionHistory"]["entries"]
+        except (FlinkAway, FlinkRefuses):
+            return False
+        places = ("stacktrace", "endpoint", "taskManagerId")
+        return bool(entries) and self._cluster.names_killed(
+            " ".join(str(entries[0].get(place)) for place in places)
+        )
 
     def _pass(self, passed: Pass) -> None:
         """Count a pass of a point; what has waited for it becomes due."""

@@ -64,6 +64,32 @@ def test_a_server_that_was_not_struck_excuses_no_restart(run: Run) -> None:
     assert run.start("1.3").check(CHECKER) == [("restart without a fault", "attempt 1.3")]
 
 
+def test_a_failure_that_names_a_killed_process_is_excused_behind_a_kill(run: Run) -> None:
+    run.start("1.0").fault("kill_task", "element")
+    run.history.task_failed(run.tick(), "count-0", "1.0", "killed", True)
+    for number in range(1, 3):
+        run.start(f"1.{number}")
+        run.history.task_failed(run.tick(), "job", f"1.{number}", "no way", False, names_killed=True)
+    assert run.start("1.3").check(CHECKER) == []
+    # One that names no dead process is an error in the same run.
+    run.history.task_failed(run.tick(), "job", "1.3", "division by zero", False)
+    run.start("1.4")
+    assert run.check(CHECKER) == [
+        ("failure without a fault", "task job"),
+        ("restart without a fault", "attempt 1.4"),
+    ]
+
+
+def test_a_failure_that_names_a_killed_process_needs_a_kill(run: Run) -> None:
+    run.start("1.0").fault("lose_message", "acknowledged").start("1.1")
+    run.history.task_failed(run.tick(), "job", "1.1", "unreachable", False, names_killed=True)
+    run.start("1.2")
+    assert run.check(CHECKER) == [
+        ("failure without a fault", "task job"),
+        ("restart without a fault", "attempt 1.2"),
+    ]
+
+
 def test_an_exception_comes_before_the_failure_of_its_task(run: Run) -> None:
     run.start("1.1")
     run.history.task_failed(run.tick(), "sink-0", "1.1", "KeyError: 'state'", False)

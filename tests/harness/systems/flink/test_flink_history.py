@@ -136,6 +136,34 @@ def test_records_behind_the_cut_of_a_restore_are_counted_as_given_again():
     assert history.history.statistics.records_replayed == 3
 
 
+def test_attempt_whose_failure_came_after_the_answer_of_a_stop_is_excused_once():
+    history = begun()
+    history.look([event("restored")], {}, [], [])
+    history.stop_asked()
+    history.stop_failed("declined")
+    history.look([event("restored", attempt=1)], {}, [], [])
+    assert [kind for kind in kinds(history) if kind in (STOP_FAILED, TASK_FAILED)] == [STOP_FAILED]
+    assert history.attempts_without_a_cause == 0
+    history.look([event("restored", attempt=2)], {}, [], [])
+    assert history.attempts_without_a_cause == 1
+
+
+def test_attempt_that_reached_for_a_dead_task_manager_is_recorded_with_it():
+    is_dead = [True, False]
+    history = FlinkHistory(False, lambda: None, lambda: "unreachable", lambda: is_dead.pop(0))
+    history.job_started(2, None)
+    history.look([event("restored")], {}, [], [])
+    history.fault_fired(Fault("kill_task", "element"), "words-0")
+    for attempt in (1, 2, 3):
+        history.look([event("restored", attempt=attempt)], {}, [], [])
+    assert [each.get("names_killed", False) for each in payloads(history, TASK_FAILED)] == [
+        False,
+        True,
+        False,
+    ]
+    assert history.attempts_without_a_cause == 1
+
+
 def test_all_is_read_when_every_reader_of_the_attempt_says_so():
     history = begun()
     history.look([event("restored"), event("restored", subtask=1), event("end_of_data")], {}, [], [])
