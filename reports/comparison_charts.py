@@ -114,7 +114,11 @@ def comparison_charts(systems: Sequence[SystemResult], name: str) -> tuple[Compa
         for each in systems
     ]
     cost = [
-        Bar(each.name, each.scenario_milliseconds, text=f"{number(each.scenario_milliseconds)} ms")
+        Bar(
+            each.name,
+            each.scenario_milliseconds,
+            text=_cost_text(each.scenario_milliseconds, each.waiting_share),
+        )
         if each.scenario_milliseconds is not None
         else Bar(each.name, None)
         for each in systems
@@ -123,6 +127,11 @@ def comparison_charts(systems: Sequence[SystemResult], name: str) -> tuple[Compa
         _chart("Recovery time", "from a kill to the first new rows", recovery, f"{name}-1", " s"),
         _chart("Cost of a scenario", "run time, on average", cost, f"{name}-2", " ms"),
     )
+
+
+def _cost_text(milliseconds: float, waiting_share: float | None) -> str:
+    text = f"{number(milliseconds)} ms"
+    return text if waiting_share is None else f"{text}, {waiting_share:.0%} waiting"
 
 
 def recovery_text(system: SystemResult) -> str:

@@ -29,6 +29,7 @@ from onceproof.reports.sections import (
     OracleAgreement,
     RealInput,
     RealKill,
+    RefusedFamily,
     ReportStruct,
     Row,
     RowDifference,
@@ -66,6 +67,7 @@ __all__ = [
     "PropertyResult",
     "RealInput",
     "RealKill",
+    "RefusedFamily",
     "Report",
     "ReportUnreadable",
     "Row",
@@ -232,6 +234,8 @@ class Report(ReportStruct, frozen=True, kw_only=True, omit_defaults=False):
     interrupted: str = ""
     """Why the run ended early; empty if it did not."""
     families: tuple[FamilyResult, ...] = ()
+    refused: tuple[RefusedFamily, ...] = ()
+    """The families that were not run, because the system cannot run them."""
     failures: tuple[Failure, ...] = ()
     known: tuple[KnownFailure, ...] = ()
     """All signatures that the settings list, whether they occurred or not."""

@@ -256,6 +256,13 @@ class Night(ReportStruct, frozen=True, kw_only=True):
     mutants_killed: int = 0
 
 
+class RefusedFamily(ReportStruct, frozen=True):
+    """A built-in family that the system of a run cannot run, where all were asked for."""
+
+    family: str
+    reason: str
+
+
 class SystemResult(ReportStruct, frozen=True, kw_only=True):
     """One system of a comparison: what a family's scenarios, the same on each system, did and cost there."""
 
@@ -279,6 +286,8 @@ class SystemResult(ReportStruct, frozen=True, kw_only=True):
     """Median of the records read again, over the scenarios in which the job restarted; null: not measured."""
     scenario_milliseconds: float | None = None
     """Run time of a scenario, on average."""
+    waiting_share: float | None = None
+    """The share of it that was spent waiting for processes, clusters and servers; null: not measured."""
 
 
 class OracleAgreement(ReportStruct, frozen=True, kw_only=True):

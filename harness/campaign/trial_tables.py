@@ -54,6 +54,7 @@ OUTCOME_COLUMNS: Final[dict[str, Any]] = {
     "timers_at_end": pa.int64(),
     "situations": pa.list_(pa.string()),
     "recovery_seconds": pa.list_(pa.float64()),
+    "waited_milliseconds": pa.float64(),
 }
 _MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind is _COUNTS)
 

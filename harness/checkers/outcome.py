@@ -4,8 +4,8 @@ The rules this module lives by:
 
 - An outcome is small and flat, and holds what reports count. Records, trace and explanation are not stored:
   a replay of the seed gives them again.
-- Everything in it but ``milliseconds`` and ``recovery_seconds`` follows from the scenario, so two runs can be
-  compared line by line.
+- Everything in it but ``milliseconds``, ``recovery_seconds`` and ``waited_milliseconds`` follows from the
+  scenario, so two runs can be compared line by line.
 - The hash of a whole run does not depend on the order or the process in which its scenarios ran.
 - The keys of its mappings are plain words ("kill_task/committing"), so that any tool can read a line.
 """
@@ -70,6 +70,9 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovery_seconds: tuple[float, ...] = ()
     """From each kill to the first new rows after it, in seconds; only systems that run in real time measure
     it, and only for kills that new rows followed."""
+    waited_milliseconds: float | None = None
+    """How many of ``milliseconds`` were spent waiting for processes, clusters and servers to start; only
+    systems that run in real time measure it."""
 
 
 class OutcomeError(Exception):
@@ -135,6 +138,9 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         situations=situations_of(scenario, history),
         recovery_seconds=tuple(
             [round(each.seconds, 3) for each in statistics.recoveries if each.seconds is not None]
+        ),
+        waited_milliseconds=(
+            None if statistics.waited_milliseconds is None else round(statistics.waited_milliseconds, 3)
         ),
     )
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
 from onceproof.harness.commands.check import warn_of_mistakes
+from onceproof.harness.model.exit_codes import UsageError
+from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.seeds import numbered
+from onceproof.harness.model.system import Trying, find_system, let_go
 from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import build_report, write_report
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
@@ -12,20 +20,21 @@ from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.output_files import claimed_folder, prepare_file
 from onceproof.harness.trials.runner import RunResult, RunStopped, run
-from onceproof.reports.text import joined
+from onceproof.harness.trials.trial import scenario_of
+
+_TRIED_WHERE_JOBS_ARE_DRAWN: Final = 20
+"""How many jobs of a family are built whose graph is drawn with its records; of others one."""
 
 
 def run_command(plan: RunPlan) -> int:
     """Run the planned scenarios, print the summary, write the report, and return the exit code."""
     prepare_file(plan.junit)
+    plan = without_refused(plan)
     with claimed_folder(plan.out):
         return _run(plan)
 
 
 def _run(plan: RunPlan) -> int:
-    if plan.left_out:
-        left_out = joined(plan.left_out)
-        print(f"onceproof: skipped, no query for {plan.system}: {left_out}", file=sys.stderr)
     warn_of_mistakes(plan.families, plan.system, plan.seed)
     scenarios = plan.scenarios
     if scenarios is not None:
@@ -36,12 +45,41 @@ def _run(plan: RunPlan) -> int:
         if mistake is not None and not result.tally.scenarios:
             raise mistake
         bar.describe("writing the report")
-        report = build_report(result, cases, plan.command, mistake, plan.known)
+        report = build_report(result, cases, plan.command, mistake, plan.known, plan.refused)
         page = write_report(report, plan.out, plan.junit)
     print_summary(result, cases, report, page, plan.as_json)
     if mistake is not None:
         raise mistake
     return exit_code(report)
+
+
+def without_refused(plan: RunPlan) -> RunPlan:
+    """Return the plan without the families that its system cannot run, which it then names with the reasons.
+
+    A family that the command line or the settings name stays: that it cannot run is an error.
+
+    :raises UsageError: no family is left
+    """
+    if not plan.takes_all:
+        return plan
+    system = find_system(plan.system)
+    refused = dict(plan.refused)
+    if isinstance(system, Trying):
+        with let_go(system):
+            refused |= system.refusals(_trials_of(plan))
+    left = tuple([name for name in plan.families if name not in refused])
+    if not left:
+        raise UsageError(f"system {plan.system} can run none of the built-in families: name one of yours")
+    return replace(plan, families=left, refused=tuple(sorted(refused.items())))
+
+
+def _trials_of(plan: RunPlan) -> Iterator[tuple[Family, Scenario]]:
+    """Yield each family with the first scenarios of the run, as many as its jobs may differ in."""
+    for name in plan.families:
+        family = load_family(name)
+        is_drawn = options_of(family).tasks_with is not None
+        for _, seed in numbered(plan.seed, [family.name], 0, _TRIED_WHERE_JOBS_ARE_DRAWN if is_drawn else 1):
+            yield family, scenario_of(family, seed)
 
 
 def run_and_examine(plan: RunPlan, bar: Bar) -> tuple[RunResult, list[FailureCase], RunStopped | None]:

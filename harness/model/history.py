@@ -137,6 +137,9 @@ class Statistics:
     recoveries: list[Recovery] = field(default_factory=list)
     """For systems that run in real time only."""
     milliseconds: float = 0.0
+    waited_milliseconds: float | None = None
+    """How many of them were spent waiting until what stands trial had started: its processes, clusters and
+    servers; None: not measured."""
 
     def count_strike(self, kind: str, point: str, means: str = "") -> None:
         """Count a fault that struck; ``means`` is "" for the default of its kind."""

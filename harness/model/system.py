@@ -74,6 +74,17 @@ class NeedsPrograms(Protocol):
         """Find what it starts. Raises JavaMissing or ServiceMissing."""
 
 
+@runtime_checkable
+class Trying(Protocol):
+    """A system that must build the job of a family to know whether it can run it."""
+
+    def refusals(self, trials: Iterable[tuple[Family, Scenario]]) -> dict[str, str]:
+        """Build the job of each family for a scenario of it, and run nothing.
+
+        Return, by the names of those that it cannot run, the reason. Raises ServiceMissing or ServiceError.
+        """
+
+
 def prepared(system: System, scenario: Scenario) -> Scenario:
     """Return the scenario with what the system decides before a run, if it decides anything."""
     return system.prepared(scenario) if isinstance(system, Preparing) else scenario

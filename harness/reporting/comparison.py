@@ -28,6 +28,7 @@ from onceproof.harness.reporting.report_builder import (
 )
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import RunResult
+from onceproof.harness.trials.tally import waiting_share
 from onceproof.reports.model import Facts, FamilyResult, Report, SystemResult
 
 TITLE: Final = "Comparison of systems"
@@ -97,6 +98,7 @@ def _row(verdicts: FamilyResult, result: RunResult, several: bool) -> SystemResu
         worst_recovery_seconds=max(seconds) if seconds else None,
         records_replayed=float(median(replayed)) if replayed and sees_checkpoints else None,
         scenario_milliseconds=round(family.milliseconds / family.scenarios, 3),
+        waiting_share=None if (share := waiting_share(family)) is None else round(share, 3),
     )
 
 

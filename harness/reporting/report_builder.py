@@ -55,13 +55,14 @@ from onceproof.reports.model import (
     KnownFailure,
     OracleAgreement,
     PropertyResult,
+    RefusedFamily,
     Report,
     Shrinking,
     Sizes,
 )
 from onceproof.reports.render import write
 from onceproof.reports.summaries import distribution, row_differences
-from onceproof.reports.text import counted
+from onceproof.reports.text import counted, duration
 
 if TYPE_CHECKING:
     # This module imports pyspark, which only a campaign needs.
@@ -81,11 +82,13 @@ def build_report(
     command: str = "",
     mistake: Exception | None = None,
     known: Sequence[KnownSignature] = (),
+    refused: Sequence[tuple[str, str]] = (),
 ) -> Report:
     """Return the report of a run.
 
     ``failures`` holds one case per signature, ``command`` is the command line, ``mistake`` the error that
-    ended the run early, and ``known`` the failures that the settings list.
+    ended the run early, ``known`` the failures that the settings list, and ``refused`` the families that the
+    system cannot run, each with the reason.
     """
     tally = result.tally
     interrupted = "interrupted from the keyboard" if result.interrupted else ""
@@ -94,6 +97,7 @@ def build_report(
         problems=tuple(coverage_problems(tally, result.system)),
         interrupted=line_of(mistake) if mistake is not None else interrupted,
         families=tuple(family_result(name, result, known) for name in sorted(tally.families)),
+        refused=tuple(RefusedFamily(family, reason) for family, reason in refused),
         failures=tuple(failure_of(case) for case in failures),
         known=tuple(_known_failure(entry, tally) for entry in known),
         example=teaching_example(result),
@@ -162,6 +166,7 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
             ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
             *_not_applicable(tally),
             *_share_of(result),
+            *_cost(tally),
         ),
     )
 
@@ -177,6 +182,17 @@ def _share_of(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield as a fact which part of a run this is."""
     if result.share.of > 1:
         yield "share", f"number {result.share.first} of {result.share.of}, counted from 0"
+
+
+def _cost(tally: Tally) -> Iterator[tuple[str, str]]:
+    """Yield as a fact what a scenario has cost, on systems that measure how much of it was waiting."""
+    if tally.waiting_share is not None:
+        yield "cost of a scenario", cost_text(tally.scenario_seconds, tally.waiting_share)
+
+
+def cost_text(seconds: float, share: float) -> str:
+    """Return the cost of a scenario in words."""
+    return f"{duration(seconds)}, {share:.0%} of it waiting for what stands trial to start"
 
 
 def time_text(moment: datetime) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
+from onceproof.harness.reporting.report_builder import cost_text
 from onceproof.harness.trials.examination import repeats
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import RunResult
@@ -78,11 +79,14 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
             }
             for name, family in sorted(tally.families.items())
         },
+        "not_applicable": {each.family: each.reason for each in report.refused},
         "asked": asked_counts(report),
         "situations": {each.name: each.scenarios for each in report.situations},
         "sample": thin_texts(report),
         "trace_hash": tally.trace_hash(),
         "seconds": round(result.seconds, 3),
+        "scenario_seconds": round(tally.scenario_seconds, 6),
+        "waiting_share": None if tally.waiting_share is None else round(tally.waiting_share, 3),
         "out": str(out),
     }
 
@@ -109,6 +113,7 @@ def summary_lines(
     for name, family in sorted(tally.families.items()):
         known = sum(case.count for case in cases if case.known and case.family.name == name)
         yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
+    yield from _refused_lines(report)
     headline = conclude(report)
     yield from headline.notes
     if headline.asked:
@@ -122,7 +127,18 @@ def summary_lines(
         f" {counted(tally.kills, 'kill')}, {counted(tally.rescales, 'rescale')};"
         f" trace hash {tally.trace_hash()}"
     )
+    if tally.waiting_share is not None:
+        yield f"a scenario: {cost_text(tally.scenario_seconds, tally.waiting_share)}"
     yield f"report: {page}"
+
+
+def _refused_lines(report: Report) -> Iterator[str]:
+    """Yield for each reason the families that were not run."""
+    by_reason: dict[str, list[str]] = {}
+    for each in report.refused:
+        by_reason.setdefault(each.reason, []).append(each.family)
+    for reason, families in by_reason.items():
+        yield f"not applicable on {report.facts.system}: {joined(families)}: {reason}"
 
 
 def _outcome_text(failed: int, known: int) -> str:

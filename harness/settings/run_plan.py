@@ -41,8 +41,10 @@ class RunPlan:
 
     families: tuple[str, ...]
     """Names or paths."""
-    left_out: tuple[str, ...]
-    """Built-in families that the system cannot run; empty if families are named."""
+    refused: tuple[tuple[str, str], ...]
+    """Built-in families that the system cannot run, each with the reason; empty if families are named."""
+    takes_all: bool
+    """Whether no family is named: the run is of all that the system can run."""
     scenarios: int | None
     max_time: float | None
     """Seconds. At least one of the two limits is set; the first one that is reached ends the run."""
@@ -90,10 +92,11 @@ def plan_run(
         scenarios, max_time = settings.scenarios, settings.max_time
         if scenarios is None and max_time is None:
             scenarios, max_time = (SCENARIOS, None) if on_trial == SYSTEM else (None, SECONDS)
-    named = families_of(settings, families, on_trial)
+    takes_all = not (families or settings.families)
     return RunPlan(
-        families=named,
-        left_out=() if families or settings.families else _without(family_names(), named),
+        families=families_of(settings, families, on_trial),
+        refused=refused_by(on_trial) if takes_all else (),
+        takes_all=takes_all,
         scenarios=scenarios,
         max_time=max_time,
         seed=_first(seed, settings.seed, SEED),
@@ -124,11 +127,14 @@ def families_of(
     asked = families or settings.families
     if asked:
         return tuple(asked)
-    return tuple([name for name in family_names() if not reason_against(system, load_family(name))])
+    refused = dict(refused_by(system))
+    return tuple([name for name in family_names() if name not in refused])
 
 
-def _without(names: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
-    return tuple([name for name in names if name not in taken])
+def refused_by(system: str) -> tuple[tuple[str, str], ...]:
+    """Return the built-in families that a system says it cannot run, each with the reason."""
+    reasons = ((name, reason_against(system, load_family(name))) for name in family_names())
+    return tuple([(name, reason) for name, reason in reasons if reason])
 
 
 def _first(option: Value | None, setting: Value | None, default: Value) -> Value:

@@ -258,8 +258,11 @@ class RelayRun(JobRun):
 
     def live(self, number: int, path: Path) -> Ending:
         """Run one leg to its death, or to the end of the job."""
-        if number % 2:
-            return self._local.live(number, path)
-        with board_file(self.spec.board).held() as state:
-            state.waiting = read_spec(path).waiting
-        return self._spark.live(number, path)
+        leg = self._local if number % 2 else self._spark
+        if leg is self._spark:
+            with board_file(self.spec.board).held() as state:
+                state.waiting = read_spec(path).waiting
+        waited_before = leg.waited_seconds
+        ending = leg.live(number, path)
+        self.waited_seconds += leg.waited_seconds - waited_before
+        return ending

@@ -61,6 +61,8 @@ class FamilyTally:
     """How many scenarios were judged by mode instead of exactly_once."""
     milliseconds: float = 0.0
     """The run time of its scenarios, summed over the workers."""
+    waited_milliseconds: float | None = None
+    """How many of them were spent waiting for what stands trial to start; None: no scenario measured it."""
     broken: Counter[str] = field(default_factory=Counter)
     """By property, how many scenarios broke it."""
     timers_before_end: int = 0
@@ -121,6 +123,8 @@ class Tally:
         self.scenarios += 1
         family.scenarios += 1
         family.milliseconds += outcome.milliseconds
+        if outcome.waited_milliseconds is not None:
+            family.waited_milliseconds = (family.waited_milliseconds or 0.0) + outcome.waited_milliseconds
         family.checked_twice += is_checked_twice(outcome.seed)
         family.continued += is_continued(outcome.seed) and _passed_before_continuations(outcome)
         family.at_least_once += AT_LEAST_ONCE in outcome.points
@@ -184,9 +188,27 @@ class Tally:
         """Return by situation how many scenarios were in it."""
         return sum([family.situations for family in self.families.values()], Counter())
 
+    @property
+    def scenario_seconds(self) -> float:
+        """The run time of a scenario, on average."""
+        milliseconds = sum(family.milliseconds for family in self.families.values())
+        return milliseconds / 1000 / self.scenarios if self.scenarios else 0.0
+
+    @property
+    def waiting_share(self) -> float | None:
+        """The share of the run time that was waiting for what stands trial; None: not measured."""
+        return waiting_share(*self.families.values())
+
     def trace_hash(self) -> str:
         """Return one hash over the traces of all scenarios, independent of their order."""
         return combined_hash(self.hashes)
+
+
+def waiting_share(*families: FamilyTally) -> float | None:
+    """Return the share of some families' run time that was waiting; None: not measured."""
+    waited = [each.waited_milliseconds for each in families if each.waited_milliseconds is not None]
+    milliseconds = sum(each.milliseconds for each in families)
+    return min(1.0, sum(waited) / milliseconds) if waited and milliseconds else None
 
 
 def _passed_before_continuations(outcome: Outcome) -> bool:

@@ -19,7 +19,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -97,10 +97,8 @@ class FlinkCluster:
         self._home = home
         self._archives_classes = archives_classes
         self._folder = folder
-        self.configuration = folder / "configuration"
         self.port = free_port()
         """Of the REST interface."""
-        (self.configuration / "plugins").mkdir(parents=True)
         settings = {
             **SETTINGS,
             "jobmanager.rpc.port": str(free_port()),
@@ -108,10 +106,8 @@ class FlinkCluster:
             "rest.bind-port": str(self.port),
             "io.tmp.dirs": str(folder / "temporary"),
         }
+        self.configuration = make_configuration(folder / "configuration", settings)
         (folder / "temporary").mkdir()
-        lines = [f"{key}: {value}\n" for key, value in settings.items()]
-        (self.configuration / "config.yaml").write_text("".join(lines), encoding="utf-8")
-        (self.configuration / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
         self._started = 0
         self._task_managers: list[subprocess.Popen[bytes]] = []
         self._names: dict[int, str] = {}
@@ -258,6 +254,15 @@ class FlinkCluster:
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
+
+
+def make_configuration(folder: Path, settings: Mapping[str, str]) -> Path:
+    """Make a folder with the settings of processes of Flink, and return it."""
+    (folder / "plugins").mkdir(parents=True)
+    lines = [f"{key}: {value}\n" for key, value in settings.items()]
+    (folder / "config.yaml").write_text("".join(lines), encoding="utf-8")
+    (folder / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
+    return folder
 
 
 def archive_classes(home: FlinkHome) -> None:

@@ -92,6 +92,7 @@ class FlinkOrder:
             "log": str(self.log),
             "checkpoints": str(self.checkpoints),
             "kept": str(self.kept),
+            "is_only_built": False,
             "rounds": ROUNDS,
             "pause_ms": PAUSE_MS,
             "endless": scenario.is_endless,

@@ -101,7 +101,7 @@ class FlinkRun:
 
     def run(self) -> History:
         """Run the job to its end, and return the history."""
-        begun = time.monotonic()
+        begun, waited_before = time.monotonic(), self.pool.waited_seconds
         self._cluster = self.pool.cluster()
         if any(FAULTS[fault.kind].strikes == "process" for fault in self.faults):
             self.pool.prepare_spare()
@@ -124,7 +124,9 @@ class FlinkRun:
             for path in self.order.output.iterdir():
                 if path.name.startswith(HIDDEN):
                     self._history.leak("unfinished file", path.name)
-        self._history.history.statistics.milliseconds = (time.monotonic() - begun) * 1000
+        statistics = self._history.history.statistics
+        statistics.milliseconds = (time.monotonic() - begun) * 1000
+        statistics.waited_milliseconds = (self.pool.waited_seconds - waited_before) * 1000
         return self._history.history
 
     # The job.

@@ -60,6 +60,26 @@ class Submitter:
             FamilyError: the family's job cannot run on PyFlink.
             ServiceError: the client has died or does not answer.
         """
+        answer = self._asked(order)
+        if "refused" in answer:
+            raise FamilyError(f"family {order['name']} cannot run on Flink: {answer['refused']}")
+        if "error" in answer:
+            raise ServiceError(
+                f"family {order['name']} on Flink: {' '.join(answer['error'].split())[-1500:]}"
+            )
+        return answer
+
+    def refusal(self, order: dict[str, Any]) -> str:
+        """Have a job built and not submitted; return why the family cannot run on PyFlink, "" if it can.
+
+        Raises:
+            ServiceError: the client has died or does not answer.
+        """
+        answer = self._asked({**order, "is_only_built": True})
+        return str(answer.get("refused") or answer.get("error") or "")
+
+    def _asked(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Send an order, and return the answer."""
         if not self.is_ready:
             self._answer()
             self.is_ready = True
@@ -69,14 +89,7 @@ class Submitter:
             self._process.stdin.flush()
         except OSError:
             raise ServiceError(f"the client of Flink has ended: {last_lines(self._log)}") from None
-        answer = self._answer()
-        if "refused" in answer:
-            raise FamilyError(f"family {order['name']} cannot run on Flink: {answer['refused']}")
-        if "error" in answer:
-            raise ServiceError(
-                f"family {order['name']} on Flink: {' '.join(answer['error'].split())[-1500:]}"
-            )
-        return answer
+        return self._answer()
 
     def end(self) -> None:
         """End it, and its Java."""

@@ -12,7 +12,8 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +21,13 @@ from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
+from onceproof.harness.systems.flink.flink_cluster import SETTINGS, make_configuration
 from onceproof.harness.systems.flink.flink_home import find_flink
 from onceproof.harness.systems.flink.flink_order import FlinkOrder
 from onceproof.harness.systems.flink.flink_points import ANSWERS, CAPABILITIES, MISSING, affordable, prepared
 from onceproof.harness.systems.flink.flink_pool import FlinkPool
 from onceproof.harness.systems.flink.flink_run import LONGEST_SECONDS, FlinkRun
+from onceproof.harness.systems.flink.flink_submitter import Submitter
 from onceproof.harness.systems.process.incarnations import trial_folder
 
 NAME: Final = "flink"
@@ -44,8 +47,6 @@ class FlinkSystem:
         self._folder = folder
         self._seconds = seconds
         self._pool: FlinkPool | None = None
-        self._scenarios = 0
-        self._milliseconds = 0.0
 
     @staticmethod
     def require_programs() -> None:
@@ -55,6 +56,28 @@ class FlinkSystem:
     def prepared(self, scenario: Scenario) -> Scenario:
         """Return the scenario as it runs, with its faults at points that are seen."""
         return prepared(scenario)
+
+    def refusals(self, trials: Iterable[tuple[Family, Scenario]]) -> dict[str, str]:
+        """Build the jobs of families in PyFlink, without a cluster; return why some of them cannot run.
+
+        Raises ServiceMissing or ServiceError.
+        """
+        home = find_flink()
+        refused: dict[str, str] = {}
+        with tempfile.TemporaryDirectory(prefix="onceproof-flink-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            submitter = Submitter(home, folder, make_configuration(folder / "configuration", SETTINGS))
+            try:
+                for number, (family, scenario) in enumerate(trials):
+                    place = folder / f"trial-{number}"
+                    place.mkdir()
+                    order = FlinkOrder(family, prepared(scenario), place)
+                    reason = submitter.refusal(order.made(0, 1, scenario.parallelism, "hashmap", None))
+                    if reason:
+                        refused.setdefault(family.name, reason)
+            finally:
+                submitter.end()
+        return refused
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """Run a scenario in a new folder, and return its history; there is no trace. Raises FamilyError."""
@@ -71,21 +94,10 @@ class FlinkSystem:
         for key, count in [*left.items(), *too_many.items()]:
             not_applicable = history.statistics.not_applicable
             not_applicable[key] = not_applicable.get(key, 0) + count
-        self._scenarios += 1
-        self._milliseconds += history.statistics.milliseconds
         return history
 
     def close(self) -> None:
-        """End clusters and client, and say what a scenario has cost; a later run starts new ones."""
-        if self._pool is None:
-            return
-        self._pool.close()
-        if self._scenarios:
-            seconds = self._milliseconds / 1000
-            share = self._pool.waited_seconds / seconds if seconds else 0.0
-            print(
-                f"onceproof: flink: {self._scenarios} scenarios, {seconds / self._scenarios:.1f} s each,"
-                f" {share:.0%} of it waiting for clusters and client",
-                file=sys.stderr,
-            )
+        """End clusters and client; a later run starts new ones."""
+        if self._pool is not None:
+            self._pool.close()
         self._pool = None

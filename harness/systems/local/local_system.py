@@ -311,6 +311,7 @@ class LocalRun(JobRun):
     def live(self, number: int, path: Path) -> Ending:
         """Start a process, wait for its end, and return how it ended; kill it after ``process_seconds``."""
         said = self.folder / f"process-{number}.txt"
+        begun = time.monotonic_ns()
         with said.open("wb") as stream:
             process = self.start(path, stream)
         # wait() with a time-out polls at growing intervals, which would lengthen measured recovery times.
@@ -329,6 +330,8 @@ class LocalRun(JobRun):
             self.is_dead(process)
         at = time.monotonic_ns()
         events = read_all_events(self.events_path(number))
+        # A process has started when it logs the first event of the job.
+        self.waited_seconds += ((events[0]["at"] if events else at) - begun) / 1e9
         for watch in self.watches:
             events = sorted([*events, *watch.take_events()], key=lambda event: event["at"])
         return Ending(

@@ -106,7 +106,9 @@ class DriverRun(JobRun):
     def live(self, number: int, path: Path) -> Ending:
         """Run the job on one driver until it ends or the driver dies."""
         driver = self.drivers.take()
+        begun = time.monotonic()
         driver.wait_until_ready()
+        self.waited_seconds += time.monotonic() - begun
         if self.needs_another_driver():
             self.drivers.prepare()
         try:

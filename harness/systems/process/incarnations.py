@@ -62,6 +62,8 @@ class JobRun(ABC):
     _number: int = field(default=0, init=False)
     _given_up: int = field(default=0, init=False)
     """How many processes in a row have given up because a server was away."""
+    waited_seconds: float = field(default=0.0, init=False)
+    """How long the job has waited for its processes to start."""
 
     @abstractmethod
     def live(self, number: int, path: Path) -> Ending:
@@ -106,6 +108,7 @@ class JobRun(ABC):
         self.job_is_over(builder)
         builder.at_rest(checkpoints, neighbour)
         builder.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
+        builder.history.statistics.waited_milliseconds = self.waited_seconds * 1000
         return builder.history
 
     def _incarnation(self, builder: HistoryBuilder) -> Ending:

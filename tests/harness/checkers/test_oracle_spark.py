@@ -312,41 +312,6 @@ def test_rows_that_declare_an_impossible_choice_are_found(spark: SparkSession) -
         assert right == ([0, 1] if name == "page_windows" else [0])
 
 
-def timed(family: Family, cases: Sequence[Case], random: Random) -> list[Case]:
-    """Give the rows of each case times that are far apart and long, and columns that may fit them or not."""
-    width = 3 if family.name == "deduplication" else 7
-    timed_cases: list[Case] = []
-    for number, records, rows in cases:
-        now, drawn_rows = 1_000, []
-        for row in rows:
-            begun = now + random.choice((0, 1, 40, 119, 121, 300))
-            now = begun + random.choice((0, 0, 1, 90, 125))
-            said = (
-                (random.random() < 0.5,) if width == 3 else tuple(random.randrange(-1, 4) for _ in range(5))
-            )
-            times = (begun, now)
-            drawn_rows.append((*row[:3], *((*said, *times) if width == 3 else (*times, *said))))
-        # What follows from drawn rows fits them more and more.
-        for _ in range(number % 3):
-            drawn_rows = list(family.expected(records, Declared(drawn_rows)))
-        timed_cases.append((number, records, drawn_rows[number % 5 == 4 :]))
-    return timed_cases
-
-
-@pytest.mark.parametrize("name", ["deduplication", "expiring_state"])
-def test_both_oracles_say_the_same_of_records_that_take_a_while(name: str, spark: SparkSession) -> None:
-    family = load_family(name)
-    cases = timed(family, drawn(family, 90)[0], Random(4))
-    wrong = {}
-    for number, records, rows in cases:
-        expected, found = Counter(family.expected(records, Declared(rows))), Counter(rows)
-        if expected != found:
-            wrong[number] = ((expected - found).total(), (found - expected).total())
-    assert 20 < len(wrong) < 70
-    judged_by_sql = differences(spark, evidence_of(spark, family, cases))
-    assert {each.scenario: (each.missing, each.surplus) for each in judged_by_sql} == wrong
-
-
 def test_a_difference_shows_its_rows(spark: SparkSession) -> None:
     family = load_family("word_count")
     records = {"words-0": [(0, "bee"), (1, "bee")]}

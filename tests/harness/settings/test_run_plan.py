@@ -44,23 +44,28 @@ def test_default_plan_runs_all_families_for_1000_scenarios() -> None:
 def test_systems_with_the_engine_and_servers_run_all_built_in_families(system: str) -> None:
     wanted = plan_run(Settings(), RUN, system=system)
     assert wanted.families == tuple(family_names())
-    assert wanted.left_out == ()
+    assert (wanted.refused, wanted.takes_all) == ((), True)
 
 
 @pytest.mark.parametrize("system", ["spark", "relay"])
 def test_systems_without_servers_leave_out_the_families_that_need_one(system: str) -> None:
     wanted = plan_run(Settings(), RUN, system=system)
     needing = [name for name in family_names() if options_of(load_family(name)).servers]
-    assert wanted.left_out == tuple(needing) != ()
+    assert tuple(name for name, _ in wanted.refused) == tuple(needing) != ()
+    assert all("the family needs" in reason for _, reason in wanted.refused)
     assert sorted((*wanted.families, *needing)) == family_names()
 
 
 def test_structured_streaming_runs_only_families_with_a_streaming_query() -> None:
     wanted = plan_run(Settings(), RUN, system="structured_streaming")
     assert {"word_count", "page_views", "running_sum", "flights", "word_table"} == set(wanted.families)
-    assert sorted((*wanted.families, *wanted.left_out)) == family_names()
+    assert sorted((*wanted.families, *dict(wanted.refused))) == family_names()
+    assert set(dict(wanted.refused).values()) == {
+        "the family has no streaming_query",
+        *(reason for reason in dict(wanted.refused).values() if "it starts no server" in reason),
+    }
     named = plan_run(Settings(), RUN, system="structured_streaming", families=["word_commits"])
-    assert (named.families, named.left_out) == (("word_commits",), ())
+    assert (named.families, named.refused, named.takes_all) == (("word_commits",), (), False)
 
 
 def test_bytewax_runs_only_families_with_a_flow() -> None:

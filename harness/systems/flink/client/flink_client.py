@@ -47,7 +47,10 @@ def _by_value(module, file):
 
 
 def submit(order):
-    """Build the job of an order and submit it. Return its id, and how many subtasks of sources it has."""
+    """Build the job of an order and submit it. Return its id, and how many subtasks of sources it has.
+
+    A job that is only to be built gets no id.
+    """
     configuration = Configuration()
     for key, value in {
         "execution.target": "remote",
@@ -72,6 +75,9 @@ def submit(order):
     except Exception as error:
         # The engine runs this job: PyFlink lacks something, or takes it otherwise.
         raise NoCounterpart(f"{type(error).__name__}: {_first_line(error)}") from error
+    if order["is_only_built"]:
+        environment.get_execution_plan()
+        return {"readers": environment.readers()}
     job = str(environment.execute_async(order["name"]).get_job_id())
     return {"job": job, "readers": environment.readers()}
 
@@ -88,8 +94,8 @@ def answer(order):
 
 
 def _first_line(error):
-    """Return what an error says; of one of Java, without its stack trace."""
-    return str(error).strip().split("\n\tat ")[0]
+    """Return in one line what an error says; of one of Java, without its stack trace."""
+    return " ".join(str(error).strip().split("\n\tat ")[0].split())
 
 
 def main(scenarios):
