@@ -61,6 +61,11 @@ class KafkaBroker:
         return f"{LOOPBACK}:{self.port}"
 
     @property
+    def data(self) -> Path:
+        """The folder of its data, with a folder for each partition."""
+        return self.folder / "data"
+
+    @property
     def log(self) -> Path:
         """What the broker prints: warnings and errors."""
         return self.folder / "broker.log"
@@ -107,7 +112,7 @@ class KafkaBroker:
         if self.proxied_port:
             keep_port(self.folder, "proxied", self.proxied_port)
             keep_port(self.folder, "proxy", self.proxy_port)
-        data = self.folder / "data"
+        data = self.data
         if not (data / "meta.properties").exists():
             shutil.copytree(program.formatted, data, dirs_exist_ok=True)
         for port in filter(None, (self.port, controller_port, self.proxied_port)):

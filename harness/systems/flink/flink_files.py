@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
@@ -102,13 +102,22 @@ class CheckpointFiles:
         kept: where the source links the metadata of complete checkpoints.
         stops: Flink's folder of the savepoints with which jobs end; they commit as checkpoints do.
         lengths: by split, the number of its records.
+        listed_in: returns the transactions beside part files that some metadata list.
     """
 
-    def __init__(self, checkpoints: Path, kept: Path, stops: Path, lengths: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        checkpoints: Path,
+        kept: Path,
+        stops: Path,
+        lengths: Mapping[str, int],
+        listed_in: Callable[[bytes], Sequence[str]] = lambda _: (),
+    ) -> None:
         self._checkpoints = checkpoints
         self._kept = kept
         self._stops = stops
         self._lengths = lengths
+        self._listed_in = listed_in
         self._known: set[int] = set()
         self._read_before: set[Path] = set()
         self.places: dict[int, Path] = {}
@@ -142,9 +151,13 @@ class CheckpointFiles:
 
     def _read(self, path: Path) -> Metadata | None:
         try:
-            return read_metadata(path.read_bytes(), self._lengths)
+            content = path.read_bytes()
         except FileNotFoundError:
             return None
+        metadata = read_metadata(content, self._lengths)
+        if metadata is None:
+            return None
+        return metadata._replace(transactions=(*metadata.transactions, *self._listed_in(content)))
 
 
 class FlinkPartFiles:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.java import JavaInstallation, JavaMissing, find_java
-from onceproof.harness.services.maven_jars import alone_in, run_to_end
+from onceproof.harness.services.maven_jars import JARS, alone_in, jars_folder, run_to_end
 from onceproof.harness.services.service import ServiceMissing, user_cache
 from onceproof.harness.systems.program.program_packages import installed_python, python_with
 
@@ -30,7 +30,9 @@ PACKAGES: Final = (f"apache-flink=={VERSION}",)
 INSTALL: Final = "onceproof flink install"
 CLIENT: Final = Path(__file__).parent / "client"
 """The program that runs in Flink's environment, and the source in Java."""
-_JAVA_SOURCE: Final = CLIENT / "ScenarioSource.java"
+_JAVA_SOURCES: Final = tuple(sorted(CLIENT.glob("*.java")))
+_KAFKA_POM: Final = CLIENT.parents[2] / "services" / "flink_kafka_pom.xml"
+_KAFKA_JAR: Final = "flink-sql-connector-kafka-*.jar"
 _PACKAGES_OF_JAVA: Final = (
     "java.lang java.net java.io java.nio java.lang.reflect java.text java.time java.util java.util.concurrent"
     " java.util.concurrent.atomic java.util.concurrent.locks sun.nio.ch"
@@ -63,6 +65,11 @@ class FlinkHome:
     def archive(self, process: str) -> Path:
         """Return the file with the loaded classes of a kind of process, which starts sooner with it."""
         return self.jars.parent / f"{process}.jsa"
+
+    @property
+    def has_kafka(self) -> bool:
+        """Whether the connector of Kafka is there."""
+        return any(self.jars.glob(_KAFKA_JAR))
 
     @property
     def class_path(self) -> str:
@@ -114,6 +121,10 @@ def install_flink() -> FlinkHome:
         with alone_in(folder):
             if not (folder / _LIB).is_dir():
                 _make_jars(folder, _packages_of(python) / "pyflink", java)
+    if not any((folder / _LIB).glob(_KAFKA_JAR)):
+        # It was made while Maven was missing.
+        for jar in _kafka_jars():
+            (folder / _LIB / jar.name).symlink_to(jar)
     return find_flink()
 
 
@@ -126,13 +137,24 @@ def _java() -> JavaInstallation:
 
 def _folder(java: JavaInstallation) -> Path:
     """Return the folder of the cache for our source as it is, compiled by this Java."""
-    content = f"{VERSION} {java.version} {_JAVA_SOURCE.read_text(encoding='utf-8')}"
+    sources = [path.read_text(encoding="utf-8") for path in (*_JAVA_SOURCES, _KAFKA_POM)]
+    content = f"{VERSION} {java.version} {' '.join(sources)}"
     return user_cache() / f"flink-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
 def _packages_of(python: str) -> Path:
     """Return the folder of packages of an environment, by the place of its Python."""
     return next(Path(python).parent.parent.glob("lib/python3.*/site-packages"))
+
+
+def _kafka_jars() -> list[Path]:
+    """Return the connector of Kafka; none where Maven is missing, which other families do not need."""
+    try:
+        return sorted(
+            (jars_folder(_KAFKA_POM, "flink-kafka", "Flink's connector of Kafka") / JARS).glob("*.jar")
+        )
+    except ServiceMissing:
+        return []
 
 
 def _make_jars(folder: Path, home: Path, java: JavaInstallation) -> None:
@@ -149,9 +171,10 @@ def _make_jars(folder: Path, home: Path, java: JavaInstallation) -> None:
         lib.mkdir()
         class_path = os.pathsep.join(str(jar) for jar in jars)
         command = [str(compiler), "-nowarn", "-proc:none", "-cp", class_path, "-d", str(classes)]
-        failure = f"{_JAVA_SOURCE.name} cannot be compiled for Flink {VERSION}"
-        run_to_end([*command, str(_JAVA_SOURCE)], Path(name), Path(name) / "log", _COMPILE_S, failure)
-        for jar in jars:
+        failure = f"the sources of records cannot be compiled for Flink {VERSION}"
+        command += map(str, _JAVA_SOURCES)
+        run_to_end(command, Path(name), Path(name) / "log", _COMPILE_S, failure)
+        for jar in (*jars, *_kafka_jars()):
             (lib / jar.name).symlink_to(jar)
         with zipfile.ZipFile(lib / "scenario-source.jar", "w") as archive:
             for path in sorted(classes.rglob("*.class")):

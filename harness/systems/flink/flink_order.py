@@ -10,6 +10,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +19,13 @@ import msgspec
 
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import place_of
+from onceproof.harness.model.history import TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.services.service import LOOPBACK
 from onceproof.harness.systems.flink.flink_points import ROUNDS
+from onceproof.harness.systems.flink.topic_log import TopicLog, TopicUnreadable, is_of_topic, read_committed
+from onceproof.harness.systems.process.job_specification import TrialTopics
+from onceproof.harness.systems.process.kafka_io import PARTITIONS
 
 INTERVAL_MS: Final = 50
 """From one checkpoint to the next."""
@@ -30,6 +35,16 @@ LEAST_RESTART_DELAY_MS: Final = 50
 """Without any Flink restarts a job many times before the slots of a dead TaskManager are gone."""
 
 
+_SECONDS_TO_READ: Final = 30.0
+ROWS: Final = "rows"
+"""Of the topic of the sink, what its name ends in: the harness makes it before the job names its sink."""
+
+
+def transactions_of(topics: TrialTopics) -> str:
+    """Return what the ids of the transactions of a job's sink begin with."""
+    return f"{topics.prefix}-flink"
+
+
 @dataclass(frozen=True, slots=True)
 class FlinkOrder:
     """The run of one scenario of a family, below a folder."""
@@ -37,6 +52,10 @@ class FlinkOrder:
     family: Family
     scenario: Scenario
     folder: Path
+    kafka: TrialTopics | None = None
+    """The topics at its ends; None: it has none."""
+    broker_data: Path | None = None
+    """The folder of the broker's data."""
     output: Path = field(init=False)
     checkpoints: Path = field(init=False)
     kept: Path = field(init=False)
@@ -97,6 +116,48 @@ class FlinkOrder:
             "pause_ms": PAUSE_MS,
             "endless": scenario.is_endless,
             "settings": settings,
+            "kafka": None if self.kafka is None else self._topics(self.kafka),
+        }
+
+    def sink_topic(self) -> TopicLog | None:
+        """Return what reads the topic of the sink; None: there is none."""
+        topics, data = self.kafka, self.broker_data
+        if topics is None or data is None:
+            return None
+        return TopicLog(data, topics.output_topic(ROWS), PARTITIONS, transactions_of(topics))
+
+    def check_sink_topic(self, history: History) -> None:
+        """Check at the end that a reader of committed rows sees in the topic what the history says.
+
+        Raises TopicUnreadable.
+        """
+        topics = self.kafka
+        if topics is None or self.broker_data is None:
+            return
+        said = Counter(
+            row
+            for _, kind, subject, payload in history.events
+            if kind == TRANSACTION_VISIBLE and is_of_topic(subject)
+            for row in payload["rows"]
+        )
+        topic = topics.output_topic(ROWS)
+        read = Counter(read_committed(topics.servers, topic, PARTITIONS, _SECONDS_TO_READ))
+        if read != said:
+            raise TopicUnreadable(
+                f"{topic}: a reader of committed rows sees {read.total()} rows, and the broker's log shows"
+                f" {said.total()}; only the one: {list((read - said).elements())[:3]}, only the other:"
+                f" {list((said - read).elements())[:3]}"
+            )
+
+    @staticmethod
+    def _topics(topics: TrialTopics) -> dict[str, Any]:
+        return {
+            "servers": topics.servers,
+            "input_topic": topics.input_topic,
+            "output_topic": topics.output_topic(ROWS),
+            "splits": list(topics.lengths),
+            "lengths": list(topics.lengths.values()),
+            "transactions": transactions_of(topics),
         }
 
     def _settings(self, backend: str) -> dict[str, str]:

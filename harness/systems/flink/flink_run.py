@@ -26,6 +26,7 @@ from onceproof.harness.systems.flink.flink_files import CheckpointFiles, FlinkPa
 from onceproof.harness.systems.flink.flink_history import FlinkHistory, Pass
 from onceproof.harness.systems.flink.flink_order import FlinkOrder
 from onceproof.harness.systems.flink.flink_pool import FlinkPool
+from onceproof.harness.systems.flink.topic_log import TopicLog
 from onceproof.harness.systems.process.job_specification import HIDDEN
 
 LONGEST_SECONDS: Final = 90.0
@@ -33,6 +34,7 @@ MOST_OWN_FAILURES: Final = 3
 """After as many attempts without a fault in between the run is over."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
 _SECONDS_BETWEEN_REQUESTS: Final = 0.05
+_LONGEST_MARKERS_S: Final = 5.0
 _CHECKPOINTS_FAILED: Final = "Exceeded checkpoint tolerable failure threshold"
 _STOP_HALF_DONE: Final = "StopWithSavepointStoppingException"
 _ENDED: Final = frozenset({"FINISHED", "FAILED", "CANCELED"})
@@ -71,6 +73,8 @@ class FlinkRun:
     _history: FlinkHistory = field(init=False)
     _log: SourceLog = field(init=False)
     _files: FlinkPartFiles = field(init=False)
+    _topic: TopicLog | None = field(init=False)
+    """The topic of its sink; None: it has none."""
     _checkpoints: CheckpointFiles = field(init=False)
     _waiting: list[Waiting[Fault] | Waiting[Operation]] = field(init=False)
     _due: list[_Due] = field(default_factory=list)
@@ -94,7 +98,9 @@ class FlinkRun:
         )
         self._log = SourceLog(order.log)
         self._files = FlinkPartFiles(order.output)
-        self._checkpoints = CheckpointFiles(order.checkpoints, order.kept, order.stops, lengths)
+        self._topic = order.sink_topic()
+        listed_in = (lambda _: ()) if self._topic is None else self._topic.listed_in
+        self._checkpoints = CheckpointFiles(order.checkpoints, order.kept, order.stops, lengths, listed_in)
         self._waiting = [*map(Waiting, self.faults), *map(Waiting, scenario.asked)]
         self._parallelism = scenario.parallelism
         self._backend = scenario.state_backend or "hashmap"
@@ -176,12 +182,21 @@ class FlinkRun:
     def _look(self) -> None:
         events = self._log.new_events()
         new, gone = self._files.changes()
+        if self._topic is not None:
+            new |= self._topic.changes()[0]
         passes = self._history.look(events, new, gone, self._checkpoints.new_checkpoints())
         if self._history.attempts_without_a_cause >= MOST_OWN_FAILURES and not self._is_over:
             self._history.job_failed(self._cause())
             self._is_over = True
         for each in passes:
             self._pass(each)
+
+    def _look_at_the_end(self) -> None:
+        """Look when the job has ended; markers of committed transactions come a little after their commit."""
+        deadline = time.monotonic() + _LONGEST_MARKERS_S
+        while self._topic is not None and not self._topic.is_at_rest and time.monotonic() < deadline:
+            time.sleep(_SECONDS_BETWEEN_REQUESTS)
+        self._look()
 
     def _cause(self) -> str:
         """Return the last exception of the job, in one line: what it says, and the innermost cause."""
@@ -330,7 +345,8 @@ class FlinkRun:
             return
         match self._state:
             case "FINISHED":
-                self._look()
+                self._look_at_the_end()
+                self.order.check_sink_topic(self._history.history)
                 self._history.job_finished()
                 self._is_over = True
             case "FAILED":
@@ -370,7 +386,7 @@ class FlinkRun:
         while self._request("")["state"] not in _ENDED:
             time.sleep(_SECONDS_BETWEEN_REQUESTS)
         # It has made visible what the savepoint lists.
-        self._look()
+        self._look_at_the_end()
         self._history.job_stopped()
         self._parallelism = operation.parallelism or self._parallelism
         self._backend = operation.state_backend or self._backend

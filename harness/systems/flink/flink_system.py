@@ -12,23 +12,33 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import pickle
+import struct
 import tempfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.model.family import Family, FamilyError
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from onceproof.harness.model.family import KAFKA, Family, FamilyError, options_of
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
+from onceproof.harness.services.service import LOOPBACK
 from onceproof.harness.systems.flink.flink_cluster import SETTINGS, make_configuration
-from onceproof.harness.systems.flink.flink_home import find_flink
-from onceproof.harness.systems.flink.flink_order import FlinkOrder
+from onceproof.harness.systems.flink.flink_home import INSTALL, FlinkHome, find_flink
+from onceproof.harness.systems.flink.flink_order import ROWS, FlinkOrder
 from onceproof.harness.systems.flink.flink_points import ANSWERS, CAPABILITIES, MISSING, affordable, prepared
 from onceproof.harness.systems.flink.flink_pool import FlinkPool
 from onceproof.harness.systems.flink.flink_run import LONGEST_SECONDS, FlinkRun
 from onceproof.harness.systems.flink.flink_submitter import Submitter
 from onceproof.harness.systems.process.incarnations import trial_folder
+from onceproof.harness.systems.process.job_specification import TrialTopics
+from onceproof.harness.systems.process.kafka_io import PARTITIONS, make_topics
+from onceproof.harness.systems.process.trial_kafka import TrialKafka
 
 NAME: Final = "flink"
 
@@ -40,11 +50,23 @@ class FlinkSystem:
     capabilities = CAPABILITIES
     missing = MISSING
     answers = ANSWERS
-    refusal = staticmethod(refusal_of_servers)
-    """What PyFlink lacks for a family is known when its job is built."""
 
-    def __init__(self, folder: Path | None = None, seconds: float = LONGEST_SECONDS) -> None:
+    @staticmethod
+    def refusal(family: Family) -> str:
+        """Return why it cannot run a family that needs servers; "" if it can.
+
+        What PyFlink lacks for it is known when its job is built.
+        """
+        return "" if set(options_of(family).servers) <= {KAFKA} else refusal_of_servers(family)
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        seconds: float = LONGEST_SECONDS,
+        kafka: TrialKafka | None = None,
+    ) -> None:
         self._folder = folder
+        self._kafka = kafka or TrialKafka()
         self._seconds = seconds
         self._pool: FlinkPool | None = None
 
@@ -71,8 +93,10 @@ class FlinkSystem:
                 for number, (family, scenario) in enumerate(trials):
                     place = folder / f"trial-{number}"
                     place.mkdir()
-                    order = FlinkOrder(family, prepared(scenario), place)
-                    reason = submitter.refusal(order.made(0, 1, scenario.parallelism, "hashmap", None))
+                    order = FlinkOrder(family, prepared(scenario), place, _unreached_topics(family, scenario))
+                    reason = _lacks_kafka(home, family) or submitter.refusal(
+                        order.made(0, 1, scenario.parallelism, "hashmap", None)
+                    )
                     if reason:
                         refused.setdefault(family.name, reason)
             finally:
@@ -83,13 +107,23 @@ class FlinkSystem:
         """Run a scenario in a new folder, and return its history; there is no trace. Raises FamilyError."""
         if reason := self.refusal(family):
             raise FamilyError(f"family {family.name} cannot run on Flink: {reason}")
+        home = find_flink()
+        if reason := _lacks_kafka(home, family):
+            raise FamilyError(f"family {family.name} cannot run on Flink: {reason}")
         if self._pool is None:
-            self._pool = FlinkPool(find_flink())
+            self._pool = FlinkPool(home)
         scenario = prepared(scenario)
         kills, left = applicable(scenario.faults, CAPABILITIES, MISSING)
         faults, too_many = affordable(kills)
-        with trial_folder(self._folder, outlived=True) as folder:
-            order = FlinkOrder(family, scenario, folder)
+        with trial_folder(self._folder, outlived=True) as folder, ExitStack() as ends:
+            topics = data = None
+            if KAFKA in options_of(family).servers:
+                # The input comes while the job runs, and ends behind its last record.
+                scenario = replace(scenario, endless=UNSET)
+                topics = ends.enter_context(self._kafka.topics(scenario.records, _message_of))
+                make_topics(topics.servers, {topics.output_topic(ROWS): PARTITIONS})
+                data = self._kafka.server.data
+            order = FlinkOrder(family, scenario, folder, topics, data)
             history = FlinkRun(scenario, faults, order, self._pool, self._seconds).run()
         for key, count in [*left.items(), *too_many.items()]:
             not_applicable = history.statistics.not_applicable
@@ -97,7 +131,29 @@ class FlinkSystem:
         return history
 
     def close(self) -> None:
-        """End clusters and client; a later run starts new ones."""
+        """End clusters, client and broker; a later run starts new ones."""
+        self._kafka.close()
         if self._pool is not None:
             self._pool.close()
         self._pool = None
+
+
+def _lacks_kafka(home: FlinkHome, family: Family) -> str:
+    """Return what a family with topics at its ends lacks in an installed Flink."""
+    if KAFKA not in options_of(family).servers or home.has_kafka:
+        return ""
+    return f"the connector of Kafka is missing: install Maven (mvn), and run `{INSTALL}` again"
+
+
+def _unreached_topics(family: Family, scenario: Scenario) -> TrialTopics | None:
+    """Return topics for a job that is only built; None for a family without them."""
+    if KAFKA not in options_of(family).servers:
+        return None
+    lengths = {split: len(records) for split, records in scenario.records.items()}
+    return TrialTopics(f"{LOOPBACK}:1", f"{LOOPBACK}:1", "built", lengths)
+
+
+def _message_of(record: InputRecord) -> bytes:
+    """Return a record as `LoggedSource.java` takes it apart; the value is pickled, as between operators."""
+    timestamp, value = record
+    return struct.pack(">q", timestamp) + pickle.dumps(value)

@@ -70,7 +70,11 @@ class TrialKafka(TrialServer[KafkaBroker]):
             delete_topics(broker.address, set(names.values()).__contains__)
 
     @contextmanager
-    def topics(self, records: Mapping[str, Sequence[InputRecord]]) -> Iterator[TrialTopics]:
+    def topics(
+        self,
+        records: Mapping[str, Sequence[InputRecord]],
+        encode: Callable[[InputRecord], bytes] = msgspec.json.encode,
+    ) -> Iterator[TrialTopics]:
         """Yield the topics of a scenario, whose input is filled meanwhile; they are deleted afterwards."""
         from onceproof.harness.systems.process.kafka_io import make_topics
 
@@ -80,7 +84,7 @@ class TrialKafka(TrialServer[KafkaBroker]):
         make_topics(broker.address, {topics.input_topic: len(lengths)})
         ends = threading.Event()
         refused: list[str] = []
-        feeder = threading.Thread(target=feed, args=(topics, records, ends, refused), daemon=True)
+        feeder = threading.Thread(target=feed, args=(topics, records, ends, refused, encode), daemon=True)
         feeder.start()
         try:
             yield topics
@@ -126,6 +130,7 @@ def feed(
     records: Mapping[str, Sequence[InputRecord]],
     ends: threading.Event,
     refused: list[str],
+    encode: Callable[[InputRecord], bytes] = msgspec.json.encode,
 ) -> None:
     """Write the records of all splits in turn, ``PACE_S`` apart, until ``ends`` is set.
 
@@ -147,7 +152,7 @@ def feed(
                 continue
             producer.produce(
                 topics.input_topic,
-                msgspec.json.encode(record),
+                encode(record),
                 key=split,
                 partition=number,
                 on_delivery=delivered,

@@ -5,15 +5,9 @@ import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.Serializable;
 import java.net.URLDecoder;
-import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.DirectoryStream;
-import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
-import java.nio.file.Path;
 import java.nio.file.Paths;
-import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -43,47 +37,33 @@ import org.apache.flink.core.io.SimpleVersionedSerializer;
  *       checkpoints.
  *   <li>Positions are stored as text that is found in the metadata of a checkpoint without Flink. A split that
  *       has been read stays in the state of its reader.
- *   <li>A log has one line for each thing that happens; a line is one write.
- *   <li>The metadata of a complete checkpoint get a second link, because Flink deletes them when a job finishes.
  * </ul>
  */
 public final class ScenarioSource
     implements Source<byte[], ScenarioSource.Split, List<ScenarioSource.Split>>, Serializable {
   private static final long serialVersionUID = 1L;
 
-  private final String name;
   private final String records;
-  private final String log;
-  private final String checkpoints;
-  private final String kept;
+  private final SourceLog log;
   private final int recordsPerCheckpoint;
   private final long pauseMs;
   private final boolean endless;
 
   /**
-   * @param name of the vertex, for the log
    * @param records the file with the splits
-   * @param log the file to which lines are appended
-   * @param checkpoints the folder of the job's checkpoints
-   * @param kept the folder in which metadata stay
+   * @param log what it passes
    * @param recordsPerCheckpoint how many records a reader gives before it waits for the next checkpoint
    * @param pauseMs milliseconds between two records
    * @param endless whether readers wait behind the last record
    */
   public ScenarioSource(
-      String name,
       String records,
-      String log,
-      String checkpoints,
-      String kept,
+      SourceLog log,
       int recordsPerCheckpoint,
       long pauseMs,
       boolean endless) {
-    this.name = name;
     this.records = records;
     this.log = log;
-    this.checkpoints = checkpoints;
-    this.kept = kept;
     this.recordsPerCheckpoint = recordsPerCheckpoint;
     this.pauseMs = pauseMs;
     this.endless = endless;
@@ -124,39 +104,6 @@ public final class ScenarioSource
   @Override
   public SimpleVersionedSerializer<List<Split>> getEnumeratorCheckpointSerializer() {
     return new WaitingSerializer();
-  }
-
-  void note(String kind, int subtask, int attempt, long checkpoint) {
-    String line =
-        String.format(
-            "{\"kind\": \"%s\", \"source\": \"%s\", \"subtask\": %d, \"attempt\": %d, \"pid\": %d, \"checkpoint\": %d}%n",
-            kind, URLEncoder.encode(name, StandardCharsets.UTF_8), subtask, attempt, ProcessHandle.current().pid(), checkpoint);
-    try {
-      Files.write(
-          Paths.get(log),
-          line.getBytes(StandardCharsets.UTF_8),
-          StandardOpenOption.CREATE,
-          StandardOpenOption.APPEND);
-    } catch (IOException error) {
-      throw new IllegalStateException(log + ": cannot be written", error);
-    }
-  }
-
-  /** Links the metadata of a checkpoint into the folder in which they stay. */
-  void keep(long checkpoint) {
-    Path target = Paths.get(kept, "chk-" + checkpoint);
-    try (DirectoryStream<Path> jobs = Files.newDirectoryStream(Paths.get(checkpoints))) {
-      for (Path job : jobs) {
-        try {
-          Files.createLink(target, job.resolve("chk-" + checkpoint).resolve("_metadata"));
-        } catch (NoSuchFileException | FileAlreadyExistsException another) {
-          // Of another start of the job, or another source was first.
-          continue;
-        }
-      }
-    } catch (IOException error) {
-      throw new IllegalStateException(target + ": cannot be linked", error);
-    }
   }
 
   /** One record of a split. */
@@ -206,8 +153,7 @@ public final class ScenarioSource
     }
 
     String text(String state) {
-      return "[" + state + " " + place + " " + offset + " " + checkpoint + " "
-          + URLEncoder.encode(name, StandardCharsets.UTF_8) + "]";
+      return SourceLog.position(state, place, offset, checkpoint, name);
     }
 
     static Split of(String text) {
@@ -302,14 +248,14 @@ public final class ScenarioSource
 
     @Override
     public List<Split> snapshotState(long checkpoint) {
-      source.note("triggered", -1, -1, checkpoint);
+      source.log.note("triggered", -1, -1, checkpoint);
       return new ArrayList<>(waiting);
     }
 
     @Override
     public void notifyCheckpointComplete(long checkpoint) {
-      source.keep(checkpoint);
-      source.note("completed", -1, -1, checkpoint);
+      source.log.keep(checkpoint);
+      source.log.note("completed", -1, -1, checkpoint);
     }
 
     @Override
@@ -449,7 +395,7 @@ public final class ScenarioSource
     }
 
     private void note(String kind, long checkpoint) {
-      source.note(kind, context.getIndexOfSubtask(), attempt, checkpoint);
+      source.log.note(kind, context.getIndexOfSubtask(), attempt, checkpoint);
     }
 
     @Override

@@ -42,7 +42,7 @@ _PYFLINK = (
     "pyflink.common.typeinfo",
     "pyflink.common.watermark_strategy",
 )
-_TRAVEL = ("plain_sources", "lazy_strategies", "engine_names", "job_ends")
+_TRAVEL = ("plain_sources", "lazy_strategies", "engine_names", "job_ends", "kafka_ends")
 _ENGINE = "onceproof.engine"
 _SCENARIOS = "onceproof.scenarios"
 

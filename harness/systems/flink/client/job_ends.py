@@ -12,6 +12,7 @@ import json
 import struct
 
 from engine_names import NoCounterpart
+from kafka_ends import InputTopic, TopicSink, java_source, sink_of
 from lazy_strategies import WatermarkStrategy
 from plain_sources import RecordsOfScenario, read_all
 from pyflink.common import Types
@@ -30,7 +31,6 @@ from pyflink.java_gateway import get_gateway
 from pyflink.serializers import PickleSerializer
 
 OTHER_SINKS = (
-    "kafka_source",
     "write_ahead_sink",
     "committing_sink",
     "file_sink",
@@ -38,7 +38,6 @@ OTHER_SINKS = (
     "parquet_sink",
     "upsert_sink",
     "postgres_sink",
-    "kafka_sink",
     "postgres_upsert_sink",
     "postgres_lookup",
 )
@@ -71,9 +70,17 @@ class JobEnds:
     def sink(self, name):
         return RowSink(self._order["output"])
 
+    def kafka_source(self, name):
+        return InputTopic(self._order["kafka"])
+
+    def kafka_sink(self, name):
+        return TopicSink(self._order["kafka"])
+
     def __getattr__(self, name):
         if name in OTHER_SINKS:
-            raise NoCounterpart(f"on Flink a family's rows leave by io.sink, and it calls io.{name}")
+            raise NoCounterpart(
+                f"on Flink a family's rows leave by io.sink or io.kafka_sink, and it calls io.{name}"
+            )
         raise AttributeError(name)
 
 
@@ -88,27 +95,35 @@ class FlinkEnvironment(StreamExecutionEnvironment):
     def from_source(self, source, watermark_strategy, source_name, type_info=None):
         """Read a source of the family to its end, and give its records by a source in Java."""
         order = self._order
+        log = get_gateway().jvm.onceproof.SourceLog(
+            source_name, order["log"], order["checkpoints"], order["kept"]
+        )
+        if isinstance(source, InputTopic):
+            reading = java_source(source.kafka, log)
+        else:
+            reading = self._source_of_records(source, log)
+        # PyFlink asks for a strategy; the engine takes none as no watermarks.
+        strategy = (watermark_strategy or WatermarkStrategy.no_watermarks()).real()
+        pickled = Types.PICKLED_BYTE_ARRAY()
+        stream = super().from_source(ConnectorSource(reading), strategy, source_name, pickled)
+        self._streams.append(stream)
+        return stream
+
+    def _source_of_records(self, source, log):
+        """Return a source in Java that gives the records of a source of the family."""
+        order = self._order
         path = f"{order['folder']}/records-{order['start']}-{len(self._streams)}"
         splits = read_all(source)
         _write(path, splits)
         readers = min(order["source_parallelism"], len(splits)) or 1
         records = sum(len(each) for each in splits.values())
-        java_source = get_gateway().jvm.onceproof.ScenarioSource(
-            source_name,
+        return get_gateway().jvm.onceproof.ScenarioSource(
             path,
-            order["log"],
-            order["checkpoints"],
-            order["kept"],
+            log,
             max(1, -(-records // readers // order["rounds"])),
             order["pause_ms"],
             order["endless"],
         )
-        # PyFlink asks for a strategy; the engine takes none as no watermarks.
-        strategy = (watermark_strategy or WatermarkStrategy.no_watermarks()).real()
-        pickled = Types.PICKLED_BYTE_ARRAY()
-        stream = super().from_source(ConnectorSource(java_source), strategy, source_name, pickled)
-        self._streams.append(stream)
-        return stream
 
     def set_runtime_mode(self, execution_mode):
         """Refuse BATCH: its jobs have no checkpoints, and go on from nothing after a kill."""
@@ -158,19 +173,26 @@ def bridge_streams():
 
 def _taking_rows(attach):
     def attach_sink(stream, sink):
-        if not isinstance(sink, RowSink):
+        if isinstance(sink, TopicSink):
+            connected = sink_of(sink.kafka)
+        elif isinstance(sink, RowSink):
+            connected = _files_in(sink.folder)
+        else:
             return attach(stream, sink)
         lines = stream.map(_line_of, Types.STRING())
-        files = (
-            FileSink.for_row_format(sink.folder, Encoder.simple_string_encoder())
-            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-            .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
-            .with_output_file_config(OutputFileConfig.builder().with_part_prefix("part").build())
-            .build()
-        )
-        return AttachedSink(lines, lines.sink_to(files))
+        return AttachedSink(lines, lines.sink_to(connected))
 
     return attach_sink
+
+
+def _files_in(folder):
+    return (
+        FileSink.for_row_format(folder, Encoder.simple_string_encoder())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        .with_output_file_config(OutputFileConfig.builder().with_part_prefix("part").build())
+        .build()
+    )
 
 
 def _line_of(row):
