@@ -86,6 +86,7 @@ class FlinkHistory:
     _recovering: list[tuple[Recovery, float]] = field(default_factory=list)
     latest: int | None = None
     """The latest complete checkpoint."""
+    latest_cut: dict[str, int] = field(default_factory=dict)
 
     # What the harness does.
 
@@ -261,7 +262,7 @@ class FlinkHistory:
         attempt = self._triggered_in.get(metadata.checkpoint, self.running)
         for name in metadata.transactions:
             self._listed_in.setdefault(name, (attempt, metadata.checkpoint))
-        self.latest = metadata.checkpoint
+        self.latest, self.latest_cut = metadata.checkpoint, metadata.cut
         self._records_before[metadata.checkpoint] = sum(metadata.cut.values())
         self.history.checkpoint_completed(
             self._next_step(),

@@ -156,7 +156,6 @@ class FlinkOrder:
             "input_topic": topics.input_topic,
             "output_topic": topics.output_topic(ROWS),
             "splits": list(topics.lengths),
-            "lengths": list(topics.lengths.values()),
             "transactions": transactions_of(topics),
         }
 

@@ -80,6 +80,7 @@ class FlinkRun:
     _due: list[_Due] = field(default_factory=list)
     _job: str = ""
     _readers: int = 0
+    _reads_topic: bool = False
     _parallelism: int = field(init=False)
     _backend: str = field(init=False)
     _savepoint: _Savepoint | None = None
@@ -146,7 +147,7 @@ class FlinkRun:
             self._cluster.port, self._history.starts, self._parallelism, self._backend, place
         )
         answer = self.pool.submit(order)
-        self._job, self._readers = answer["job"], answer["readers"]
+        self._job, self._readers, self._reads_topic = answer["job"], answer["readers"], answer["reads_topic"]
         self._savepoint = None
         self._state = ""
         self._asked_at = 0.0
@@ -333,7 +334,7 @@ class FlinkRun:
         try:
             if self._savepoint is not None:
                 self._follow_savepoint(self._savepoint)
-            elif self.scenario.is_endless and self._history.has_read_all(self._readers) and not self._due:
+            elif not self._due and self._has_to_be_drained():
                 self._drain()
             self._state = self._request("")["state"]
         except (FlinkAway, FlinkRefuses):
@@ -351,6 +352,14 @@ class FlinkRun:
                 self._is_over = True
             case "FAILED":
                 self._failed()
+
+    def _has_to_be_drained(self) -> bool:
+        """Return whether all is read by sources that do not end: a topic is, when a checkpoint says so."""
+        if self._reads_topic:
+            return self._history.latest_cut == {
+                split: len(records) for split, records in self.scenario.records.items()
+            }
+        return self.scenario.is_endless and self._history.has_read_all(self._readers)
 
     def _failed(self) -> None:
         """Submit a job again that failed between savepoint and end, as Flink says; else the run is over."""

@@ -118,7 +118,7 @@ class FlinkSystem:
         with trial_folder(self._folder, outlived=True) as folder, ExitStack() as ends:
             topics = data = None
             if KAFKA in options_of(family).servers:
-                # The input comes while the job runs, and ends behind its last record.
+                # A topic has no end, and the harness drains the job; a source of records has one.
                 scenario = replace(scenario, endless=UNSET)
                 topics = ends.enter_context(self._kafka.topics(scenario.records, _message_of))
                 make_topics(topics.servers, {topics.output_topic(ROWS): PARTITIONS})

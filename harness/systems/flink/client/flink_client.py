@@ -79,7 +79,7 @@ def submit(order):
         environment.get_execution_plan()
         return {"readers": environment.readers()}
     job = str(environment.execute_async(order["name"]).get_job_id())
-    return {"job": job, "readers": environment.readers()}
+    return {"job": job, "readers": environment.readers(), "reads_topic": environment.reads_topic}
 
 
 def answer(order):

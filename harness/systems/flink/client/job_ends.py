@@ -91,6 +91,7 @@ class FlinkEnvironment(StreamExecutionEnvironment):
         super().__init__(java_environment)
         self._order = order
         self._streams = []
+        self.reads_topic = False
 
     def from_source(self, source, watermark_strategy, source_name, type_info=None):
         """Read a source of the family to its end, and give its records by a source in Java."""
@@ -100,6 +101,7 @@ class FlinkEnvironment(StreamExecutionEnvironment):
         )
         if isinstance(source, InputTopic):
             reading = java_source(source.kafka, log)
+            self.reads_topic = True
         else:
             reading = self._source_of_records(source, log)
         # PyFlink asks for a strategy; the engine takes none as no watermarks.
