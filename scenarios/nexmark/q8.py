@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from onceproof.engine.connected_functions import JoinFunction
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
+from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "nexmark_q8"
@@ -42,6 +45,8 @@ ON person.scenario_id = auction.scenario_id AND person.id = seller
 """
 
 LONG = Types.LONG()
+Side: TypeAlias = tuple[int, int, str, int]
+"""Person or seller, whether it is an auction, the name of the person, the reserve of the auction."""
 
 
 def generate(random: Random) -> Workload:
@@ -74,6 +79,46 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .apply(NewSeller(), Types.TUPLE([LONG, Types.STRING(), LONG]))
     )
     nexmark.into_table(nexmark.named(rows, "join", io), io, column=0)
+
+
+class PeopleWithAuctions(ProcessWindowFunction):
+    """Pairs the people in a window with its auctions, of one key each."""
+
+    def process(
+        self, key: int, context: WindowContext, elements: Iterable[Side]
+    ) -> Iterator[tuple[int, str, int]]:
+        """Yield (person, name, reserve)."""
+        sides = list(elements)
+        for _, is_auction, name, _ in sides:
+            if not is_auction:
+                yield from ((key, name, reserve) for _, other, _, reserve in sides if other)
+
+
+def flink_job(env: StreamExecutionEnvironment, io: JobIO) -> None:
+    """Build events -> people and auctions -> join -> table for PyFlink, which has no joins of windows.
+
+    Both go through one window, which pairs them.
+    """
+    side = Types.TUPLE([LONG, LONG, Types.STRING(), LONG])
+    events = nexmark.source(env, io)
+    people = nexmark.people(events.rebalance(), io).map(_side_of_person, side)
+    auctions = nexmark.auctions(events.rebalance(), io).map(_side_of_auction, side)
+    rows = (
+        nexmark.named(people, "sides of people", io)
+        .union(nexmark.named(auctions, "sides of auctions", io))
+        .key_by(nexmark.first, LONG)
+        .window(TumblingEventTimeWindows.of(windows.SIZE))
+        .process(PeopleWithAuctions(), Types.TUPLE([LONG, Types.STRING(), LONG]))
+    )
+    nexmark.into_table(nexmark.named(rows, "join", io), io, column=0)
+
+
+def _side_of_person(person: tuple[int, str, str, str]) -> Side:
+    return person[0], 0, person[1], 0
+
+
+def _side_of_auction(auction: tuple[int, int, int, int, int, int]) -> Side:
+    return auction[1], 1, "", auction[4]
 
 
 def expected(records: Records, declared: Declared) -> Rows:

@@ -100,6 +100,11 @@ class Inert:
         return self
 
 
+def job_of(family):
+    """Return the function that builds a family's job on Flink: its own one for Flink, if it has one."""
+    return getattr(family, "flink_job", None) or family.job
+
+
 def counterpart(name):
     """Return PyFlink's object of a name; None if it has none."""
     if name in _OWN:

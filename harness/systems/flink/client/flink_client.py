@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 
 import cloudpickle
-from engine_names import EngineNames, NoCounterpart, loaded_modules
+from engine_names import EngineNames, NoCounterpart, job_of, loaded_modules
 from job_ends import FlinkEnvironment, JobEnds, bridge_streams
 from pyflink.common import Configuration
 from pyflink.java_gateway import get_gateway
@@ -69,7 +69,7 @@ def submit(order):
     environment.set_max_parallelism(order["max_parallelism"])
     try:
         family = family_in(order["module"], order["file"], order["attribute"])
-        family.job(environment, JobEnds(order))
+        job_of(family)(environment, JobEnds(order))
     except NoCounterpart:
         raise
     except Exception as error:

@@ -122,3 +122,13 @@ print(json.dumps([strategy.real(), _lateness.BOUND_MS]))
 """
     (kind, (origin, bound)), expected = run(lines)
     assert (kind, origin, bound) == ("bounded", "real", expected)
+
+
+def test_job_for_flink_is_taken_where_a_family_has_one(run):
+    lines = """
+from types import SimpleNamespace
+from onceproof.scenarios import word_count
+both = SimpleNamespace(job=word_count.job, flink_job=lambda env, io: None)
+print(json.dumps([engine_names.job_of(word_count) is word_count.job, engine_names.job_of(both) is both.flink_job]))
+"""
+    assert run(lines) == [True, True]
