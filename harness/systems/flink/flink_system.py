@@ -12,7 +12,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import pickle
 import struct
 import tempfile
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from typing import Final
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from onceproof.engine.types import exchange
 from onceproof.harness.model.family import KAFKA, Family, FamilyError, options_of
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import InputRecord, Scenario
@@ -156,4 +156,4 @@ def _unreached_topics(family: Family, scenario: Scenario) -> TrialTopics | None:
 def _message_of(record: InputRecord) -> bytes:
     """Return a record as `LoggedSource.java` takes it apart; the value is pickled, as between operators."""
     timestamp, value = record
-    return struct.pack(">q", timestamp) + pickle.dumps(value)
+    return struct.pack(">q", timestamp) + exchange.encode(value)

@@ -191,7 +191,7 @@ def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> No
     costs = ["seconds", "scenario_seconds", "waiting_share"]
     found = ["not_applicable", "asked", "situations", "sample", "trace_hash"]
     assert list(document) == [*counts, *found, *costs, "out"]
-    # Nobody waits for the simulation, and it runs every family.
+    # The simulation starts no process, and runs every family.
     assert (document["not_applicable"], document["waiting_share"]) == ({}, None)
     assert document["asked"]["consistent_cut"] == 6
     assert document["sample"][0] == "under 50 scenarios in each of 2 families"

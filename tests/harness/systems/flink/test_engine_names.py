@@ -129,6 +129,7 @@ def test_job_for_flink_is_taken_where_a_family_has_one(run):
 from types import SimpleNamespace
 from onceproof.scenarios import word_count
 both = SimpleNamespace(job=word_count.job, flink_job=lambda env, io: None)
-print(json.dumps([engine_names.job_of(word_count) is word_count.job, engine_names.job_of(both) is both.flink_job]))
+found = [engine_names.job_of(family) for family in (word_count, both)]
+print(json.dumps([found[0] is word_count.job, found[1] is both.flink_job]))
 """
     assert run(lines) == [True, True]
