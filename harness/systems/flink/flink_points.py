@@ -90,7 +90,7 @@ ANSWERS: Final = answers(
         Capability.FAILED_COMMITS: "Flink's file sink renames its files itself.",
         Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the job's.",
         Capability.POWER_CUTS: "The machine stays on.",
-        Capability.SERVER_FAULTS: "It starts no server for a family.",
+        Capability.SERVER_FAULTS: "Its own processes are struck; the broker of a family lives on.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,

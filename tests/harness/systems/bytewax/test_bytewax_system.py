@@ -63,6 +63,7 @@ def test_flow_shows_whole_epochs_once_each_is_in_the_store(system, family):
     assert len(listed) > 1
     assert sorted(listed) == sorted(name for name, _ in transactions)
     assert of_kind(history, JOB_FINISHED)
+    assert 0 <= history.statistics.waited_milliseconds < history.statistics.milliseconds
 
 
 def test_own_sink_of_files_shows_rows_before_their_snapshot(system):

@@ -164,6 +164,14 @@ def test_attempt_that_reached_for_a_dead_task_manager_is_recorded_with_it():
     assert history.attempts_without_a_cause == 1
 
 
+def test_latest_cut_is_that_of_the_last_complete_checkpoint():
+    history = begun()
+    assert history.latest_cut == {}
+    checkpoints = [Metadata(1, {"words": 1}, ()), Metadata(2, {"words": 3}, ())]
+    history.look([event("restored"), triggered(1), triggered(2)], {}, [], checkpoints)
+    assert (history.latest, history.latest_cut) == (2, {"words": 3})
+
+
 def test_all_is_read_when_every_reader_of_the_attempt_says_so():
     history = begun()
     history.look([event("restored"), event("restored", subtask=1), event("end_of_data")], {}, [], [])

@@ -80,6 +80,8 @@ def test_process_killed_at_any_point_loses_and_repeats_no_rows(point):
     assert history.statistics.attempts == len(faults) + 1
     assert len(history.statistics.recoveries) == len(faults)
     assert all(recovery.seconds is not None for recovery in history.statistics.recoveries)
+    # Each process takes some time to its first event.
+    assert 0 < history.statistics.waited_milliseconds < history.statistics.milliseconds
 
 
 @pytest.mark.parametrize("kind", ["kill_task", "kill_all"])
