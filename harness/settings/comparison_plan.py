@@ -11,20 +11,23 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from onceproof.engine.extras import ExtraMissing
 from onceproof.engine.runtime.java import JavaMissing
+from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.exit_codes import UsageError
+from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.system import NeedsPrograms, find_system, reason_against
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.system import NeedsPrograms, System, Trying, find_system, reason_against
 from onceproof.harness.model.system_homes import system_names
 from onceproof.harness.services.service import ServiceMissing
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import RunPlan, plan_run
+from onceproof.harness.settings.run_plan import SEED, RunPlan, plan_run
 
 COMPARE: Final = "compare"
 
@@ -78,9 +81,9 @@ def plan_comparison(
         except (ExtraMissing, JavaMissing, ServiceMissing) as missing:
             left_out.append(f"left out: {missing}")
             continue
+        reasons = _reasons_against(system, loaded, seed or settings.seed or SEED)
         fitting = []
-        for address, family in loaded.items():
-            reason = reason_against(name, family)
+        for address, reason in reasons.items():
             if reason:
                 left_out.append(f"{address} is left out on {name}: {reason}")
             else:
@@ -109,3 +112,17 @@ def plan_comparison(
         as_json=as_json,
         command=command,
     )
+
+
+def _reasons_against(system: System, families: Mapping[str, Family], seed: int) -> dict[str, str]:
+    """Return by address why a system cannot run each family; "" if it can. Some systems must try it."""
+    reasons = {address: reason_against(system.name, family) for address, family in families.items()}
+    if isinstance(system, Trying):
+        tried = system.refusals(
+            (family, generate(family, scenario_seed(seed, family.name, 0)))
+            for address, family in families.items()
+            if not reasons[address]
+        )
+        for address, family in families.items():
+            reasons[address] = reasons[address] or tried.get(family.name, "")
+    return reasons
