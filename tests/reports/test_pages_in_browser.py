@@ -5,7 +5,6 @@ Set ONCEPROOF_PICTURES to a folder to keep a picture of each page.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,9 @@ from onceproof.harness.commands.serve import RunServer
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.trial import try_scenario
-from tests.reports.browser import Browser, found_browser
+from tests.browser import MISSING, Browser, found_browser, pictures_folder
 
-pytestmark = pytest.mark.skipif(found_browser() is None, reason="no Chromium on the PATH")
+pytestmark = pytest.mark.skipif(found_browser() is None, reason=MISSING)
 
 VIEWS = ((1280, False), (1280, True), (390, False), (390, True))
 
@@ -74,9 +73,7 @@ def test_pages_fit_and_are_silent_at_both_widths_in_both_colours(
         "search": f"{server.address}search?family=word_count",
         "scenario": scenario,
     }
-    pictures = os.environ.get("ONCEPROOF_PICTURES")
-    if pictures:
-        Path(pictures).mkdir(parents=True, exist_ok=True)
+    pictures = pictures_folder()
     for name, address in pages.items():
         for width, dark in VIEWS:
             browser.errors.clear()
@@ -90,7 +87,7 @@ def test_pages_fit_and_are_silent_at_both_widths_in_both_colours(
             }
             if pictures:
                 colours = "dark" if dark else "light"
-                browser.picture(Path(pictures) / f"{name}-{width}-{colours}.png")
+                browser.picture(pictures / f"{name}-{width}-{colours}.png")
 
 
 def test_diagram_goes_from_step_to_step_and_links_to_one(browser: Browser, scenario: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+from contextlib import closing
 from importlib.resources import files
 
 import pytest
@@ -13,7 +14,7 @@ from onceproof.engine.runtime.monitor.bounded_server import BoundedServer
 from onceproof.engine.runtime.monitor.http_answers import Gate
 from onceproof.engine.runtime.monitor.monitor_process import PAGE
 from onceproof.engine.runtime.monitor.rest_api import JobBoard, RestApi
-from tests.chromium import CHROMIUM, MISSING, Chromium
+from tests.browser import MISSING, Browser, found_browser, pictures_folder
 from tests.engine.runtime.monitor.views import earlier_view, job_view
 
 SOURCE = files("onceproof.engine.runtime.monitor").joinpath(PAGE).read_bytes()
@@ -71,28 +72,28 @@ CONTRASTS = """(() => {
 })()"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
+@pytest.mark.skipif(found_browser() is None, reason=MISSING)
 def test_chromium_shows_the_job_at_each_width_light_and_dark(address, tmp_path):
-    with Chromium(tmp_path / "profile") as browser:
+    with closing(Browser(tmp_path / "profile")) as browser:
         for width, scheme in ((1280, "light"), (390, "dark"), (390, "light"), (1280, "dark")):
-            browser.show(width, 1400, scheme)
-            browser.call("Page.navigate", url=f"{address}?{width}-{scheme}#token=secret")
-            text = browser.evaluate(SHOWN)
+            browser.open(f"{address}?{width}-{scheme}#token=secret", width, dark=scheme == "dark")
+            text = browser.run(SHOWN)
             # The page never scrolls sideways; wide tables and the graph do so within themselves.
-            assert browser.evaluate(WIDTHS) == [width, width]
-            assert browser.evaluate(CONTRASTS) == []
+            assert browser.run(WIDTHS) == [width, width]
+            assert browser.run(CONTRASTS) == []
             # Names and causes are texts, whatever they look like.
             assert "orders & <i>prices</i>\n" in text
             assert "ValueError: no <b>shop</b>" in text
             assert "failed: DECLINED" in text
-            graph = browser.evaluate("document.getElementById('graph').textContent")
+            graph = browser.run("document.getElementById('graph').textContent")
             assert "5,000 read, 700 pending" in graph
             assert "busy 20 %, backpressured 50 %" in graph
-            assert browser.evaluate("location.href") == address
-            assert browser.evaluate("document.querySelectorAll('button[disabled]').length") == 0
-        picture = browser.call("Page.captureScreenshot", format="png")["data"]
-        assert len(picture) > 10_000
-        assert browser.complaints() == []
-        asked = browser.addresses()
+            assert browser.run("location.href") == address
+            assert browser.run("document.querySelectorAll('button[disabled]').length") == 0
+            picture = (pictures_folder() or tmp_path) / f"job-{width}-{scheme}.png"
+            browser.picture(picture)
+            assert picture.stat().st_size > 10_000
+        assert browser.errors == []
+        asked = browser.requests
     assert asked
-    assert [each for each in asked if not each.startswith((address, "data:"))] == []
+    assert [each for each in asked if not each.startswith((address, "data:", "about:"))] == []

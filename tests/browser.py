@@ -15,12 +15,25 @@ OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-extensions", "--no-first-run"),
     *("--disable-dev-shm-usage", "--remote-debugging-pipe", "--hide-scrollbars"),
+    # Whatever a page asks of another machine fails.
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
+MISSING = "no Chromium on this machine: on Debian it is the package chromium"
 
 
 def found_browser() -> str | None:
     """Return the path of a Chromium on this machine."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def pictures_folder() -> Path | None:
+    """Return the folder that ONCEPROOF_PICTURES names for pictures of pages, made; None where it names none."""
+    named = os.environ.get("ONCEPROOF_PICTURES")
+    if not named:
+        return None
+    folder = Path(named)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 class Browser:
@@ -83,8 +96,8 @@ class Browser:
             pass
 
     def run(self, script: str) -> Any:
-        """Evaluate an expression in the page, and return its value."""
-        result = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        """Evaluate an expression in the page, and return its value; a promise is awaited."""
+        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
