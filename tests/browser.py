@@ -27,7 +27,7 @@ def found_browser() -> str | None:
 
 
 def pictures_folder() -> Path | None:
-    """Return the folder that ONCEPROOF_PICTURES names for pictures of pages, made; None where it names none."""
+    """Return the folder that ONCEPROOF_PICTURES names for pictures of pages, made; None if it names none."""
     named = os.environ.get("ONCEPROOF_PICTURES")
     if not named:
         return None

@@ -357,6 +357,15 @@ def _import_folders() -> list[Path]:
     return [folder.parent] if folder.name == package.__name__ else []
 
 
+def _imports_from_working_folder() -> bool:
+    """Return whether this process finds modules in its working directory, where its workers start.
+
+    Where it does not, they do not either: a json.py there must not stand in for Python's.
+    """
+    here = Path.cwd()
+    return any(Path(each or here) == here for each in sys.path)
+
+
 def _settings(folder: Path, python_path: Sequence[Path], java: JavaInstallation) -> dict[str, str]:
     """Return the settings of every session, as Spark names them."""
     log4j2 = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -373,8 +382,7 @@ def _settings(folder: Path, python_path: Sequence[Path], java: JavaInstallation)
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": java_options,
         "spark.executor.extraJavaOptions": java_options,
-        # Workers start in the working directory: a json.py there must not stand in for Python's.
-        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        **({} if _imports_from_working_folder() else {"spark.executorEnv.PYTHONSAFEPATH": "1"}),
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [*_import_folders(), *python_path])),
         "spark.local.dir": str(folder / "local"),
         # Jobs that run side by side, each in a pool of its own, share the cores; else one waits for another.
