@@ -164,7 +164,7 @@ def faults(draw: st.DrawFn, unfit: frozenset[FaultKind] = frozenset()) -> Fault:
         kind,
         point,
         task=ANY_TASK,
-        checkpoint=0 if row.strikes == "commit" else draw(st.integers(0, 3)),
+        checkpoint=0 if row.strikes in ("commit", "abort") else draw(st.integers(0, 3)),
         occurrence=1
         if point in COORDINATOR_POINTS
         else draw(st.integers(1, 30 if point == "element" else 6)),

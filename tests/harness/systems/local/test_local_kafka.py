@@ -34,7 +34,9 @@ from tests.harness.systems.words import scenario_with
 
 pytestmark = pytest.mark.local_kill
 
-COMMIT_FAULTS = sorted(kind for kind, row in FAULTS.items() if row.strikes == "commit")
+COMMIT_FAULTS = sorted(
+    kind for kind, row in FAULTS.items() if row.strikes == "commit" and row.delay == "none"
+)
 OWNER = "0" * 16
 numbers = itertools.count()
 

@@ -38,7 +38,9 @@ from tests.harness.systems.words import WORDS, scenario_with
 
 pytestmark = pytest.mark.local_kill
 
-COMMIT_FAULTS = sorted(kind for kind, row in FAULTS.items() if row.strikes == "commit")
+COMMIT_FAULTS = sorted(
+    kind for kind, row in FAULTS.items() if row.strikes == "commit" and row.delay == "none"
+)
 STRIKES = (
     Fault("cut_connection", "committing", occurrence=2, means="answer", server=S3),
     Fault("cut_connection", "pre_committed", occurrence=2, server=S3),

@@ -33,7 +33,9 @@ pytestmark = pytest.mark.local_kill
 FAMILIES = ("postgres_rows", "postgres_upsert")
 LOST_ANSWER = Fault("cut_connection", "committing", server=POSTGRES, means="answer")
 MUTANTS = str(Path(__file__).with_name("postgres_mutants.py"))
-COMMIT_FAULTS = sorted(kind for kind, row in FAULTS.items() if row.strikes == "commit")
+COMMIT_FAULTS = sorted(
+    kind for kind, row in FAULTS.items() if row.strikes == "commit" and row.delay == "none"
+)
 
 
 @pytest.fixture
