@@ -153,13 +153,14 @@ def watch_job(
     subject: JobSubject,
     interval: WatchInterval = 1.0,
     once: WatchOnce = False,
+    as_json: AsJson = False,
     folder: JobsFolder = None,
 ) -> None:
     """Show a running job in the terminal: rates, backpressure, checkpoints, transactions, attempts."""
     from onceproof.harness.commands.job import JOBS
     from onceproof.harness.commands.job_watch import watch_command
 
-    raise typer.Exit(watch_command(subject, folder or JOBS, interval, once=once))
+    raise typer.Exit(watch_command(subject, folder or JOBS, interval, once=once, as_json=as_json))
 
 
 @jobs.command("savepoint")

@@ -3,7 +3,7 @@
 The rules this module lives by:
 
 - It asks once in an interval and shows what the page shows. It changes nothing, so it needs no token.
-- Where the output is no terminal, or with --once, it prints one picture and ends.
+- Where the output is no terminal, or with --once, it prints one picture and ends; with --json one document.
 - It ends with the job. Ctrl-C ends it, and never the job.
 - Exit codes: 0 done; 4 no such job, it is not running, or it offers no REST API.
 """
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -32,8 +33,13 @@ MILLIS: Final = 1000
 _GOOD: Final = ("RUNNING", "FINISHED")
 
 
-def watch_command(subject: str, jobs: Path, interval_seconds: float, *, once: bool) -> int:
-    """Show a job until it ends. Raises JobNotRunning, NoAnswer, UsageError."""
+def watch_command(
+    subject: str, jobs: Path, interval_seconds: float, *, once: bool, as_json: bool = False
+) -> int:
+    """Show a job until it ends, or print what is seen of it now as JSON.
+
+    Raises JobNotRunning, NoAnswer, UsageError.
+    """
     folder = None if is_address(subject) else folder_of(subject, jobs)
     client = client_of(subject, folder)
     if client is None:
@@ -42,6 +48,9 @@ def watch_command(subject: str, jobs: Path, interval_seconds: float, *, once: bo
             raise JobNotRunning(f"{folder}: no process runs this job: start it first")
         raise UsageError(f"{subject}: the job offers no REST API: run it with --rest 0, or set rest.port")
     try:
+        if as_json:
+            print(msgspec.json.encode(seen_of(client)).decode())
+            return PASSED
         return watch(client, interval_seconds, once=once, console=Console())
     except RestRefused as refused:
         raise UsageError(str(refused)) from refused
@@ -64,16 +73,24 @@ def watch(client: RestClient, interval_seconds: float, *, once: bool, console: C
     return PASSED
 
 
+def seen_of(client: RestClient) -> dict[str, Any]:
+    """Return what the API says of a job now, in the words of the API."""
+    return {
+        "job": client.of_job(),
+        "checkpoints": client.of_job("/checkpoints"),
+        "attempts": client.of_job("/attempts")["attempts"],
+        "sinks": client.of_job("/transactions")["sinks"],
+    }
+
+
 def picture_of(client: RestClient) -> RenderableType:
     """Return what is seen of a job now."""
-    details = client.of_job()
-    checkpoints = client.of_job("/checkpoints")
-    attempts = client.of_job("/attempts")["attempts"]
-    sinks = client.of_job("/transactions")["sinks"]
-    parts: list[RenderableType] = [_heading(details), _vertices(details), _checkpoints(checkpoints)]
-    if sinks:
-        parts.append(_sinks(sinks))
-    parts.append(_attempts(attempts))
+    seen = seen_of(client)
+    details = seen["job"]
+    parts: list[RenderableType] = [_heading(details), _vertices(details), _checkpoints(seen["checkpoints"])]
+    if seen["sinks"]:
+        parts.append(_sinks(seen["sinks"]))
+    parts.append(_attempts(seen["attempts"]))
     return Group(*parts)
 
 

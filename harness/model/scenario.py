@@ -355,10 +355,18 @@ def _beyond_bounds(scenario: Scenario) -> str:
         if value > most:
             return f"{place} {value:,} is more than {most:,}, the most that a scenario may have"
     for split, records in scenario.records.items():
-        for offset, (timestamp, _) in enumerate(records):
+        for offset, (timestamp, read) in enumerate(records):
             if not TIMES[0] <= timestamp <= TIMES[1]:
                 return f"records[{split!r}][{offset}]: the timestamp has more than 64 bits"
+            if _has_too_large_a_number(read):
+                return f"records[{split!r}][{offset}]: a number of the value has more than 64 bits"
     return ""
+
+
+def _has_too_large_a_number(value: RecordValue) -> bool:
+    if isinstance(value, tuple):
+        return any(_has_too_large_a_number(each) for each in value)
+    return isinstance(value, int) and not TIMES[0] <= value <= TIMES[1]
 
 
 def _bounded(scenario: Scenario) -> Iterator[tuple[str, int, int]]:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
@@ -66,6 +66,23 @@ class BoundedServer(ThreadingMixIn, HTTPServer):
         self._due: dict[socket.socket, float] = {}
         """By connection, until when its request must be over."""
         self._changing = threading.Lock()
+        self._answers_under_way = 0
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer is being made, and is not sent whole."""
+        return self._answers_under_way > 0
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count an answer as under way within the context."""
+        with self._changing:
+            self._answers_under_way += 1
+        try:
+            yield
+        finally:
+            with self._changing:
+                self._answers_under_way -= 1
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread of its own, if there is room."""
@@ -135,6 +152,10 @@ class _Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _serve(self) -> None:
+        with self.server.answering():
+            self._answer()
+
+    def _answer(self) -> None:
         try:
             answer = self.server.respond(self._request())
         except Refused as refused:

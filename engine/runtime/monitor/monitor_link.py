@@ -45,6 +45,7 @@ from onceproof.engine.runtime.monitor.rest_note import RestNote, note_path, writ
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.workers.link import MESSAGE, frame, read_frame
 
+_MONITOR_PROCESS: Final = "onceproof.engine.runtime.monitor.monitor_process"
 TOKEN_BYTES: Final = 24
 BIND_SECONDS: Final = 5.0
 """How long a port may still belong to the monitor process of a job that has just been killed."""
@@ -154,7 +155,7 @@ class MonitorProcess:
         self._link, theirs = socket.socketpair()
         inherited = [theirs, *self._opened]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "onceproof.engine.runtime.monitor.monitor_process", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", _MONITOR_PROCESS, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[each.fileno() for each in inherited],
             # Ctrl-C is for the job, which ends this process.

@@ -6,8 +6,8 @@ The job's process starts it (monitor_link.py). DESCRIPTOR is the connection to t
 
 The rules this module lives by:
 
-- It ends when the connection ends, so it never outlives its job. Only who has asked for a change and not
-  heard yet what came of it is waited for, a moment long.
+- It ends when the connection ends, so it never outlives its job. Only a client that has asked for a change
+  and not heard yet, whole, what came of it is waited for, a moment long.
 - It runs with less priority than the job.
 """
 
@@ -48,6 +48,7 @@ class Monitor:
         self._sending = threading.Lock()
         self.board = JobBoard(self._ask)
         self._telemetry: list[OpenTelemetryReporter] = []
+        self._servers: list[BoundedServer] = []
 
     def live(self) -> None:
         """Serve until the connection ends."""
@@ -65,34 +66,34 @@ class Monitor:
         for reporter in self._telemetry:
             reporter.close()
         until = time.monotonic() + LAST_ANSWER_SECONDS
-        while self.board.has_unread_outcomes and time.monotonic() < until:
+        while self._is_awaited() and time.monotonic() < until:
             time.sleep(LAST_LOOK_SECONDS)
+
+    def _is_awaited(self) -> bool:
+        return self.board.has_unread_outcomes or any(server.is_answering for server in self._servers)
 
     def _open(self, setup: Setup) -> None:
         gate = Gate(setup.hosts, setup.token, guards_reading=setup.guards_reading)
         if setup.rest_socket >= 0:
             page = files("onceproof.engine.runtime.monitor").joinpath(PAGE).read_bytes()
-            _serve(
-                BoundedServer(
-                    socket.socket(fileno=setup.rest_socket), RestApi(self.board, gate, page).respond
-                )
-            )
+            listening = socket.socket(fileno=setup.rest_socket)
+            self._serve(BoundedServer(listening, RestApi(self.board, gate, page).respond))
         for reporter, descriptor in zip(setup.reporters, setup.reporter_sockets, strict=True):
             if reporter.kind == PROMETHEUS:
                 text = PrometheusPage(self.board.latest, gate)
-                _serve(BoundedServer(socket.socket(fileno=descriptor), text.respond))
+                self._serve(BoundedServer(socket.socket(fileno=descriptor), text.respond))
             else:
                 self._telemetry.append(
                     OpenTelemetryReporter(self.board.latest, reporter.endpoint, reporter.interval_ms)
                 )
 
+    def _serve(self, server: BoundedServer) -> None:
+        self._servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(LOOK_SECONDS,), daemon=True).start()
+
     def _ask(self, number: int, request: JobRequest) -> None:
         with self._sending:
             self._link.sendall(frame(MESSAGE, 0, encoded(Asked(number, request))))
-
-
-def _serve(server: BoundedServer) -> None:
-    threading.Thread(target=server.serve_forever, args=(LOOK_SECONDS,), daemon=True).start()
 
 
 def main(descriptor: int) -> None:

@@ -214,6 +214,10 @@ def test_a_running_program_is_watched_listed_and_stopped_by_its_name(tmp_path, m
     said = capsys.readouterr()
     assert "watched  RUNNING" in said.out
     assert f"{note.url}/#token={note.token}" in said.err
+    assert main(["job", "watch", "--json", "program.py"]) == 0
+    # The program prints as well.
+    [document] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert msgspec.json.decode(document)["job"]["name"] == "watched"
     assert main(["job", "list"]) == 0
     assert f"REST API at {note.url}" in capsys.readouterr().out
     assert main(["job", "stop", "program.py"]) == 0

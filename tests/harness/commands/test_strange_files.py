@@ -226,6 +226,10 @@ def test_what_is_in_the_place_of_a_scenario_is_refused(tmp_path: Path, name: str
         ({"restart_delay_ms": MOST_MS + 1}, "restart_delay_ms"),
         ({"channel_capacity": 1 << 62}, "channel_capacity"),
         ({"records": {"a": ((1 << 64, "x"),)}}, "records['a'][0]: the timestamp has more than 64 bits"),
+        (
+            {"records": {"a": ((1, ("x", 1 << 63)),)}},
+            "records['a'][0]: a number of the value",
+        ),
     ],
 )
 def test_a_small_scenario_may_not_ask_for_any_amount(change: dict[str, Any], said: str) -> None:
