@@ -315,6 +315,10 @@ public final class ScenarioSource
 
     @Override
     public InputStatus pollNext(ReaderOutput<byte[]> output) throws Exception {
+      if (!hasAll) {
+        // Splits come one by one. A watermark of the first ones would make the records of the others late.
+        return waits();
+      }
       for (Split split : splits) {
         if (!outputs.containsKey(split.name) && !isRead(split)) {
           outputs.put(split.name, output.createOutputForSplit(split.name));
@@ -344,9 +348,6 @@ public final class ScenarioSource
           Thread.sleep(source.pauseMs);
         }
         return InputStatus.MORE_AVAILABLE;
-      }
-      if (!hasAll) {
-        return waits();
       }
       if (!hasEnded) {
         hasEnded = true;
