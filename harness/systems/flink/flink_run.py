@@ -153,20 +153,36 @@ class FlinkRun:
         self._asked_at = 0.0
 
     def _submit_again(self) -> None:
-        """End what runs of the job, and submit it again from its latest checkpoint."""
-        self._cancel()
-        self._look()
-        self._submit()
+        """End what runs of the job, and submit it again from its latest checkpoint.
 
-    def _cancel(self) -> None:
-        """Cancel the job, and return when it has ended, or its JobManager is dead."""
+        A job that has finished meanwhile is over, and Flink has deleted its checkpoints.
+        """
+        is_over = self._cancel() == "FINISHED"
+        self._look()
+        if not is_over:
+            self._submit()
+
+    def _cancel(self) -> str:
+        """Cancel the job, and return its state when it has ended; "" where its JobManager is dead."""
         deadline = time.monotonic() + self.seconds
+        state = ""
         try:
             self._request("?mode=cancel", "PATCH")
-            while self._request("")["state"] not in _ENDED and time.monotonic() < deadline:
-                time.sleep(_SECONDS_BETWEEN_REQUESTS)
+            while state not in _ENDED and time.monotonic() < deadline:
+                time.sleep(_SECONDS_BETWEEN_REQUESTS if state else 0)
+                state = self._request("")["state"]
+        except FlinkRefuses:
+            # It cannot be cancelled any more.
+            return self._state_of_job()
+        except FlinkAway:
+            return ""
+        return state
+
+    def _state_of_job(self) -> str:
+        try:
+            return str(self._request("")["state"])
         except (FlinkAway, FlinkRefuses):
-            return
+            return ""
 
     def _request(self, path: str, method: str = "GET", body: Any = None) -> Any:
         return self._cluster.request(f"/jobs/{self._job}{path}", method, body)
