@@ -144,7 +144,7 @@ def _with_history(wanted: Merge, result: RunResult, report: Report) -> Report:
 
     require("--history", PARQUET)
     from onceproof.harness.nightly.night_history import NightHistory
-    from onceproof.harness.nightly.trend import night_row, with_history, with_nights
+    from onceproof.harness.nightly.trend import added_to_history
 
     assert wanted.history is not None
 
@@ -153,14 +153,4 @@ def _with_history(wanted: Merge, result: RunResult, report: Report) -> Report:
 
     history = NightHistory(wanted.history, wanted.keep, say)
     history.prepare()
-    before = history.read()
-    report = with_history(report, before)
-    tonight = night_row(report, result.started, result.seconds)
-    if tonight.status == "empty":
-        return with_nights(report, before)
-    try:
-        history.add(tonight)
-    except OSError as error:
-        problem = f"{history.folder}: the history of nights cannot be written to: {error.strerror or error}"
-        report = replace(report, problems=(*report.problems, problem))
-    return with_nights(report, [*before, tonight])
+    return added_to_history(history, report, result.started, result.seconds)

@@ -44,7 +44,7 @@ from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.mutants import Mutant as Bug
 from onceproof.harness.model.mutants import built_in_mutants
 from onceproof.harness.nightly.night_history import NightHistory
-from onceproof.harness.nightly.trend import night_row, with_history, with_nights
+from onceproof.harness.nightly.trend import added_to_history
 from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import (
     add_oracle_agreement,
@@ -231,7 +231,7 @@ class _Night:
         bar.describe("writing the report")
         # One length for the page and for the history.
         self._seconds = round(time.perf_counter() - self._begun, 3)
-        report = self._with_history(history, self._report(cases))
+        report = added_to_history(history, self._report(cases), self._started, self._seconds)
         page = write_report(report, self._out, junit)
         if as_json:
             document = night_document(summary_document(run, report, self._out), report)
@@ -261,22 +261,6 @@ class _Night:
                 report.facts, started=time_text(self._started), night_seconds=self._seconds
             ),
         )
-
-    def _with_history(self, history: NightHistory, report: Report) -> Report:
-        """Add this night to the history, and return the report with the trend of all nights."""
-        before = history.read()
-        report = with_history(report, before)
-        tonight = night_row(report, self._started, self._seconds)
-        if tonight.status == "empty":
-            return with_nights(report, before)
-        try:
-            history.add(tonight)
-        except OSError as error:
-            problem = (
-                f"{history.folder}: the history of nights cannot be written to: {error.strerror or error}"
-            )
-            report = msgspec.structs.replace(report, problems=(*report.problems, problem))
-        return with_nights(report, [*before, tonight])
 
 
 def _summary(run: RunResult, cases: list[FailureCase], report: Report, page: Path) -> Iterable[str]:

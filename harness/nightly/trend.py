@@ -19,6 +19,7 @@ import msgspec
 
 from onceproof.harness.nightly.night_history import (
     FamilyFigures,
+    NightHistory,
     NightRow,
     PropertyFigures,
     RealFigures,
@@ -56,6 +57,21 @@ def with_history(report: Report, before: Sequence[NightRow]) -> Report:
 def with_nights(report: Report, nights: Sequence[NightRow]) -> Report:
     """Return the report with the trend over ``nights``, of which tonight is the last."""
     return msgspec.structs.replace(report, nights=tuple(map(_night, nights[-MOST_NIGHTS:])))
+
+
+def added_to_history(history: NightHistory, report: Report, started: datetime, seconds: float) -> Report:
+    """Add a night to the history, and return its report with the trend of all nights."""
+    before = history.read()
+    report = with_history(report, before)
+    tonight = night_row(report, started, seconds)
+    if tonight.status == "empty":
+        return with_nights(report, before)
+    try:
+        history.add(tonight)
+    except OSError as error:
+        problem = f"{history.folder}: the history of nights cannot be written to: {error.strerror or error}"
+        report = msgspec.structs.replace(report, problems=(*report.problems, problem))
+    return with_nights(report, [*before, tonight])
 
 
 def night_row(report: Report, started: datetime, seconds: float) -> NightRow:
