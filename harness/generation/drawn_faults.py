@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, Point
+from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 HIGHEST_PARALLELISM: Final = 4
@@ -20,8 +21,7 @@ def draw_kill(
     chance: Chance, stage: JobOutline, point: Point, checkpoint: int, task: str = ANY_TASK, soon: int = 0
 ) -> Fault:
     """Return a kill at the point or some steps after it, at least ``soon``, in some cases with a rescale."""
-    kinds = [kind for kind in KILL_ORDER if kind in stage.kinds and point in FAULTS[kind].points]
-    kind = chance.choice(kinds) if kinds else "kill_all"
+    kind = draw_kill_kind(chance, stage, point)
     rescale_to = 0
     if stage.rescales and chance.chance(0.6):
         rescale_to = chance.integer(1, min(HIGHEST_PARALLELISM, stage.max_parallelism))
@@ -36,6 +36,14 @@ def draw_kill(
         0,
         rescale_to,
     )
+
+
+def draw_kill_kind(
+    chance: Chance, stage: JobOutline, point: Point, among: Sequence[FaultKind] = KILL_ORDER
+) -> FaultKind:
+    """Return a kind of kill that the scenario may use at a point; where there is none, that of all tasks."""
+    kinds = [kind for kind in among if kind in stage.kinds and point in FAULTS[kind].points]
+    return chance.choice(kinds) if kinds else "kill_all"
 
 
 def draw_occurrence(chance: Chance, stage: JobOutline, point: Point, task: str, checkpoint: int) -> int:

@@ -97,7 +97,7 @@ def _stop(
 ) -> Operation:
     most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
     parallelism = chance.integer(1, most) if chance.chance(0.6) else 0
-    # Opening a database takes a hundred times as long as the rest of a run.
+    # A run on databases takes several times as long as another one.
     backend: StateBackend | None = "rocksdb" if chance.chance(OTHER_BACKEND) and any_backend else None
     claims = chance.chance(0.4)
     return Operation("stop", point, ANY_TASK, checkpoint, occurrence, after, parallelism, backend, claims)

@@ -44,8 +44,7 @@ def call_takes_place_late(chance: Chance, stage: JobOutline) -> list[Fault]:
 def abort_is_reported_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A write fails, and some tasks hear late, twice or never that its checkpoint is aborted."""
     checkpoint = draw_checkpoint(chance, stage)
-    failed = Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, len(stage.tasks)))
-    faults = [failed]
+    faults = [_failing_write(chance, stage, checkpoint)]
     for _ in range(chance.integer(1, 3)):
         faults.append(_reported_late(chance, stage, "abort_notified", checkpoint, len(stage.tasks)))
     if chance.chance(0.5):
@@ -56,11 +55,15 @@ def abort_is_reported_late(chance: Chance, stage: JobOutline) -> list[Fault]:
 def decline_is_reported_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A write fails, and the job master hears late, twice or never that its task declines the checkpoint."""
     checkpoint = draw_checkpoint(chance, stage)
-    failed = Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, len(stage.tasks)))
+    failed = _failing_write(chance, stage, checkpoint)
     faults = [failed, _reported_late(chance, stage, "declined", checkpoint, 1)]
     if chance.chance(0.5):
         faults.append(draw_kill(chance, stage, "completed", checkpoint + chance.integer(0, 1)))
     return faults
+
+
+def _failing_write(chance: Chance, stage: JobOutline, checkpoint: int) -> Fault:
+    return Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, len(stage.tasks)))
 
 
 def _reported_late(chance: Chance, stage: JobOutline, point: Point, checkpoint: int, most: int) -> Fault:

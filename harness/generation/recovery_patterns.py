@@ -12,10 +12,10 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM, draw_checkpoint
+from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM, draw_checkpoint, draw_kill_kind
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 _OF_ALL: tuple[FaultKind, ...] = ("kill_all", "kill_process", "kill_master")
@@ -30,7 +30,8 @@ def kill_at_each_completion(chance: Chance, stage: JobOutline) -> list[Fault]:
     for size in sizes:
         after = chance.weighted(((0, 3), (chance.integer(0, 2), 3), (chance.integer(0, stage.interval), 2)))
         nth = chance.weighted(((1, 5), (2, 1)))
-        faults.append(Fault(_kind(chance, stage, "completed"), "completed", ANY_TASK, 0, nth, after, 0, size))
+        kind = draw_kill_kind(chance, stage, "completed", _OF_ALL)
+        faults.append(Fault(kind, "completed", ANY_TASK, 0, nth, after, 0, size))
     return faults
 
 
@@ -50,7 +51,7 @@ def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) ->
     The job is not rescaled: the same subtasks restore the same checkpoint again.
     """
     first = Fault(
-        _kind(chance, stage, "completed"),
+        draw_kill_kind(chance, stage, "completed", _OF_ALL),
         "completed",
         ANY_TASK,
         draw_checkpoint(chance, stage),
@@ -64,11 +65,6 @@ def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) ->
         if point == "restored":
             # All tasks of the first attempt pass it, too.
             nth += len(stage.tasks)
-        kind = _kind(chance, stage, point)
+        kind = draw_kill_kind(chance, stage, point, _OF_ALL)
         faults.append(Fault(kind, point, ANY_TASK, 0, nth, chance.weighted(((0, 3), (1, 1), (3, 1)))))
     return faults
-
-
-def _kind(chance: Chance, stage: JobOutline, point: Point) -> FaultKind:
-    kinds = [kind for kind in _OF_ALL if kind in stage.kinds and point in FAULTS[kind].points]
-    return chance.choice(kinds) if kinds else "kill_all"

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onceproof.harness.model.history import History
 from onceproof.harness.model.injected_error import InjectedError
@@ -269,11 +270,10 @@ class TransactionalSystem:
     def write_by_key(self, task: str, attempt: str, keys: int, rows: Sequence[Any]) -> None:
         """Upsert rows by their first ``keys`` columns, atomically."""
         fault = self.commit_fault()
-        if fault is not None and fault.kind != LATE_COMMIT:
-            refuse(fault, "the table refused a write", lambda: None)
-        self._history.rows_written(self._clock.step, task, attempt, keys, rows)
         if fault is not None and fault.kind == LATE_COMMIT:
-            raise InjectedError("a write to the table timed out")
+            fault = replace(fault, kind="commit_error_after_success")
+        refuse(fault, "the table refused a write", lambda: None)
+        self._history.rows_written(self._clock.step, task, attempt, keys, rows)
         answer(fault, "a write to the table timed out", lambda: None)
 
     def commits_failed(self, names: Iterable[str]) -> None:
