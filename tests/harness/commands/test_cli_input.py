@@ -109,7 +109,8 @@ def test_mistake_in_a_family_is_a_one_line_error(
         ("return Workload({'a': 'xyz'})", ["generate() returns 'xyz' for split 'a'"]),
         ("return Workload({}, parameters=5)", ["parameters", "a mapping, not 5"]),
         ("return Workload({'a': [(0, ('shop', 2**70))]})", ["a scenario cannot hold", "ints"]),
-        ("return Workload({'a': [(0, ('shop', 2**63)), (1, ('shop', 2**63))]})", ["job writes", "64 bits"]),
+        ("return Workload({'a': [(0, ('shop', 2**63))]})", ["a scenario cannot hold", "64 bits"]),
+        ("return Workload({'a': [(0, ('shop', 2**63 - 1))] * 3})", ["job writes", "64 bits"]),
     ],
 )
 def test_generate_of_another_type_is_a_one_line_error(
