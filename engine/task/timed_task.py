@@ -92,8 +92,14 @@ class TimedTask(Task):
         return NOTHING if self._ends_when_idle else super()._end_data()
 
     def validate(self) -> None:
-        """Check the task, and that no time is asked for twice."""
+        """Check the task, that no time is asked for twice, and that timers wait for a time which was asked for."""
         super().validate()
         requested = self._requested
         for later, earlier in pairwise(requested):
             assert later > earlier, f"{self.name} has asked for {earlier} though {later} comes first"
+        if requested or self.state is not RUNNING:
+            return
+        for operator in self.operators:
+            timers = operator.timers
+            due_ms = None if timers is None else timers.processing.next_timestamp()
+            assert due_ms is None, f"{self.name} has a timer for {due_ms} and has not asked to be woken"

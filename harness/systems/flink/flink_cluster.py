@@ -105,6 +105,8 @@ class FlinkCluster:
             "rest.port": str(self.port),
             "rest.bind-port": str(self.port),
             "io.tmp.dirs": str(folder / "temporary"),
+            # A JobManager that is killed leaves it, so it stands where all of the cluster is removed.
+            "web.tmpdir": str(folder / "temporary"),
         }
         self.configuration = make_configuration(folder / "configuration", settings)
         (folder / "temporary").mkdir()

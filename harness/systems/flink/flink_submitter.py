@@ -35,6 +35,8 @@ class Submitter:
         environment["JVM_ARGS"] = " ".join(
             ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENED]
         )
+        # A client that is killed leaves the plan it was submitting. In quotation marks Java takes a path with spaces.
+        environment["JDK_JAVA_OPTIONS"] = f'"-Djava.io.tmpdir={folder}"'
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [home.python, str(CLIENT / "flink_client.py"), next(iter(scenarios.__path__))],
