@@ -120,7 +120,7 @@ class CheckpointFiles:
         self._listed_in = listed_in
         self._known: set[int] = set()
         self._read_before: set[Path] = set()
-        self.places: dict[int, Path] = {}
+        self._places: dict[int, Path] = {}
         """By id, the folder from which a job can go on."""
 
     def new_checkpoints(self) -> list[Metadata]:
@@ -139,11 +139,16 @@ class CheckpointFiles:
             self._read_before.add(path)
             number = metadata.checkpoint
             if path.name == METADATA:
-                self.places[number] = path.parent
+                self._places[number] = path.parent
             if number not in self._known:
                 self._known.add(number)
                 found[number] = metadata
         return [found[number] for number in sorted(found)]
+
+    def place_of(self, checkpoint: int) -> Path | None:
+        """Return the folder from which a job can go on; None if Flink has deleted it."""
+        place = self._places.get(checkpoint)
+        return None if place is None or not (place / METADATA).exists() else place
 
     def savepoint(self, folder: Path) -> Metadata | None:
         """Return the savepoint in a folder; None if it cannot be read."""

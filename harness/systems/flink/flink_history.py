@@ -138,9 +138,10 @@ class FlinkHistory:
         """Flink has given the job up."""
         self.history.job_failed(self._next_step(), cause)
 
-    def out_of_time(self) -> None:
-        """The run is cut off."""
-        self.history.budget_exhausted(self._next_step())
+    def out_of_time(self, what_it_does: str) -> None:
+        """The run is cut off; ``what_it_does`` says what the job was about then."""
+        self.history.logged(self._next_step(), what_it_does)
+        self.history.budget_exhausted(self._step)
 
     def leak(self, kind: str, name: str) -> None:
         """Something is left behind."""

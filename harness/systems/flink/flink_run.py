@@ -35,6 +35,8 @@ MOST_OWN_FAILURES: Final = 3
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
 _SECONDS_BETWEEN_REQUESTS: Final = 0.05
 _LONGEST_MARKERS_S: Final = 5.0
+_LONGEST_ANSWER_S: Final = 10.0
+"""How long a finished job may owe the answer to a request for a savepoint."""
 _CHECKPOINTS_FAILED: Final = "Exceeded checkpoint tolerable failure threshold"
 _STOP_HALF_DONE: Final = "StopWithSavepointStoppingException"
 _ENDED: Final = frozenset({"FINISHED", "FAILED", "CANCELED"})
@@ -86,6 +88,8 @@ class FlinkRun:
     _savepoint: _Savepoint | None = None
     _asked_at: float = 0.0
     _state: str = ""
+    _ended_at: float | None = None
+    """When the job was first seen as finished while a request for a savepoint had no answer."""
     _is_over: bool = False
 
     def __post_init__(self) -> None:
@@ -120,7 +124,7 @@ class FlinkRun:
                 self._strike()
                 self._follow()
                 if time.monotonic() - begun_without_waiting > self.seconds:
-                    self._history.out_of_time()
+                    self._history.out_of_time(self._what_it_does())
                     self._cancel()
                     break
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -139,9 +143,16 @@ class FlinkRun:
     # The job.
 
     def _submit(self) -> None:
-        """Submit the job, from the latest complete checkpoint."""
+        """Submit the job, from the latest complete checkpoint.
+
+        Where that is gone, the job had finished when its JobManager died: Flink deletes checkpoints at no
+        other time.
+        """
         latest = self._history.latest
-        place = None if latest is None else self._checkpoints.places[latest]
+        place = None if latest is None else self._checkpoints.place_of(latest)
+        if latest is not None and place is None:
+            self._finished()
+            return
         self._history.job_started(self._parallelism, latest)
         order = self.order.made(
             self._cluster.port, self._history.starts, self._parallelism, self._backend, place
@@ -151,6 +162,7 @@ class FlinkRun:
         self._savepoint = None
         self._state = ""
         self._asked_at = 0.0
+        self._ended_at = None
 
     def _submit_again(self) -> None:
         """End what runs of the job, and submit it again from its latest checkpoint.
@@ -355,19 +367,48 @@ class FlinkRun:
             self._state = self._request("")["state"]
         except (FlinkAway, FlinkRefuses):
             return
-        if self._savepoint is not None and self._savepoint.operation is not None:
-            # A stop ends the job, and its answer says what comes next.
-            if self._savepoint.operation.kind == "stop" and self._state == "FINISHED":
+        asked = None if self._savepoint is None else self._savepoint.operation
+        if asked is not None:
+            if not self._owes_an_answer(now):
+                self._savepoint = None
+            elif asked.kind == "stop" and self._state == "FINISHED":
+                # A stop ends the job, and its answer says what comes next.
                 self._state = ""
-            return
+                return
+            else:
+                return
         match self._state:
             case "FINISHED":
-                self._look_at_the_end()
-                self.order.check_sink_topic(self._history.history)
-                self._history.job_finished()
-                self._is_over = True
+                self._finished()
             case "FAILED":
                 self._failed()
+
+    def _owes_an_answer(self, now: float) -> bool:
+        """Return whether the answer to a savepoint may still come.
+
+        Where a job has ended by itself meanwhile, there may never be one.
+        """
+        if self._state != "FINISHED":
+            self._ended_at = None
+            return True
+        if self._ended_at is None:
+            self._ended_at = now
+        return now - self._ended_at < _LONGEST_ANSWER_S
+
+    def _finished(self) -> None:
+        self._look_at_the_end()
+        self.order.check_sink_topic(self._history.history)
+        self._history.job_finished()
+        self._is_over = True
+
+    def _what_it_does(self) -> str:
+        """Return the state of the job, and what was asked of it and has no answer."""
+        state = self._state_of_job() or "without an answer"
+        asked = self._savepoint
+        if asked is None:
+            return f"the job is {state}"
+        kind = "drain" if asked.operation is None else asked.operation.kind
+        return f"the job is {state}, and a {kind} has no answer"
 
     def _has_to_be_drained(self) -> bool:
         """Return whether all is read by sources that do not end: a topic is, when a checkpoint says so."""

@@ -71,8 +71,23 @@ def test_checkpoint_is_found_once_where_flink_has_it_and_where_the_source_keeps_
     (checkpoints / "job" / "chk-2" / "_metadata").write_bytes(metadata(2))
     (kept / "chk-2").write_bytes(metadata(2))
     assert [each.checkpoint for each in found.new_checkpoints()] == [2, 3]
-    assert found.places == {2: checkpoints / "job" / "chk-2", 3: checkpoints / "job" / "chk-3"}
+    assert found.place_of(2) == checkpoints / "job" / "chk-2"
+    assert found.place_of(3) == checkpoints / "job" / "chk-3"
     assert found.new_checkpoints() == []
+
+
+def test_job_does_not_go_on_from_a_checkpoint_that_flink_has_deleted(tmp_path):
+    checkpoints, kept, stops = (tmp_path / name for name in ("checkpoints", "kept", "stops"))
+    for folder in (kept, stops, checkpoints / "job" / "chk-2"):
+        folder.mkdir(parents=True)
+    found = CheckpointFiles(checkpoints, kept, stops, LENGTHS)
+    (checkpoints / "job" / "chk-2" / "_metadata").write_bytes(metadata(2))
+    (kept / "chk-3").write_bytes(metadata(3))
+    assert [each.checkpoint for each in found.new_checkpoints()] == [2, 3]
+    assert found.place_of(2) == checkpoints / "job" / "chk-2"
+    assert found.place_of(3) is None
+    (checkpoints / "job" / "chk-2" / "_metadata").unlink()
+    assert found.place_of(2) is None
 
 
 def test_savepoint_of_a_stop_is_a_checkpoint_and_another_one_is_not(tmp_path):
@@ -83,7 +98,7 @@ def test_savepoint_of_a_stop_is_a_checkpoint_and_another_one_is_not(tmp_path):
         (folder / "_metadata").write_bytes(metadata(number))
     found = CheckpointFiles(checkpoints, kept, stops, {})
     assert [each.checkpoint for each in found.new_checkpoints()] == [5]
-    assert found.places == {5: stops / "savepoint-1"}
+    assert found.place_of(5) == stops / "savepoint-1"
     assert found.savepoint(tmp_path / "savepoint-2") == Metadata(6, {}, ())
     assert found.savepoint(tmp_path / "savepoint-3") is None
 
