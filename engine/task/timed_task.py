@@ -92,7 +92,7 @@ class TimedTask(Task):
         return NOTHING if self._ends_when_idle else super()._end_data()
 
     def validate(self) -> None:
-        """Check the task, that no time is asked for twice, and that timers wait for a time which was asked for."""
+        """Check the task, that no time is asked for twice, and that no timer waits without a wake-up."""
         super().validate()
         requested = self._requested
         for later, earlier in pairwise(requested):

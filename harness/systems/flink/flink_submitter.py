@@ -35,7 +35,7 @@ class Submitter:
         environment["JVM_ARGS"] = " ".join(
             ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENED]
         )
-        # A client that is killed leaves the plan it was submitting. The quotation marks are for spaces in a path.
+        # A client that is killed leaves a plan there. The quotation marks are for spaces in a path.
         environment["JDK_JAVA_OPTIONS"] = f'"-Djava.io.tmpdir={folder}"'
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
