@@ -2,9 +2,9 @@
 
 The rules this module lives by:
 
-- Every engine reads the same files and writes rows as lines of its own, which are read back.
-- Lines are dealt out to as many files as there are subtasks, in order, and each of them is cut in two, for
-  engines that read files in batches.
+- Every engine reads the same lines and writes rows as lines of its own, which are read back.
+- Lines are dealt out to as many files as there are subtasks, in order. For an engine that reads files in
+  batches each of them is cut in two; others may read the second half before the first, and take that for late.
 - No record is late: the rows follow from the input.
 """
 
@@ -90,13 +90,13 @@ CASES: Final[Mapping[str, PeerCase]] = {
 }
 
 
-def write_input(lines: Sequence[Fields], folder: Path) -> None:
-    """Write the lines to files that stand in the order in which batches are to read them."""
+def write_input(lines: Sequence[Fields], folder: Path, batches: int = 1) -> None:
+    """Write the lines to files that stand in the order in which ``batches`` batches are to read them."""
     folder.mkdir()
     for part in range(PARTS):
         share = lines[part::PARTS]
-        for batch in range(BATCHES):
-            own = share[len(share) * batch // BATCHES : len(share) * (batch + 1) // BATCHES]
+        for batch in range(batches):
+            own = share[len(share) * batch // batches : len(share) * (batch + 1) // batches]
             text = "".join(f"{','.join(map(str, line))}\n" for line in own)
             (folder / f"{batch}-{part}.csv").write_text(text)
 

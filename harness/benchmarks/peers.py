@@ -28,7 +28,7 @@ from onceproof.engine.extras import ExtraMissing, require
 from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.benchmarks.local import WrongCount
 from onceproof.harness.benchmarks.measurement import Measurement
-from onceproof.harness.benchmarks.peer_cases import CASES, COUNT, check_output, write_input
+from onceproof.harness.benchmarks.peer_cases import BATCHES, CASES, COUNT, check_output, write_input
 from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.harness.services.service import ServiceError
@@ -82,6 +82,8 @@ ENGINES: Final[Mapping[str, Callable[[], Sequence[str]]]] = {
 }
 """By the name of an engine, its command: the program, and behind it what stands behind the folders."""
 OURS: Final = ("local", "spark")
+IN_BATCHES: Final = ("structured_streaming",)
+"""The engines that read files in batches."""
 ONLY: Final[Mapping[str, str]] = {"pyflink": COUNT}
 """By engine the one case that it runs: windows of event time did not end in PyFlink's thread mode."""
 
@@ -113,7 +115,7 @@ def measure(
         for _ in range(rounds):
             for name, command in able.items():
                 with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
-                    write_input(lines, Path(folder, "input"))
+                    write_input(lines, Path(folder, "input"), BATCHES if name in IN_BATCHES else 1)
                     taken[name].append(_run(name, command, case, Path(folder), records))
                     check_output(rows, Path(folder, "output"), f"{name}, {case}")
         _enter(found, case, records, taken)

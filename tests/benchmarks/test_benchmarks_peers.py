@@ -72,8 +72,14 @@ def test_rows_of_each_case_follow_from_its_lines() -> None:
     assert CASES[QUERY].rows(bids) == Counter([(0, 50, 9, 8), (10_000, 3, 1, 2)])
 
 
-def test_lines_are_dealt_out_to_files_in_the_order_of_batches(tmp_path: Path) -> None:
+def test_lines_are_dealt_out_to_one_file_for_each_part(tmp_path: Path) -> None:
     write_input([(number,) for number in range(8)], tmp_path / "input")
+    files = {path.name: path.read_text().split() for path in (tmp_path / "input").iterdir()}
+    assert files == {"0-0.csv": ["0", "2", "4", "6"], "0-1.csv": ["1", "3", "5", "7"]}
+
+
+def test_lines_are_dealt_out_to_files_in_the_order_of_batches(tmp_path: Path) -> None:
+    write_input([(number,) for number in range(8)], tmp_path / "input", batches=2)
     files = {path.name: path.read_text().split() for path in (tmp_path / "input").iterdir()}
     assert len(files) == 2 * PARTS
     assert files["0-0.csv"] == ["0", "2"]
