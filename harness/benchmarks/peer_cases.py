@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - Every engine reads the same lines and writes rows as lines of its own, which are read back.
 - Lines are dealt out to as many files as there are subtasks, in order. For an engine that reads files in
-  batches each of them is cut in two; others may read the second half before the first, and take that for late.
+  batches each of them is cut in two; others may read the second half before the first, and find that late.
 - No record is late: the rows follow from the input.
 """
 
