@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
+Alarm: TypeAlias = tuple[str, str, int]
+"""Split, owner, delay."""
 Ring: TypeAlias = tuple[str, str]
 """Split, owner."""
 
@@ -61,7 +63,7 @@ def _alarm(chance: Chance, owner: str, now: int) -> tuple[str, int]:
 class Alarms(KeyedProcessFunction):
     """Sets a timer for each record, and emits when it rings."""
 
-    def process_element(self, value: tuple[str, str, int], ctx: KeyedProcessFunction.Context) -> Iterator[Ring]:
+    def process_element(self, value: Alarm, ctx: KeyedProcessFunction.Context) -> Iterator[Ring]:
         timestamp = ctx.timestamp()
         assert timestamp is not None
         ctx.timer_service().register_event_time_timer(timestamp + value[2])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 name = "async_lookups"
 generator_version = 1
-options = FamilyOptions(declares=True)
+options = FamilyOptions(declares=True, turns=2)
 tasks: dict[str, Role] = {"items": "source", "answers -> checked": "keyed", "table": "sink"}
 record_schema = "item BIGINT, fate STRING"
 row_schema = "item BIGINT, answer STRING"

@@ -225,4 +225,4 @@ def _late_row(timestamp: int, value: tuple[str, int]) -> tuple[str, str, int, in
     return lateness.LATE, value[0], timestamp, value[1], 0
 
 
-options = FamilyOptions(declares=True, arrival_states=arrival_states)
+options = FamilyOptions(declares=True, arrival_states=arrival_states, turns=3)

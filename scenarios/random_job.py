@@ -83,4 +83,7 @@ options = FamilyOptions(
     tasks_with=tasks_with,
     simpler_parameters=simpler_parameters,
     as_program=as_program,
+    any_backend=True,
+    # What the other families have, it has in any combination.
+    turns=24,
 )

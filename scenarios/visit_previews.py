@@ -1,4 +1,4 @@
-"""Visits to a site that are given every 15 milliseconds of event time while they last, and whole at their end.
+"""Visits to a site, given every 15 milliseconds of event time while they last, and whole at their end.
 
 Session windows with a continuous trigger: the next firing is state of a window, and windows merge. How many
 clicks a firing holds depends on when watermarks come. Given that, the time of the next firing follows: 15 ms

@@ -8,7 +8,7 @@ from typing import Final
 
 from onceproof.harness.commands.check import warn_of_mistakes
 from onceproof.harness.model.exit_codes import UsageError
-from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family import Family, options_of, turns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import numbered
@@ -38,7 +38,7 @@ def _run(plan: RunPlan) -> int:
     warn_of_mistakes(plan.families, plan.system, plan.seed)
     scenarios = plan.scenarios
     if scenarios is not None:
-        scenarios = plan.share.scenarios_in(scenarios, len(plan.families))
+        scenarios = plan.share.scenarios_in(scenarios, _turns_in_a_round(plan))
     with progress_bar(scenarios, plan.max_time) as bar:
         result, cases, mistake = run_and_examine(plan, bar)
         # The summary of the finished scenarios is printed first, the error that ended the run last.
@@ -51,6 +51,12 @@ def _run(plan: RunPlan) -> int:
     if mistake is not None:
         raise mistake
     return exit_code(report)
+
+
+def _turns_in_a_round(plan: RunPlan) -> int:
+    if not plan.takes_all:
+        return len(plan.families)
+    return sum(turns_of([load_family(name) for name in plan.families]))
 
 
 def without_refused(plan: RunPlan) -> RunPlan:
@@ -97,6 +103,7 @@ def run_and_examine(plan: RunPlan, bar: Bar) -> tuple[RunResult, list[FailureCas
             system=plan.system,
             workers=plan.workers,
             share=plan.share,
+            by_turns=plan.takes_all,
             out=plan.out,
             progress=bar.show,
             warn=bar.warn,

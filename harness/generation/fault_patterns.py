@@ -7,7 +7,7 @@ The rules this module lives by:
   delayed until a restarted process takes the same checkpoint again, a lost notification followed by a kill, a
   kill during a recovery. A part stays uniformly random, for sequences that no pattern covers.
 - Swarm testing: a scenario first draws which fault kinds it may use, because some states are reached only
-  without certain faults.
+  without certain faults. A pattern that needs each of its faults is drawn whole.
 - Only faults of the fault table are drawn, and the uniform part reaches every point of every row but those
   of servers (`server_faults.py`) and of object stores (`storage_patterns.py`); the property coverage relies
   on both.
@@ -31,6 +31,8 @@ from onceproof.harness.generation.drawn_faults import (
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.late_patterns import (
     abort_is_reported_late,
+    aborted_barrier_comes_late,
+    aborted_checkpoint_goes_on,
     call_takes_place_late,
     decline_is_reported_late,
 )
@@ -94,7 +96,9 @@ def draw_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     faults: list[Fault] = []
     for _ in range(count):
         pattern = chance.weighted(_PATTERNS)
-        faults += [fault for fault in pattern(chance, stage) if fault.kind in stage.kinds]
+        drawn = pattern(chance, stage)
+        is_whole = pattern in _WHOLE_PATTERNS
+        faults += [fault for fault in drawn if is_whole or fault.kind in stage.kinds]
     if count and not faults:
         # No fault of the patterns is allowed: a kill tests more than an undisturbed run.
         faults += [fault for fault in _kill_around_a_checkpoint(chance, stage) if fault.kind in stage.kinds]
@@ -440,4 +444,8 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (call_takes_place_late, 2),
     (abort_is_reported_late, 1),
     (decline_is_reported_late, 1),
+    (aborted_checkpoint_goes_on, 3),
+    (aborted_barrier_comes_late, 2),
 )
+_WHOLE_PATTERNS: Final = frozenset({aborted_checkpoint_goes_on, aborted_barrier_comes_late})
+"""What is nothing without one of its faults has them all, whatever kinds the scenario may use."""

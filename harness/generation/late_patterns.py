@@ -6,9 +6,13 @@ The rules this module lives by:
   asked may be dead by then, and the next attempt has asked again.
 - A task hears late, twice or never that a checkpoint was aborted, and the job master hears so of a task that
   has declined one. Both happen only where something has failed, so a pattern has that failure, too.
+- What an aborted checkpoint has under way, a barrier, a write or an answer, meets the next checkpoint, or one
+  of the next attempt. Then a kill restores what it may have damaged.
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_kill
 from onceproof.harness.generation.job_outline import JobOutline
@@ -60,6 +64,39 @@ def decline_is_reported_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     if chance.chance(0.5):
         faults.append(draw_kill(chance, stage, "completed", checkpoint + chance.integer(0, 1)))
     return faults
+
+
+def aborted_checkpoint_goes_on(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A write fails, and another task's write or answer of the same checkpoint comes late.
+
+    Either the attempt dies before, and the next one takes a checkpoint, or a later checkpoint of the same
+    attempt is complete by then.
+    """
+    checkpoint = draw_checkpoint(chance, stage)
+    first, other = chance.sample(range(1, len(stage.tasks) + 1), 2) if len(stage.tasks) > 1 else (1, 1)
+    fails = Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, first)
+    dies_first = chance.chance(0.6)
+    until = stage.checkpoint_steps + (stage.restart_delay + stage.interval if dies_first else stage.interval)
+    delay = chance.integer(until // 2, 2 * until + 1)
+    if chance.chance(0.5):
+        late = Fault("late_write", "snapshotted", ANY_TASK, checkpoint, other, 0, delay)
+    else:
+        late = Fault("delay_message", "acknowledged", ANY_TASK, checkpoint, 1, 0, delay)
+    if dies_first:
+        dies = draw_kill(chance, stage, "triggered", checkpoint + 1)
+        return [late, fails, replace(dies, kind="kill_all"), draw_kill(chance, stage, "completed", 0)]
+    return [late, fails, draw_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2))]
+
+
+def aborted_barrier_comes_late(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A write fails, and a source that was triggered late sends its barrier during the next checkpoint."""
+    checkpoint = draw_checkpoint(chance, stage)
+    delay = chance.integer(stage.interval // 2, stage.interval + 2 * stage.checkpoint_steps)
+    return [
+        Fault("delay_message", "triggered", ANY_TASK, checkpoint, chance.integer(1, 3), 0, delay),
+        Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, 2)),
+        draw_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2), soon=1),
+    ]
 
 
 def _failing_write(chance: Chance, stage: JobOutline, checkpoint: int) -> Fault:

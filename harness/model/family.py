@@ -241,6 +241,9 @@ class FamilyOptions:
     servers: Collection[str] = ()
     """The real servers that the job needs in real processes, such as ("postgres",). The simulation has models
     of them, and needs none."""
+    turns: int = 1
+    """How many turns the family has while the others of a run of all built-in families have one each. A job
+    with more parts that can fail is worth more."""
     with_key: Callable[[RecordValue, int], RecordValue] | None = None
     """``with_key(value, number)`` returns a record's value with the key of that number, 0 or more, instead of
     its own; an experiment of ``onceproof sensitivity`` sets the number of keys by it."""
@@ -280,6 +283,7 @@ def _are_names(value: Any) -> bool:
     )
 
 
+MOST_TURNS: Final = 100
 _STATE_NAMES: Final = "the names of states, as in ('timer',)"
 _Members: TypeAlias = Mapping[str, tuple[Callable[[Any], object], str]]
 """By name, the test that a value must pass and the words for what is asked."""
@@ -315,6 +319,10 @@ _OPTIONS: Final[_Members] = {
         lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA, S3},
         f"some of {(POSTGRES, KAFKA, S3)}",
     ),
+    "turns": (
+        lambda value: type(value) is int and 1 <= value <= MOST_TURNS,
+        f"a number from 1 to {MOST_TURNS}",
+    ),
     "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
 }
 
@@ -323,6 +331,12 @@ _FUNCTIONS: Final = (
     *("tasks_with", "simpler_parameters", "as_program"),
 )
 NO_OPTIONS: Final = FamilyOptions()
+
+
+def turns_of(families: Sequence[Family]) -> tuple[int, ...]:
+    """Return how many turns each of the families has in a round of a run of all."""
+    return tuple([options_of(family).turns for family in families])
+
 
 _MEMBERS: Final[_Members] = {
     "name": (

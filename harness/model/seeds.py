@@ -7,11 +7,15 @@ The rules this module lives by:
   one, and equal indexes of two families have nothing in common.
 - It comes from SHA-256 over the three: runs of neighbouring seeds have no scenario in common.
 - It fits a signed 64-bit column, because campaigns store it in one.
+- In a round each family has its turns, one of them or several, which are spread over the round. More turns
+  of a family change how many of its scenarios run, and not which.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -32,34 +36,57 @@ def scenario_seed(run_seed: int, family: str, index: int) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
+@cache
+def turn_order(turns: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return the turns of a round, each as the family's index and the number of the turn among its own.
+
+    ``turns`` has how many turns each family has. Those of a family are as far apart as they can be.
+    """
+    size = len(turns)
+    places = [
+        ((nth + (place + 0.5) / size) / own, place, nth)
+        for place, own in enumerate(turns)
+        for nth in range(own)
+    ]
+    return tuple([(place, nth) for _, place, nth in sorted(places)])
+
+
 class Share(NamedTuple):
     """One of the parts into which several machines split a run: every ``of``-th round of its families."""
 
     of: int = 1
     first: int = 0
 
-    def scenarios_in(self, scenarios: int, families: int) -> int:
-        """Return how many of a run's scenarios are in this part."""
-        rounds, rest = divmod(scenarios, families)
+    def scenarios_in(self, scenarios: int, turns: int) -> int:
+        """Return how many of a run's scenarios are in this part; a round has as many ``turns``."""
+        rounds, rest = divmod(scenarios, turns)
         last = rest if rounds % self.of == self.first else 0
-        return len(range(self.first, rounds, self.of)) * families + last
+        return len(range(self.first, rounds, self.of)) * turns + last
 
 
 WHOLE: Final = Share()
 
 
 def numbered(
-    run_seed: int, families: Sequence[str], first: int, count: int, share: Share = WHOLE
+    run_seed: int,
+    families: Sequence[str],
+    first: int,
+    count: int,
+    share: Share = WHOLE,
+    turns: Sequence[int] = (),
 ) -> Iterator[tuple[int, int]]:
     """Yield (index of the family, seed) of ``count`` scenarios of a run; its families take turns.
 
-    Numbers count the scenarios of the share. A round, one scenario of each family, belongs to one share, so
-    that each share has all families.
+    Numbers count the scenarios of the share. A round belongs to one share, so that each share has all
+    families. ``turns`` has how many of a round each family has; empty: one each.
     """
-    size = len(families)
+    order = turn_order(tuple(turns) or (1,) * len(families))
+    own = Counter(place for place, _ in order)
     for number in range(first, first + count):
-        place = number % size
-        yield place, scenario_seed(run_seed, families[place], number // size * share.of + share.first)
+        rounds, turn = divmod(number, len(order))
+        place, nth = order[turn]
+        index = (rounds * share.of + share.first) * own[place] + nth
+        yield place, scenario_seed(run_seed, families[place], index)
 
 
 def is_checked_twice(seed: int | None) -> bool:

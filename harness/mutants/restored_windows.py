@@ -124,7 +124,6 @@ def covered_window_begins_anew(reached: Reached) -> Iterator[None]:
     origin="FLINK-5717",
     breaks="exactly_once",
     summary="a window that is merged of others keeps the time of its next early firing, but not the timer",
-    unseen="watermarks may jump over an early firing, so none can be asked for",
 )
 def merged_window_loses_its_next_firing(reached: Reached) -> Iterator[None]:
     """It never fires early again."""
@@ -195,7 +194,6 @@ def fired_timers_return_after_a_rescale(reached: Reached) -> Iterator[None]:
     origin="bytewax#138",
     breaks="exactly_once",
     summary="a restored timer in processing time asks for no wake-up: it waits until another is registered",
-    unseen="timers in processing time that have not fired do so at the end of input",
 )
 def restored_processing_timers_wait(reached: Reached) -> Iterator[None]:
     """A window whose key gets no further record never fires."""

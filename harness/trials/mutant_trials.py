@@ -34,7 +34,7 @@ import msgspec.structs
 
 from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.model.family import Family, FamilyError, options_of
+from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule
@@ -141,7 +141,8 @@ def measure(
     count, reached_in = 0, 0
     broken, killing = None, None
     cpu_seconds = 0.0
-    for place, scenario_seed in numbered(seed, [family.name for family in families], first, limit):
+    names = [family.name for family in families]
+    for place, scenario_seed in numbered(seed, names, first, limit, turns=turns_of(families)):
         count += 1
         family = families[place]
         scenario = scenario_of(family, scenario_seed)

@@ -52,6 +52,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     system: str
     share: Share = WHOLE
     """The part of the run."""
+    turns: tuple[int, ...] = ()
+    """How many of a round each family has; empty: one each."""
     enumerates: bool = False
     """Whether batches number units of an enumeration instead of scenarios of a run."""
 

@@ -24,7 +24,7 @@ from time import perf_counter
 
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family import Family, FamilyError, turns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import System, find_system, let_go
@@ -101,6 +101,8 @@ class RunResult:
     share: Share = WHOLE
     system: System = SIMULATED
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    turns: tuple[int, ...] = ()
+    """How many turns each of the families has in a round; empty: one each."""
 
     def family(self, name: str) -> Family:
         """Return the family with a name."""
@@ -128,6 +130,7 @@ def run(
     system: str = "simulated",
     workers: int | None = None,
     share: Share = WHOLE,
+    by_turns: bool = False,
     out: Path | None = None,
     progress: Callable[[Tally], None] = lambda tally: None,
     warn: Callable[[str], None] = lambda text: None,
@@ -141,6 +144,7 @@ def run(
     :param system: the name of the system
     :param workers: how many processes; 1 runs the scenarios in this process, None uses all processors
     :param share: the part of the run's scenarios that is run here
+    :param by_turns: whether a family has as many turns as its options say, and not one as each other
     :param out: the folder that gets outcomes.jsonl; None writes nothing
     :param progress: called with the tally after each batch
     :param warn: called with one line when a worker died
@@ -151,11 +155,13 @@ def run(
     for family in loaded:
         check_family(family)
     count = workers or usable_processors()
+    turns = turns_of(loaded) if by_turns else (1,) * len(loaded)
     if scenarios is not None:
-        scenarios = share.scenarios_in(scenarios, len(loaded))
+        scenarios = share.scenarios_in(scenarios, sum(turns))
         # Never more processes than work.
         count = max(1, min(count, scenarios))
     result = RunResult(loaded, tuple(families), seed, count, system=find_system(system), share=share)
+    result.turns = turns
     started = perf_counter()
     is_real = Capability.DETERMINISM not in result.system.capabilities
     deadline = None if max_time is None else started + max_time
@@ -208,7 +214,7 @@ def _batches(scenarios: int | None, workers: int, deadline: float | None, most: 
 
 def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) -> None:
     for batch in batches:
-        done = run_batch(result.families, result.seed, batch, result.system, result.share)
+        done = run_batch(result.families, result.seed, batch, result.system, result.share, result.turns)
         result.seconds_of_work += done.seconds
         ordered.take(done)
         if ordered.mistakes:
@@ -218,7 +224,7 @@ def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) ->
 def _run_in_pool(
     result: RunResult, batches: Iterator[Batch], ordered: _InOrder, warn: Callable[[str], None], ahead: int
 ) -> None:
-    start = Start(result.seed, result.names, result.system.name, result.share)
+    start = Start(result.seed, result.names, result.system.name, result.share, result.turns)
     pool = WorkerPool(result.workers, start, warn, ahead)
     at_once = True
     try:

@@ -41,7 +41,12 @@ class RunsUnits(Protocol):
 
 
 def run_batch(
-    families: Sequence[Family], seed: int, batch: Batch, system: System, share: Share = WHOLE
+    families: Sequence[Family],
+    seed: int,
+    batch: Batch,
+    system: System,
+    share: Share = WHOLE,
+    turns: Sequence[int] = (),
 ) -> Done:
     """Run the scenarios of a batch, up to the first error."""
     started = perf_counter()
@@ -49,7 +54,7 @@ def run_batch(
     family_error = internal_error = ""
     try:
         for place, scenario_seed in numbered(
-            seed, [family.name for family in families], batch.first, batch.count, share
+            seed, [family.name for family in families], batch.first, batch.count, share, turns
         ):
             family = families[place]
             outcome, _ = run_scenario(family, scenario_of(family, scenario_seed), system)
@@ -103,7 +108,7 @@ def main() -> None:
         while isinstance(batch := read_message(sys.stdin.buffer), Batch):
             try:
                 if units is None:
-                    done = run_batch(families, start.seed, batch, system, start.share)
+                    done = run_batch(families, start.seed, batch, system, start.share, start.turns)
                 else:
                     done = enumerate_batch(units, batch)
                 write_message(messages, done)

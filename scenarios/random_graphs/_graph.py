@@ -37,14 +37,14 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
 _SESSION_STATES: Final = ("window-contents", "merging-window-set")
 _WINDOW_STATES: Final = (*_SESSION_STATES, "_timer_state/event_window-timers")
 OWN_STATES: Final[Mapping[str, tuple[str, ...]]] = {
-    "reduce": ("_op_state",),
+    "total": ("_op_state",),
     "triples": ("tumble-count-assigner", "window-contents"),
     "near": ("LEFT_BUFFER", "RIGHT_BUFFER", "_timer_state/event_CLEANUP_TIMER"),
     "tumbling": (*_WINDOW_STATES, "_timer_state/event_user-timers"),
     "sliding": _WINDOW_STATES,
     "session": _WINDOW_STATES,
 }
-"""By kind, or for the method ``reduce``, the states that the engine names."""
+"""By kind, the states that the engine names."""
 
 SOURCES: Final = ("left", "right")
 SIDE: Final = "s"
@@ -364,7 +364,7 @@ def arrival_states_of(graph: Graph) -> list[str]:
             states += _SESSION_STATES
         if not behind.isdisjoint(vertex.inputs):
             states += [f"{vertex.name} {word}" for word in STATES.get(vertex.kind, ())]
-            states += OWN_STATES.get(vertex.kind if vertex.form != "reduce" else "reduce", ())
+            states += OWN_STATES.get(vertex.kind, ())
         if vertex.kind == "async" or not behind.isdisjoint(vertex.inputs):
             behind |= {vertex.name, vertex.name + SIDE}
     return states

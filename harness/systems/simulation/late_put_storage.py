@@ -91,9 +91,14 @@ class LatePutStorage(SimulatedStorage):
             return None
         fault = super()._suffer(what, path)
         if fault is not None and fault.kind == LATE_DELETE:
-            self._perform_later(fault.delay, f"late deletion {path}", lambda: self.files.pop(path, None))
+            self._perform_later(fault.delay, f"late deletion {path}", lambda: self._delete_late(path))
             raise StorageUnavailable(f"the deletion of {path!r} has no answer")
         return fault
+
+    def _delete_late(self, path: str) -> None:
+        # A process that has begun meanwhile may have listed it, and is to be given the answer for that.
+        if self.files.pop(path, None) is not None:
+            self._listed_until[path] = self._clock.now
 
     def _perform(self, put: Callable[[], object]) -> None:
         self._on_the_way.remove(put)
