@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypedDict
 
-from onceproof.harness.model.family import Family
+from onceproof.harness.model.family import Family, turns_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.mutants import Mutant, built_in_mutants
+from onceproof.harness.model.seeds import turn_order
 from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, measure, measure_all
 
 SEED: Final = 2
@@ -47,8 +48,11 @@ def kill_of(result: Result, mutant: Mutant, families: Sequence[Family]) -> Kill:
     """Return which scenario killed a planted bug, from the number of scenarios that were run."""
     every = [each.name for each in families]
     names = [name for name in every if name in mutant.families] or every
-    index, place = divmod(result.scenarios - 1, len(names))
-    return {"family": names[place], "index": index}
+    turns = turns_of([each for each in families if each.name in names])
+    order = turn_order(turns)
+    rounds, turn = divmod(result.scenarios - 1, len(order))
+    place, nth = order[turn]
+    return {"family": names[place], "index": rounds * turns[place] + nth}
 
 
 def main() -> None:

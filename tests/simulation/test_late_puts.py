@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onceproof.engine.runtime.storage import MissingFile
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.agenda import Agenda
@@ -123,3 +124,16 @@ def test_put_that_is_under_way_as_its_process_dies_comes_under_the_next_one(monk
         World(WORD_COUNT, scenario_with(late_put("metadata_written", delay=60), kill)).run()
         runs.add(tuple(created))
     assert (True, False) in runs, "the late put is refused"
+
+
+def test_file_that_is_deleted_late_was_listed_to_the_process_that_reads_it(store, agenda):
+    store.write("chk-1/_metadata", b"1")
+    store.fault_of = lambda what, path: Fault("late_delete", "completed", delay=5)
+    with pytest.raises(StorageUnavailable, match="has no answer"):
+        store.delete("chk-1/_metadata")
+    store.fault_of = lambda what, path: None
+    assert store.list("chk-1/") == ["chk-1/_metadata"]
+    perform_due(agenda, 5)
+    assert store.list("chk-1/") == []
+    with pytest.raises(MissingFile, match="chk-1/_metadata"):
+        store.read("chk-1/_metadata")
