@@ -1,4 +1,4 @@
-"""The oracle of visit_previews goes along the firings of a visit: which may follow each other, and which not."""
+"""The oracle of visit_previews goes along the firings of a visit: which may follow each other."""
 
 from __future__ import annotations
 

@@ -56,6 +56,15 @@ def test_shorter_run_is_a_prefix_of_a_longer_one(tmp_path: Path) -> None:
     assert [outcome.seed for outcome in long[:4:2]] == [scenario_seed(3, "word_count", n) for n in (0, 1)]
 
 
+def test_family_with_more_turns_has_more_scenarios_only_in_a_run_of_all(tmp_path: Path) -> None:
+    names = ("word_count", "full_join")
+    counts = {}
+    for by_turns in (False, True):
+        result = run(names, scenarios=20, seed=3, workers=2, by_turns=by_turns)
+        counts[by_turns] = [result.tally.families[name].scenarios for name in names]
+    assert counts == {False: [10, 10], True: [4, 16]}
+
+
 def test_family_from_a_file_runs_in_workers(tmp_path: Path, sales: Path) -> None:
     result = run([str(sales)], scenarios=16, workers=2)
     assert result.tally.families["sales"].scenarios == 16
