@@ -140,7 +140,9 @@ class Leave(KeyedProcessFunction):
         number = Types.LONG()
         self._place = runtime_context.get_state(ValueStateDescriptor("place", number))
         first = ValueStateDescriptor("first", number)
-        first.enable_time_to_live(_builder().update_ttl_on_read_and_write().build())
+        # So slow that it comes to what had expired at a restore when that is written again.
+        slowly = _builder().update_ttl_on_read_and_write().cleanup_incrementally(1, False)
+        first.enable_time_to_live(slowly.build())
         total = ReducingStateDescriptor("total", plus, number)
         total.enable_time_to_live(_builder().cleanup_full_snapshot().build())
         count = AggregatingStateDescriptor("count", Count(), number)

@@ -37,6 +37,7 @@ from onceproof.harness.generation.late_patterns import (
     decline_is_reported_late,
 )
 from onceproof.harness.generation.recovery_patterns import (
+    commits_pass_to_fewer_subtasks,
     kill_at_completion_and_while_restoring,
     kill_at_each_completion,
 )
@@ -445,7 +446,8 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (abort_is_reported_late, 1),
     (decline_is_reported_late, 1),
     (aborted_checkpoint_goes_on, 3),
-    (aborted_barrier_comes_late, 2),
+    (aborted_barrier_comes_late, 5),
+    (commits_pass_to_fewer_subtasks, 3),
 )
 _WHOLE_PATTERNS: Final = frozenset({aborted_checkpoint_goes_on, aborted_barrier_comes_late})
 """What is nothing without one of its faults has them all, whatever kinds the scenario may use."""

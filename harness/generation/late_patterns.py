@@ -89,13 +89,20 @@ def aborted_checkpoint_goes_on(chance: Chance, stage: JobOutline) -> list[Fault]
 
 
 def aborted_barrier_comes_late(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """A write fails, and a source that was triggered late sends its barrier during the next checkpoint."""
+    """A write fails, and one source is triggered late for that checkpoint and for the next one.
+
+    So its barrier of the aborted checkpoint comes when another source's barrier of the next one has come, and
+    records lie between it and its next barrier.
+    """
     checkpoint = draw_checkpoint(chance, stage)
-    delay = chance.integer(stage.interval // 2, stage.interval + 2 * stage.checkpoint_steps)
+    source = chance.integer(1, 3)
+    until_next = stage.interval + chance.integer(0, stage.checkpoint_steps)
+    later = until_next - stage.interval + chance.integer(stage.checkpoint_steps, 2 * stage.checkpoint_steps)
     return [
-        Fault("delay_message", "triggered", ANY_TASK, checkpoint, chance.integer(1, 3), 0, delay),
-        Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, chance.integer(1, 2)),
-        draw_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2), soon=1),
+        Fault("delay_message", "triggered", ANY_TASK, checkpoint, source, 0, until_next),
+        Fault("delay_message", "triggered", ANY_TASK, checkpoint + 1, source, 0, later),
+        Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, 1),
+        draw_kill(chance, stage, "completed", checkpoint + 1, soon=1),
     ]
 
 

@@ -45,6 +45,22 @@ def _there_and_back(chance: Chance, stage: JobOutline, count: int) -> list[int]:
     return [other if place % 2 else one for place in range(count)]
 
 
+def commits_pass_to_fewer_subtasks(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A kill when a checkpoint is complete and some of it is not committed; fewer subtasks come back.
+
+    One of them then has what several are to commit.
+    """
+    kind = draw_kill_kind(chance, stage, "completed", _OF_ALL)
+    fewer = chance.weighted(((1, 3), (2, 1)))
+    checkpoint = draw_checkpoint(chance, stage)
+    if chance.chance(0.5):
+        return [
+            Fault(kind, "completed", ANY_TASK, checkpoint, 1, chance.weighted(((0, 3), (2, 1))), 0, fewer)
+        ]
+    nth = (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
+    return [Fault(kind, "committing", ANY_TASK, 0, nth, 0, 0, fewer)]
+
+
 def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A kill when a checkpoint is complete and not committed, and one or two while it is restored.
 
