@@ -313,9 +313,12 @@ def _message_comes_twice(chance: Chance, stage: JobOutline, point: Point) -> lis
 
 
 def _acknowledgement_comes_too_late(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """An acknowledgement after the checkpoint expired and its files were deleted, and then a kill."""
+    """An acknowledgement after the checkpoint expired and its files were deleted, or none; and then a kill."""
     checkpoint = draw_checkpoint(chance, stage)
     nth = draw_occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
+    if chance.chance(0.15):
+        lost = Fault("lose_message", "acknowledged", ANY_TASK, checkpoint, nth)
+        return [lost, draw_kill(chance, stage, "completed", 0)]
     # The timeout counts from the trigger, and the next checkpoint must not have completed yet.
     delay = stage.short_timeout + chance.integer(0, stage.checkpoint_steps // 8)
     late = Fault("delay_message", "acknowledged", ANY_TASK, checkpoint, nth, 0, delay)
@@ -421,7 +424,7 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_message_outlives_its_attempt, 4),
     (_kill_twice, 3),
     (_notification_lost_or_delayed, 3),
-    (_anything, 3),
+    (_anything, 4),
     (storage_fails, 3),
     (_trigger_lost_or_delayed, 2),
     (_commit_answers_with_an_error, 2),
@@ -431,7 +434,7 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_trigger_comes_twice, 1),
     (_acknowledgement_comes_twice, 1),
     (_notification_comes_twice, 1),
-    (_acknowledgement_comes_too_late, 1),
+    (_acknowledgement_comes_too_late, 2),
     (_kill_between_checkpoints, 1),
     (_clock_is_set, 1),
     (_power_is_cut, 3),
