@@ -313,7 +313,7 @@ def _message_comes_twice(chance: Chance, stage: JobOutline, point: Point) -> lis
 
 
 def _acknowledgement_comes_too_late(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """An acknowledgement after its checkpoint expired and the files were deleted, or none; and then a kill."""
+    """An acknowledgement comes when its checkpoint has expired and its files are gone, or never; then a kill."""
     checkpoint = draw_checkpoint(chance, stage)
     nth = draw_occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
     if chance.chance(0.15):
