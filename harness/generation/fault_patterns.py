@@ -313,7 +313,7 @@ def _message_comes_twice(chance: Chance, stage: JobOutline, point: Point) -> lis
 
 
 def _acknowledgement_comes_too_late(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """An acknowledgement comes when its checkpoint has expired and its files are gone, or never; then a kill."""
+    """An acknowledgement comes when its checkpoint has expired and the files are gone, or never; a kill."""
     checkpoint = draw_checkpoint(chance, stage)
     nth = draw_occurrence(chance, stage, "acknowledged", ANY_TASK, checkpoint)
     if chance.chance(0.15):
