@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import subprocess
+from functools import cache
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ OPTIONS = (
     # Whatever a page asks of another machine fails.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
+WORST_IMPACTS = ("serious", "critical")
 MISSING = "no Chromium on this machine: on Debian it is the package chromium"
 
 
@@ -34,6 +37,13 @@ def pictures_folder() -> Path | None:
     folder = Path(named)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@cache
+def _axe_core() -> str:
+    """Return the source of axe-core, which checks the accessibility of a page."""
+    source = Path(str(distribution("axe-core-python").locate_file("axe_core_python/axe.min.js")))
+    return source.read_text(encoding="utf-8")
 
 
 class Browser:
@@ -100,6 +110,18 @@ class Browser:
         result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
+
+    def barriers(self) -> list[str]:
+        """Return the serious and critical findings of axe-core in the page, each with the first elements."""
+        self.run(f"{_axe_core()};0")
+        # Nothing is preloaded: the pages have neither media nor style sheets of other machines.
+        options = "{resultTypes: ['violations'], preload: false}"
+        found = self.run(f"axe.run(document, {options}).then(({{violations}}) => violations)")
+        return [
+            f"{each['impact']}, {each['id']}: {each['help']} {[node['target'] for node in each['nodes'][:3]]}"
+            for each in found
+            if each["impact"] in WORST_IMPACTS
+        ]
 
     def press(self, key: str) -> None:
         """Press a key."""

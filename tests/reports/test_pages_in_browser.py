@@ -1,4 +1,4 @@
-"""Report and served pages in a real browser: widths, colours, no errors, no requests, and what they do.
+"""Report and served pages in a real browser: widths, colours, barriers, errors, requests, and what they do.
 
 Set ONCEPROOF_PICTURES to a folder to keep a picture of each page.
 """
@@ -21,6 +21,8 @@ from tests.browser import MISSING, Browser, found_browser, pictures_folder
 pytestmark = pytest.mark.skipif(found_browser() is None, reason=MISSING)
 
 VIEWS = ((1280, False), (1280, True), (390, False), (390, True))
+# axe-core takes seconds for a large page, so it sees each width and each colour once.
+SEARCHED_FOR_BARRIERS = ((1280, False), (390, True))
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +83,8 @@ def test_pages_fit_and_are_silent_at_both_widths_in_both_colours(
             browser.open(address, width, dark)
             assert browser.run("document.documentElement.scrollWidth") <= width, (name, width)
             assert browser.errors == [], (name, width)
+            if (width, dark) in SEARCHED_FOR_BARRIERS:
+                assert browser.barriers() == [], (name, width, dark)
             assert {each for each in browser.requests if not each.startswith("data:")} <= {
                 address,
                 "about:blank",
@@ -88,6 +92,13 @@ def test_pages_fit_and_are_silent_at_both_widths_in_both_colours(
             if pictures:
                 colours = "dark" if dark else "light"
                 browser.picture(pictures / f"{name}-{width}-{colours}.png")
+
+
+def test_a_picture_without_a_text_is_a_barrier(browser: Browser) -> None:
+    browser.open("data:text/html,<html lang=en><title>p</title><main><h1>p</h1><img src='data:,'></main>")
+    found = browser.barriers()
+    assert len(found) == 1
+    assert found[0].startswith("critical, image-alt: Images must have alternate text")
 
 
 def test_diagram_goes_from_step_to_step_and_links_to_one(browser: Browser, scenario: str) -> None:

@@ -81,6 +81,7 @@ def test_chromium_shows_the_job_at_each_width_light_and_dark(address, tmp_path):
             # The page never scrolls sideways; wide tables and the graph do so within themselves.
             assert browser.run(WIDTHS) == [width, width]
             assert browser.run(CONTRASTS) == []
+            assert browser.barriers() == []
             # Names and causes are texts, whatever they look like.
             assert "orders & <i>prices</i>\n" in text
             assert "ValueError: no <b>shop</b>" in text
