@@ -307,6 +307,11 @@ class MetricGroup:
         return found
 
 
+def _kind_of(metric: Metric) -> str:
+    """Return the kind of a metric; a gauge comes from another process as the value that it had."""
+    return "gauge" if isinstance(metric, Counted) else type(metric).__name__.lower()
+
+
 class MetricRegistry:
     """All metrics of an attempt that are counted in this process."""
 
@@ -351,10 +356,18 @@ class MetricRegistry:
             if so_far is not metric:
                 so_far.go_on(metric)
 
+    def scopes(self) -> dict[str, MetricScope]:
+        """Return by full name where the metrics of this process belong."""
+        return dict(self._scopes)
+
+    def know_scopes(self, scopes: Mapping[str, MetricScope]) -> None:
+        """Note by full name where metrics belong that come from other processes."""
+        self._scopes.update(scopes)
+
     def readings(self) -> list[MetricReading]:
         """Return what the metrics that are counted in this process are now, with where they belong."""
         return [
-            MetricReading(self._scopes[name], type(metric).__name__.lower(), metric.value())
+            MetricReading(self._scopes[name], _kind_of(metric), metric.value())
             for name, metric in sorted(self._metrics.items())
             if name in self._scopes
         ]

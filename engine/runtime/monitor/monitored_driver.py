@@ -11,7 +11,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from onceproof.engine.checkpoint.events import (
@@ -29,6 +29,7 @@ from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.job_log import JobLog
+from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.monitor.job_monitor import JobMonitor
@@ -142,31 +143,26 @@ class MonitoredDriver(JobDriver):
         )
 
 
-class MonitoredExecution(MonitoredDriver, LocalExecution):
-    """One run of a job in this process that is monitored."""
+class PublishingDriver(MonitoredDriver):
+    """Publishes views of the job. A subclass calls ``begin_monitoring`` before the driver's ``__init__``."""
 
-    def __init__(
-        self,
-        graph: JobGraph,
-        storage: MountedStorage,
-        recovered: Recovered,
-        probe: Probe = no_probe,
-        clocks: Clocks = SYSTEM_CLOCKS,
+    _publisher: Publisher | None
+    _next_view_ms: int
+    _places: MountedStorage
+
+    def begin_monitoring(
+        self, graph: JobGraph, storage: MountedStorage, recovered: Recovered, clocks: Clocks
     ) -> None:
+        """Make the monitor of this process's run of the job."""
         self.monitor = JobMonitor(graph, recovered.incarnation, clocks.wall_ms)
-        self._publisher: Publisher | None = None
+        self._publisher = None
         self._next_view_ms = 0
         self._places = storage
-        super().__init__(graph, storage, recovered, probe, clocks)
-
-    def run(self) -> JobExecutionResult:
-        """Run until the job has ended, and publish what is seen of it. Raises AddressInUse."""
-        with self._published():
-            return super().run()
 
     @contextmanager
-    def _published(self) -> Iterator[None]:
-        with open_publisher(self.graph, self._places, self.submit) as publisher:
+    def published(self, submit: Callable[[JobRequest, Respond], None]) -> Iterator[None]:
+        """Publish what is seen of the job; ``submit`` takes the requests of users. Raises AddressInUse."""
+        with open_publisher(self.graph, self._places, submit) as publisher:
             self._publisher = publisher
             # The first round may take long, in a user's function.
             self._show()
@@ -175,6 +171,12 @@ class MonitoredExecution(MonitoredDriver, LocalExecution):
             finally:
                 self._show()
                 self._publisher = None
+
+    def time_passes(self, now: int) -> None:
+        """Publish a view if the interval is over; ``now`` is of the driver's clock."""
+        if now >= self._next_view_ms:
+            self._next_view_ms = now + self.monitor.interval_ms
+            self._show()
 
     def _show(self) -> None:
         """Publish a view. A mistake in it, such as that of a user's sink, never fails the job."""
@@ -187,16 +189,6 @@ class MonitoredExecution(MonitoredDriver, LocalExecution):
             self._publisher = None
             _logger.exception("job %r cannot be shown any more; it goes on", self.graph.name)
 
-    def _round(self) -> bool:
-        progress = super()._round()
-        if self._now >= self._next_view_ms:
-            self._next_view_ms = self._now + self.monitor.interval_ms
-            self._show()
-        return progress
-
-    def read_subtasks(self) -> tuple[SubtaskReading, ...]:
-        return read_tasks(self.tasks.values(), self.monitor.now_ms())
-
     def savepoint_place(self, checkpoint_id: int) -> str:
         return self._places.mounts.get(checkpoint_folder(checkpoint_id, "savepoint"), "")
 
@@ -205,6 +197,35 @@ class MonitoredExecution(MonitoredDriver, LocalExecution):
         if folder in self._places.mounts:
             return self._places.mounts[folder]
         return f"{self._places.root}/{folder}" if self._places.root else ""
+
+
+class MonitoredExecution(PublishingDriver, LocalExecution):
+    """One run of a job in this process that is monitored."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        storage: MountedStorage,
+        recovered: Recovered,
+        probe: Probe = no_probe,
+        clocks: Clocks = SYSTEM_CLOCKS,
+    ) -> None:
+        self.begin_monitoring(graph, storage, recovered, clocks)
+        super().__init__(graph, storage, recovered, probe, clocks)
+
+    def run(self) -> JobExecutionResult:
+        """Run until the job has ended, and publish what is seen of it. Raises AddressInUse."""
+        with self.published(self.submit):
+            return super().run()
+
+    def _round(self) -> bool:
+        progress = super()._round()
+        if self._now >= self._next_view_ms:
+            self.time_passes(self._now)
+        return progress
+
+    def read_subtasks(self) -> tuple[SubtaskReading, ...]:
+        return read_tasks(self.tasks.values(), self.monitor.now_ms())
 
 
 class MonitoredWorkersExecution(MonitoredExecution, WorkersExecution):

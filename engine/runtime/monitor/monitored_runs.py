@@ -14,13 +14,13 @@ from onceproof.engine.runtime.monitor.monitored_driver import MonitoredExecution
 
 def execute(graph: JobGraph) -> JobExecutionResult:
     """Run a job to its end as ``local.execute`` does. Raises also AddressInUse and ExtraMissing."""
-    _require_packages(graph)
+    require_packages(graph)
     return local.execute(graph, make=_class_for(graph))
 
 
 def start(graph: JobGraph) -> JobClient:
     """Start a job in a thread of its own as ``local.start`` does. Raises also ExtraMissing."""
-    _require_packages(graph)
+    require_packages(graph)
     return local.start(graph, _class_for(graph))
 
 
@@ -28,7 +28,7 @@ def _class_for(graph: JobGraph) -> type[MonitoredExecution]:
     return MonitoredWorkersExecution if graph.settings.workers > 1 else MonitoredExecution
 
 
-def _require_packages(graph: JobGraph) -> None:
+def require_packages(graph: JobGraph) -> None:
     """Raise ExtraMissing before the job begins if a reporter's package is not installed."""
     kinds = {each.kind for each in graph.settings.monitor.reporters}
     if PROMETHEUS in kinds:

@@ -4,6 +4,7 @@ The rules this module lives by:
 
 - The driver makes a new function of the job's sink for each subtask, restores it from the checkpoint and
   calls ``settle``. It does what it would do in a restored task, so it is idempotent; it never sees a record.
+- Its commits are counted for each subtask, as a task counts its own.
 - Only when all subtasks have settled may the driver abort transactions, and then it may abort all others:
   dead attempts have begun them, or attempts whose epoch is over.
 """
@@ -21,6 +22,7 @@ from onceproof.engine.operators.base import FunctionOperator, Operator, Operator
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.task.event_context import EventContext
+from onceproof.engine.task.task_counters import TaskCounters
 from onceproof.engine.wall_clock import WallClock
 
 SWEEPER = "driver"
@@ -46,6 +48,8 @@ class DriverCommitter:
         self._read = read
         self._probe = probe
         self._clocks = clocks
+        self.counters: dict[TaskId, TaskCounters] = {}
+        """What was committed and aborted for each subtask in this attempt."""
         self._vertices = {
             vertex.index
             for vertex in graph.vertices
@@ -75,9 +79,10 @@ class DriverCommitter:
         """Yield a new committing function of each operator of a subtask, with its id and context."""
         vertex = self._graph.vertices[task.vertex]
         now = self._clocks.steady_ms()
-        wall_clock = WallClock(self._clocks.wall_ms() - now)
+        wall_clock = WallClock(self._clocks.wall_ms() - now, self._clocks.steady_ms)
         event = EventContext(f"{vertex.name}-{task.subtask}", self._probe, wall_clock)
         event.now = now
+        event.counters = self.counters.setdefault(task, event.counters)
         for node in vertex.operators:
             create = node.create
             function = _committing(create())

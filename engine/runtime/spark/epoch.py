@@ -26,9 +26,10 @@ from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
-from onceproof.engine.metrics import Metric, MetricRegistry
+from onceproof.engine.metrics import Metric, MetricRegistry, MetricScope
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.module_archive import NO_MODULES, ModuleArchive, import_from, modules_of_program
+from onceproof.engine.runtime.monitor.job_view import SubtaskReading
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.spark.epoch_size import MOST_BYTES
@@ -72,6 +73,8 @@ class Shipment(Struct, frozen=True):
     """The driver's, because an unnamed job gets another id wherever its graph is built."""
     scope: str = ""
     """What tells that folder apart from all others: see `engine/owner_ids.py`."""
+    measures: bool = False
+    """Whether the job is monitored, and reports say what the tasks have counted."""
 
 
 class Packed:
@@ -124,6 +127,7 @@ class Deployment(Struct, frozen=True, eq=False):
     """A cache of the subtask that owns a key, by vertex and output."""
     job_id: str = ""
     scope: str = ""
+    measures: bool = False
 
     def settings(self, spark_attempt: int) -> TaskSettings:
         """Return the settings of a task; its attempt id contains Spark's task attempt id, so it is unique."""
@@ -185,6 +189,7 @@ def unpack(packed: bytes, modules: ModuleArchive = NO_MODULES) -> Deployment:
         {},
         shipment.job_id,
         shipment.scope,
+        shipment.measures,
     )
 
 
@@ -249,3 +254,7 @@ class Report(Struct, frozen=True):
     """After how many milliseconds to read again, where the source had nothing to read at the end."""
     metrics: Mapping[str, Metric] = {}
     """What the functions of the subtask have counted in this epoch, by full name."""
+    reading: SubtaskReading | None = None
+    """What the task has counted in this epoch; None: nobody monitors the job, or the task was not made."""
+    scopes: Mapping[str, MetricScope] = {}
+    """Where those metrics belong, by full name, if the job is monitored."""

@@ -19,6 +19,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -47,6 +48,7 @@ from onceproof.engine.runtime.execution import failure_of
 from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
+from onceproof.engine.runtime.spark.epoch_meter import EpochMeter
 from onceproof.engine.runtime.spark.epoch_time import pack_time, unpack_time
 from onceproof.engine.runtime.spark.read_size import ReadSize
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
@@ -118,6 +120,7 @@ class SubtaskRun:
         self._records_read = 0
         self._buffers_taken = 0
         self._retry_ms: int | None = None
+        self._meter = EpochMeter(epoch.timestamp_ms) if deployment.measures else None
         self._routes: list[Route] = []
         self._time = b""
         self._now = epoch.begin_ms - epoch.ahead_ms
@@ -141,8 +144,10 @@ class SubtaskRun:
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
         """Run the epoch; yield the parcels for other subtasks, and at last the report for the driver."""
         failed = False
+        meter = self._meter
         try:
-            for _ in self.live(deque(sorted(arrived, key=_IN_ORDER))):
+            steps = self.live(deque(sorted(arrived, key=_IN_ORDER)))
+            for _ in steps if meter is None else meter.timed(steps):
                 for route in self._routes:
                     yield from route.parcels()
         except EpochIsOver:
@@ -168,6 +173,8 @@ class SubtaskRun:
             self._spark_attempt,
             self._retry_ms,
             self.settings.metrics.closed(),
+            None if meter is None else meter.reading(),
+            {} if meter is None else self.settings.metrics.scopes(),
         )
         yield (DRIVER, 0, 0, 0, report)
 
@@ -189,6 +196,8 @@ class SubtaskRun:
         finally:
             self._records_read = task.records_read
             self._buffers_taken = task.buffers_taken
+            if self._meter is not None:
+                self._meter.read(task)
             with suppress(Exception):
                 task.handle(CANCEL, self._now)
 
@@ -267,20 +276,27 @@ class SubtaskRun:
     # Events and effects.
 
     def _handle(self, task: Task, event: TaskEvent) -> None:
+        meter = self._meter
+        began_ns = 0 if meter is None else time.perf_counter_ns()
         for effect in task.handle(event, self._now):
             if isinstance(effect, StoreSnapshot):
+                if meter is not None:
+                    meter.snapshot_taken(began_ns)
                 self._store(task, effect)
             elif isinstance(effect, StartTaskTimer):
                 heappush(self._due, effect.due_ms)
             elif not isinstance(effect, Send):
                 raise NotOnSpark(f"{self.name}: {type(effect).__name__} is not supported on Spark yet")
-            elif isinstance(effect.message, AcknowledgeCheckpoint | DeclineCheckpoint):
+            elif isinstance(effect.message, AcknowledgeCheckpoint):
+                self._messages.append(effect.message if meter is None else meter.measured(effect.message))
+            elif isinstance(effect.message, DeclineCheckpoint):
                 self._messages.append(effect.message)
         if self.checks_machines:
             task.validate()
 
     def _store(self, task: Task, effect: StoreSnapshot) -> None:
         self.snapshot_taken(task, effect)
+        began_ns = time.perf_counter_ns()
         encoded = encode_task_snapshot(effect.snapshot)
         if self.storage.list(metadata_path(effect.checkpoint_id)):
             raise EpochIsOver(f"checkpoint {effect.checkpoint_id} is complete without {self.attempt}")
@@ -290,6 +306,8 @@ class SubtaskRun:
             delete_unstored(self.storage, effect.path, effect.snapshot)
             self._handle(task, SnapshotFailed(effect.checkpoint_id, str(error)))
         else:
+            if self._meter is not None:
+                self._meter.snapshot_stored(began_ns)
             self._handle(task, SnapshotStored(effect.checkpoint_id, handle))
 
     # Channels.

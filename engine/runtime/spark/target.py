@@ -10,7 +10,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,8 +32,6 @@ from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import running_context, spark_context
 
-_logger = logging.getLogger(__name__)
-
 ALL_CORES: Final = "local[*,4]"
 """All cores of this machine; Spark tries a task four times."""
 
@@ -45,7 +42,6 @@ def execute_on_target(graph: JobGraph, master: str | None) -> JobExecutionResult
     Raises the errors of execute_on_spark and start_spark, and InvalidJob if this process runs the Spark of
     another master.
     """
-    _warn_of_monitor(graph)
     with _context(graph, master) as context:
         return execute_on_spark(graph, context)
 
@@ -55,19 +51,20 @@ def start_on_target(graph: JobGraph, master: str | None) -> JobClient:
 
     Raises the errors of execute_on_target.
     """
-    _warn_of_monitor(graph)
     with ExitStack() as held:
         context = held.enter_context(_context(graph, master))
         return start_on_spark(graph, context, held)
 
 
-def _warn_of_monitor(graph: JobGraph) -> None:
-    """Log that the job cannot be monitored, if its settings ask for it."""
-    if graph.settings.monitor.is_on:
-        _logger.warning(
-            "job %r: rest.port and metrics.reporters have no effect on Spark, which has its own interface",
-            graph.name,
-        )
+def _class_for(graph: JobGraph) -> type[SparkExecution]:
+    """Return the driver of a job: a monitored one if the settings ask for it. Raises ExtraMissing."""
+    if not graph.settings.monitor.is_on:
+        return SparkExecution
+    from onceproof.engine.runtime.monitor.monitored_runs import require_packages
+    from onceproof.engine.runtime.spark.monitored_execution import MonitoredSparkExecution
+
+    require_packages(graph)
+    return MonitoredSparkExecution
 
 
 def execute_on_spark(
@@ -86,13 +83,14 @@ def execute_on_spark(
     Raises InvalidJob for a job that Spark cannot run, JobExecutionFailed, and what reading the checkpoint
     directory raises; also where another process runs the job over the same directory.
     """
+    execution_class = _class_for(graph)
     storage = spark_storage(graph)
     context = session if isinstance(session, SparkContext) else session.sparkContext
     with storage.exclusive():
         recovered = recover_job(graph, storage)
         if isinstance(recovered, JobExecutionResult):
             return recovered
-        execution = SparkExecution(
+        execution = execution_class(
             graph, context, storage, recovered, recipe=recipe, probe=probe, subtask_class=subtask_class
         )
         return registered(graph, execution, recovered.incarnation).run()
@@ -100,12 +98,13 @@ def execute_on_spark(
 
 def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> JobClient:
     """Start a job in a thread of its own, which closes ``held`` when the job is over."""
+    execution_class = _class_for(graph)
     storage = spark_storage(graph)
     held.enter_context(storage.exclusive())
     recovered = recover_job(graph, storage)
     if isinstance(recovered, JobExecutionResult):
         return FinishedJob(recovered)
-    execution = SparkExecution(graph, context, storage, recovered)
+    execution = execution_class(graph, context, storage, recovered)
     return RunningJob(graph.job_id, registered(graph, execution, recovered.incarnation), held.pop_all())
 
 
@@ -113,6 +112,7 @@ def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> J
 def _context(graph: JobGraph, master: str | None) -> Iterator[SparkContext]:
     # Check the job first, because Spark takes seconds to start.
     spark_storage(graph)
+    _class_for(graph)
     context = running_context()
     if context is None:
         path = [Path(sys.path[0]).absolute()]

@@ -97,13 +97,13 @@ class ExecutionHere(SparkExecution):
 
     task_attempts = 100
 
-    def __init__(self, graph, storage, recovered, **settings):
+    def __init__(self, graph, context, storage, recovered, **settings):
         self.random = Random(1)
         self.tried = []
         self.repeated = []
         self.slept = []
         settings.setdefault("subtask_class", SubtaskHere)
-        super().__init__(graph, None, storage, recovered, **settings)
+        super().__init__(graph, context, storage, recovered, **settings)
 
     def ship(self, shipment):
         self.deployment = pickle.loads(pickle.dumps(Packed(shipment)))
@@ -145,7 +145,8 @@ def here():
     def run(graph, probe=no_probe, execution_class=ExecutionHere, prepare=lambda execution: None, **settings):
         storage = spark_storage(graph)
         with storage.exclusive():
-            execution = execution_class(graph, storage, recover_job(graph, storage), probe=probe, **settings)
+            recovered = recover_job(graph, storage)
+            execution = execution_class(graph, None, storage, recovered, probe=probe, **settings)
             prepare(execution)
             return execution, execution.run()
 
