@@ -11,6 +11,7 @@ The rules this module lives by:
   by round. The best round counts, since other work on the machine only adds; the median stands beside it.
 - The same job in two workers takes turns with the others. Its time on the wall stands beside that of one
   process; it says something only on a machine with two cores that do nothing else.
+- The job with fewer records runs in pairs, monitored and not, behind the rounds (monitoring.py).
 - What was written is read back before the figures are given: for every key the counts from one to the last,
   each once and in order. A job that loses rows gives no figure.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -36,6 +37,8 @@ from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.benchmarks.measurement import Measurement
+from onceproof.harness.benchmarks.monitoring import PAIRS, monitoring_figures
+from onceproof.harness.benchmarks.monitoring import RECORDS as MONITORED_RECORDS
 from onceproof.harness.reporting.report_builder import machine_text
 
 RECORDS: Final = 10_000_000
@@ -46,6 +49,7 @@ measured."""
 PARALLELISM: Final = 2
 WORKERS: Final = 2
 ROUNDS: Final = 3
+NO_OPTIONS: Final[Mapping[str, object]] = {}
 
 
 class WrongCount(Exception):
@@ -117,8 +121,13 @@ class Count(KeyedProcessFunction):
         return ((value, count),)
 
 
-def measure(records: int = RECORDS, keys: Sequence[int] = KEYS, rounds: int = ROUNDS) -> Measurement:
-    """Return the records a second of the job and of the loop, for each number of keys."""
+def measure(
+    records: int = RECORDS, keys: Sequence[int] = KEYS, rounds: int = ROUNDS, pairs: int = PAIRS
+) -> Measurement:
+    """Return the records a second of the job and of the loop, for each number of keys.
+
+    ``pairs`` of shorter runs of the first number of keys say what it costs to monitor the job.
+    """
     figures: dict[str, float] = {"records": records}
     floors: dict[str, float] = {}
     ratios: dict[str, float] = {}
@@ -141,6 +150,10 @@ def measure(records: int = RECORDS, keys: Sequence[int] = KEYS, rounds: int = RO
         floors[f"{name}_median"] = round(records / median(loops))
         ratios[name] = round(min(loops) / min(jobs), 3)
         ratios[f"{name}_median"] = round(median(loops) / median(jobs), 3)
+    short = PoolSource(min(records, MONITORED_RECORDS), keys[0])
+    cost, cost_ratios = monitoring_figures(lambda options: job_seconds(short, options=options)[0], pairs)
+    figures |= cost
+    ratios |= cost_ratios
     return Measurement("local", figures, floors, ratios, machine_text())
 
 
@@ -161,17 +174,19 @@ def _loop_seconds(source: PoolSource) -> float:
     return time.process_time() - started
 
 
-def job_seconds(source: PoolSource, workers: int = 1) -> tuple[float, float, int]:
+def job_seconds(
+    source: PoolSource, workers: int = 1, options: Mapping[str, object] = NO_OPTIONS
+) -> tuple[float, float, int]:
     """Return the CPU seconds of the job, those on the wall, and how many checkpoints it completed.
 
-    The CPU seconds are those of this process.
+    The CPU seconds are those of this process. ``options`` are further ones of the job.
     """
 
     def counts(env: StreamExecutionEnvironment) -> DataStream:
         keys = env.from_source(source, None, "source").uid("source")
         return keys.key_by(lambda key: key, Types.LONG()).process(Count()).name("count").uid("count")
 
-    return measure_job("bench local", counts, lambda output: check_counts(output, source), workers)
+    return measure_job("bench local", counts, lambda output: check_counts(output, source), workers, options)
 
 
 def measure_job(
@@ -179,6 +194,7 @@ def measure_job(
     build: Callable[[StreamExecutionEnvironment], DataStream],
     check: Callable[[Path], None],
     workers: int = 1,
+    further: Mapping[str, object] = NO_OPTIONS,
 ) -> tuple[float, float, int]:
     """Run a job with a checkpoint every second into an exactly-once file sink, keyed by the first field.
 
@@ -188,11 +204,12 @@ def measure_job(
     """
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
         output = Path(folder, "output")
-        options = {
+        options: dict[str, object] = {
             "execution.checkpointing.interval": "1 s",
             "execution.checkpointing.dir": str(Path(folder, "checkpoints")),
             "parallelism.default": PARALLELISM,
             "execution.local.workers": workers,
+            **further,
         }
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
         sink = FileSink.for_row_format(str(output), Encoder.csv_encoder()).build()

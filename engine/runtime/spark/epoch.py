@@ -255,6 +255,6 @@ class Report(Struct, frozen=True):
     metrics: Mapping[str, Metric] = {}
     """What the functions of the subtask have counted in this epoch, by full name."""
     reading: SubtaskReading | None = None
-    """What the task has counted in this epoch; None: nobody monitors the job, or the task was not made."""
+    """What the task has counted in this epoch; None: the job is not monitored, or the task was not made."""
     scopes: Mapping[str, MetricScope] = {}
     """Where those metrics belong, by full name, if the job is monitored."""
