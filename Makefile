@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup bytecode java pyflink services flink test nightly properties lint docs clean
+.PHONY: help setup bytecode java pyflink services flink test nightly properties soak lint docs clean
 .DEFAULT_GOAL := help
 
 # An active environment or Spark of the calling shell must not affect the commands.
@@ -99,6 +99,9 @@ nightly: setup ## run the nightly job: flights under kills, then a campaign; rep
 
 properties: setup ## run only the property tests, with thousands of new examples each
 	@ONCEPROOF_PROFILE=nightly $(RUN)/python -m pytest -n 2 --dist=worksteal -m hypothesis
+
+soak: setup ## a job under requests and kills for ten minutes: rows exact, and as fast as without requests
+	@$(RUN)/python -m tests.engine.runtime.monitor.soak $(OPTIONS)
 
 lint: setup ## run ruff and mypy
 	@$(RUN)/ruff check .

@@ -10,6 +10,7 @@ from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.settings.run_plan import OUT, RunPlan, families_of
+from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
 
 NIGHT_SECONDS = 60.0
 
@@ -18,8 +19,6 @@ def campaign_command(plan: RunPlan, master: str | None) -> int:
     """Run a campaign on Spark, print the summary, write the report, and return the exit code."""
     # Checked first: a missing Java must not cost the results of an earlier campaign.
     find_java(os.environ)
-    from onceproof.harness.trials.output_files import claimed_folder, prepare_file
-
     prepare_file(plan.junit)
     with claimed_folder(plan.out):
         return _campaign(plan, master)
@@ -27,7 +26,11 @@ def campaign_command(plan: RunPlan, master: str | None) -> int:
 
 def _campaign(plan: RunPlan, master: str | None) -> int:
     from onceproof.harness.campaign.pipeline import CampaignStopped, run_campaign
-    from onceproof.harness.reporting.report_builder import add_oracle_agreement, build_report, write_report
+    from onceproof.harness.reporting.report_builder import (
+        add_oracle_agreement,
+        build_report,
+        write_report_or_note,
+    )
     from onceproof.harness.trials.failures import examine_failures
 
     mistake: CampaignStopped | None = None
@@ -47,17 +50,24 @@ def _campaign(plan: RunPlan, master: str | None) -> int:
             campaign, mistake = stopped.campaign, stopped
             if not campaign.run.tally.scenarios:
                 raise
+        unwritten: list[OutputUnwritable] = []
         cases = examine_failures(
-            campaign.run, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time
+            campaign.run,
+            plan.out,
+            bar.describe,
+            plan.known,
+            limit_seconds=plan.shrink_time,
+            unwritten=unwritten,
         )
         bar.describe("writing the report")
         report = add_oracle_agreement(
             build_report(campaign.run, cases, plan.command, mistake, plan.known), campaign
         )
-        page = write_report(report, plan.out, plan.junit)
-    print_summary(campaign.run, cases, report, page, plan.as_json)
-    if mistake is not None:
-        raise mistake
+        page = write_report_or_note(report, plan.out, plan.junit, unwritten)
+    print_summary(campaign.run, cases, report, plan.out, page, plan.as_json)
+    for error in (mistake, *unwritten):
+        if error is not None:
+            raise error
     return exit_code(report)
 
 

@@ -71,7 +71,7 @@ def merge_command(wanted: Merge) -> int:
         if wanted.history is not None:
             report = _with_history(wanted, result, report)
         page = write_report(report, wanted.out, wanted.junit)
-    print_summary(result, cases, report, page, wanted.as_json)
+    print_summary(result, cases, report, wanted.out, page, wanted.as_json)
     return exit_code(report)
 
 

@@ -14,11 +14,11 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import numbered
 from onceproof.harness.model.system import Trying, find_system, let_go
 from onceproof.harness.reporting.progress import Bar, progress_bar
-from onceproof.harness.reporting.report_builder import build_report, write_report
+from onceproof.harness.reporting.report_builder import build_report, write_report_or_note
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.failures import FailureCase, examine_failures
-from onceproof.harness.trials.output_files import claimed_folder, prepare_file
+from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
 from onceproof.harness.trials.runner import RunResult, RunStopped, run
 from onceproof.harness.trials.trial import scenario_of
 
@@ -39,17 +39,19 @@ def _run(plan: RunPlan) -> int:
     scenarios = plan.scenarios
     if scenarios is not None:
         scenarios = plan.share.scenarios_in(scenarios, _turns_in_a_round(plan))
+    unwritten: list[OutputUnwritable] = []
     with progress_bar(scenarios, plan.max_time) as bar:
-        result, cases, mistake = run_and_examine(plan, bar)
+        result, cases, mistake = run_and_examine(plan, bar, unwritten)
         # The summary of the finished scenarios is printed first, the error that ended the run last.
         if mistake is not None and not result.tally.scenarios:
             raise mistake
         bar.describe("writing the report")
         report = build_report(result, cases, plan.command, mistake, plan.known, plan.refused)
-        page = write_report(report, plan.out, plan.junit)
-    print_summary(result, cases, report, page, plan.as_json)
-    if mistake is not None:
-        raise mistake
+        page = write_report_or_note(report, plan.out, plan.junit, unwritten)
+    print_summary(result, cases, report, plan.out, page, plan.as_json)
+    for error in (mistake, *unwritten):
+        if error is not None:
+            raise error
     return exit_code(report)
 
 
@@ -88,10 +90,13 @@ def _trials_of(plan: RunPlan) -> Iterator[tuple[Family, Scenario]]:
             yield family, scenario_of(family, seed)
 
 
-def run_and_examine(plan: RunPlan, bar: Bar) -> tuple[RunResult, list[FailureCase], RunStopped | None]:
+def run_and_examine(
+    plan: RunPlan, bar: Bar, unwritten: list[OutputUnwritable] | None = None
+) -> tuple[RunResult, list[FailureCase], RunStopped | None]:
     """Run the planned scenarios, and shrink and explain what failed.
 
-    Returns the result, one case for each family and signature, and the error that ended the run early.
+    Returns the result, one case for each family and signature, and the error that ended the run early. Errors
+    of writing the failing scenarios go into ``unwritten``; without it the first one is raised.
     """
     mistake: RunStopped | None = None
     try:
@@ -110,5 +115,12 @@ def run_and_examine(plan: RunPlan, bar: Bar) -> tuple[RunResult, list[FailureCas
         )
     except RunStopped as stopped:
         result, mistake = stopped.result, stopped
-    cases = examine_failures(result, plan.out, bar.describe, plan.known, limit_seconds=plan.shrink_time)
+    cases = examine_failures(
+        result,
+        plan.out,
+        bar.describe,
+        plan.known,
+        limit_seconds=plan.shrink_time,
+        unwritten=unwritten,
+    )
     return result, cases, mistake

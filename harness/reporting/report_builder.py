@@ -38,7 +38,7 @@ from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
-from onceproof.harness.trials.output_files import unwritable, write_file
+from onceproof.harness.trials.output_files import OutputUnwritable, unwritable, write_file
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Tally
 from onceproof.harness.trials.trial import SIMULATED
@@ -119,6 +119,17 @@ def write_report(report: Report, folder: Path, junit_file: Path | None = None) -
     if junit_file is not None:
         write_junit(report, junit_file)
     return page
+
+
+def write_report_or_note(
+    report: Report, folder: Path, junit_file: Path | None, unwritten: list[OutputUnwritable]
+) -> Path | None:
+    """Write as ``write_report`` does; if that fails, add the error to ``unwritten`` and return None."""
+    try:
+        return write_report(report, folder, junit_file)
+    except OutputUnwritable as error:
+        unwritten.append(error)
+        return None
 
 
 def write_junit(report: Report, path: Path) -> None:

@@ -46,11 +46,19 @@ EXIT_CODES: Final = {
 
 
 def print_summary(
-    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path, as_json: bool
+    result: RunResult,
+    cases: Sequence[FailureCase],
+    report: Report,
+    out: Path,
+    page: Path | None,
+    as_json: bool,
 ) -> None:
-    """Print the summary; with ``as_json``, print the document on stdout and the summary on stderr."""
+    """Print the summary; with ``as_json``, print the document on stdout and the summary on stderr.
+
+    ``out`` is the folder of the results. ``page`` is None where the report cannot be written.
+    """
     if as_json:
-        print(msgspec.json.encode(summary_document(result, report, page.parent)).decode())
+        print(msgspec.json.encode(summary_document(result, report, out)).decode())
     for line in summary_lines(result, cases, report, page):
         print(line, file=sys.stderr if as_json else sys.stdout)
 
@@ -92,7 +100,7 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
 
 
 def summary_lines(
-    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path
+    result: RunResult, cases: Sequence[FailureCase], report: Report, page: Path | None
 ) -> Iterator[str]:
     """Yield the lines of the summary: failures, gaps in coverage, oracles, families, totals, the page."""
     for case in cases:
@@ -129,7 +137,7 @@ def summary_lines(
     )
     if tally.waiting_share is not None:
         yield f"a scenario: {cost_text(tally.scenario_seconds, tally.waiting_share)}"
-    yield f"report: {page}"
+    yield f"report: {page or 'none, because it cannot be written'}"
 
 
 def _refused_lines(report: Report) -> Iterator[str]:
@@ -184,6 +192,7 @@ def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
         yield from (f"    {line}".rstrip() for line in mistake.example.splitlines())
     elif case.explanation.sentence:
         yield f"  {case.explanation.sentence}"
-    yield f"  {case.replay}"
+    if case.replay:
+        yield f"  {case.replay}"
     if case.replay_seed:
         yield f"  {case.replay_seed}"

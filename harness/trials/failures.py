@@ -69,7 +69,8 @@ class FailureCase:
     path: Path
     """File of the small scenario."""
     replay: str = ""
-    """The command that replays the small scenario; empty in a test, whose command depends on its folder."""
+    """The command that replays the small scenario; empty where its file is not there, and in a test, whose
+    command depends on its folder."""
     replay_seed: str = ""
     """The command that replays ``original``; empty if it has no seed."""
     shrink: str = ""
@@ -115,6 +116,7 @@ def examine_failures(
     known: Sequence[KnownSignature] = (),
     original_of: Callable[[Group], Scenario] | None = None,
     limit_seconds: float | None = None,
+    unwritten: list[OutputUnwritable] | None = None,
 ) -> list[FailureCase]:
     """Shrink, explain and write the first failure of each family and signature, new ones first.
 
@@ -123,6 +125,7 @@ def examine_failures(
     :param known: the listed failures
     :param original_of: returns the failing scenario of a group; None if it follows from the seed
     :param limit_seconds: for how long to shrink each failure; None for the system's default
+    :param unwritten: gets the error of each file that cannot be written; None: the first one is raised
     """
     system = result.system
     listed = [
@@ -146,7 +149,9 @@ def examine_failures(
 
             examined = examine(system, family, original, group.signature, limit if shrinks else 0.0, show)
             asked = result.asked_for(family.name)
-            cases.append(store_failure(examined, system, family, asked, original, folder, group, entry))
+            cases.append(
+                store_failure(examined, system, family, asked, original, folder, group, entry, unwritten)
+            )
     return cases
 
 
@@ -167,13 +172,25 @@ def store_failure(
     folder: Path,
     group: Group,
     known: KnownSignature | None = None,
+    unwritten: list[OutputUnwritable] | None = None,
 ) -> FailureCase:
-    """Write the scenarios of an examined failure; ``asked`` is the family's name or path as given."""
+    """Write the scenarios of an examined failure; ``asked`` is the family's name or path as given.
+
+    An error of writing is added to ``unwritten``, and the case has no commands for its files then. Without
+    that list it is raised.
+    """
     shrunk, trial = examined.shrunk, examined.trial
     seed = original.seed
     paths = failure_paths(folder, family.name, group.signature)
-    write_scenario(original, paths[1])
-    write_scenario(shrunk.scenario, paths[0])
+    is_written = True
+    try:
+        write_scenario(original, paths[1])
+        write_scenario(shrunk.scenario, paths[0])
+    except OutputUnwritable as error:
+        if unwritten is None:
+            raise
+        unwritten.append(error)
+        is_written = False
     history, verdict = (History(), Verdict(())) if trial is None else (trial.shown, trial.verdict)
     if not repeats(system) and not examined.repeated:
         explanation = Explanation(_sentence_of(group.first), "")
@@ -192,9 +209,9 @@ def store_failure(
         verdict=verdict,
         explanation=explanation,
         path=paths[0],
-        replay=replay_command(paths[0], asked, system.name),
+        replay=replay_command(paths[0], asked, system.name) if is_written else "",
         replay_seed="" if seed is None else replay_command(seed, asked, system.name),
-        shrink=shrink_command(paths[1], asked, system.name),
+        shrink=shrink_command(paths[1], asked, system.name) if is_written else "",
         takes=examined.takes,
         mistake=examined.mistake,
         notes=examined.notes,

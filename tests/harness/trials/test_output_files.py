@@ -68,11 +68,44 @@ def test_full_disk_ends_a_run_with_its_path_and_keeps_what_is_finished() -> None
 def test_disk_that_is_full_at_the_report_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with largest_file(4000):
         code = main(RUN)
-    assert (code, capsys.readouterr().err) == (
+    captured = capsys.readouterr()
+    assert (code, captured.err) == (
         USAGE,
         "onceproof: out/report.json: cannot be written: File too large\n",
     )
+    # The summary of what is finished comes first.
+    lines = captured.out.splitlines()
+    assert lines[0] == "word_count: 2 scenarios, passed"
+    assert lines[-1] == "report: none, because it cannot be written"
     assert sorted(path.name for path in Path("out").iterdir()) == [OUTCOMES]
+
+
+def test_summary_of_a_run_whose_outcomes_fill_the_disk_comes_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("out").mkdir()
+    Path("out", OUTCOMES).symlink_to("/dev/full")
+    assert main(["run", "word_count", "--scenarios", "40", "-n", "1", "--out", "out"]) == USAGE
+    captured = capsys.readouterr()
+    assert captured.err == "onceproof: out/outcomes.jsonl: cannot be written: No space left on device\n"
+    assert "ended early; the results of the finished scenarios are kept" in captured.out.splitlines()
+    assert "\nreport: out/index.html\n" in captured.out
+
+
+def test_failure_that_does_not_fit_on_the_disk_is_printed_with_its_seed(
+    capsys: pytest.CaptureFixture[str], forgetful: Path
+) -> None:
+    options = ["--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0"]
+    Path("out").mkdir()
+    Path("out", "failures").write_text("a file in place of the folder", encoding="utf-8")
+    assert main(["run", "forgetful.py", *options]) == USAGE
+    captured = capsys.readouterr()
+    assert captured.err.startswith("onceproof: out/failures/forgetful-")
+    assert len(captured.err.splitlines()) == 1
+    failed = [line for line in captured.out.splitlines() if line.startswith("FAILED forgetful: ")]
+    replays = [line for line in captured.out.splitlines() if line.startswith("  onceproof replay ")]
+    assert len(failed) == len(replays) > 0
+    assert all(line.split()[2].isdecimal() for line in replays)
 
 
 def test_full_disk_without_a_path_names_the_folders(tmp_path: Path) -> None:
