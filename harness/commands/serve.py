@@ -209,7 +209,9 @@ def _scenario(server: RunServer, asked: dict[str, str]) -> str:
         server.catalogue.refresh()
         outcome = server.catalogue.outcome(run, family, int(seed))
         known = server.catalogue.folder(run) is not None
-    return scenario_page(server.replays.replay(family, int(seed), outcome), run if known else "")
+        named_file = server.catalogue.family_file(run, family)
+    served = server.replays.replay(family, int(seed), outcome, named_file)
+    return scenario_page(served, run if known else "")
 
 
 _PAGES: Final[dict[str, Callable[[RunServer, dict[str, str]], str]]] = {

@@ -14,9 +14,11 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -24,12 +26,14 @@ from typing import Final
 import msgspec
 
 from onceproof.harness.checkers.outcome import Outcome, OutcomeError, from_line
+from onceproof.harness.model.family_places import is_program, split_address
 from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.reports.headline import conclude
 from onceproof.reports.model import Night, Report, ReportUnreadable, decode
 from onceproof.reports.render import MODEL_NAME
 from onceproof.reports.served import Hit, RunEntry
 
+FAMILY_OPTION: Final = "--family"
 MOST_RUNS: Final = 2000
 DEEPEST: Final = 8
 LARGEST_REPORT: Final = 64 << 20
@@ -112,6 +116,19 @@ class RunCatalogue:
             return _decoded(path)
         except OSError as error:
             raise ReportUnreadable(f"{path}: cannot be read: {error.strerror or error}") from None
+
+    def family_file(self, key: str, family: str) -> str:
+        """Return the file of a family as a run of the index names it; "": it names none, or is not there."""
+        if self.folder(key) is None:
+            return ""
+        try:
+            found = [each.replay for each in self.report(key).families if each.family == family]
+            words = shlex.split(found[0]) if found else []
+        except (ReportUnreadable, ValueError):
+            return ""
+        named = [after for word, after in pairwise(words) if word == FAMILY_OPTION]
+        is_file = bool(named) and (is_program(named[0]) or split_address(named[0])[0] is not None)
+        return named[0] if is_file else ""
 
     def nights(self, first: str = "", last: str = "") -> tuple[Night, ...]:
         """Return the nights of all histories, and the runs besides, from one day to another, oldest first."""

@@ -11,6 +11,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import shlex
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from threading import Lock
@@ -25,6 +26,8 @@ from onceproof.harness.explanation.shown_lines import shown_lines
 from onceproof.harness.model.family import Family, columns_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import rows_at_end
+from onceproof.harness.model.program_family import SYSTEM as PROGRAM_SYSTEM
+from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.reporting.teaching_scenario import trace_of
 from onceproof.harness.trials.failures import explanation_of
@@ -53,17 +56,20 @@ class ScenarioReplays:
         self._kept: OrderedDict[tuple[str, int], tuple[ServedScenario, str]] = OrderedDict()
         self._running = Lock()
 
-    def replay(self, name: str, seed: int, outcome: Outcome | None = None) -> ServedScenario:
-        """Return the scenario of a family and a seed, run again.
+    def replay(
+        self, name: str, seed: int, outcome: Outcome | None = None, named_file: str = ""
+    ) -> ServedScenario:
+        """Return the scenario of a family and a seed, run again. Raises NotServed.
 
-        ``outcome`` is what the run has stored of it, if it has. Raises NotServed.
+        ``outcome`` is what the run has stored of it, if it has. ``named_file`` is the family's file as the
+        run names it; it is shown to the user, and never loaded.
         """
         if not 0 <= seed <= LARGEST_SEED:
             raise NotServed(f"{seed} is no seed of a scenario: it is between 0 and {LARGEST_SEED}.")
         with self._running:
             found = self._kept.get((name, seed))
             if found is None:
-                found = self._kept[name, seed] = self._run(name, seed)
+                found = self._kept[name, seed] = self._run(name, seed, named_file)
                 if len(self._kept) > MOST_KEPT:
                     self._kept.popitem(last=False)
             self._kept.move_to_end((name, seed))
@@ -71,8 +77,13 @@ class ScenarioReplays:
         note = "" if outcome is None else _comparison(outcome, trace_hash)
         return replace(scenario, note=note)
 
-    def _run(self, name: str, seed: int) -> tuple[ServedScenario, str]:
-        asked, family = self._family(name)
+    def _run(self, name: str, seed: int, named_file: str) -> tuple[ServedScenario, str]:
+        asked, family = self._family(name, named_file)
+        if isinstance(family, ProgramFamily):
+            command = wording.replay_command(seed, asked, PROGRAM_SYSTEM)
+            raise NotServed(
+                f"{name!r} is a program, which the simulation does not run: {command} runs it again."
+            )
         scenario = scenario_of(family, seed)
         trial = try_scenario(family, scenario, trace=True)
         scenario, shown = trial.scenario, trial.shown
@@ -107,11 +118,16 @@ class ScenarioReplays:
         )
         return served, trial.history.trace_hash
 
-    def _family(self, name: str) -> tuple[str, Family]:
+    def _family(self, name: str, named_file: str) -> tuple[str, Family]:
         if name in self._own:
             return self._own[name]
         if name in family_names():
             return name, load_family(name)
+        if named_file:
+            raise NotServed(
+                f"The family {name!r} comes from {named_file}, and a name in a file of results loads nothing:"
+                f" start the server with --family {shlex.quote(named_file)} to see its scenarios."
+            )
         raise NotServed(
             f"The family {name!r} is not built in: start the server with --family and its FILE.py to see its"
             " scenarios."

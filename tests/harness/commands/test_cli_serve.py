@@ -19,9 +19,12 @@ from onceproof.harness.commands.cli import main
 from onceproof.harness.commands.serve import RunServer
 from onceproof.harness.model.exit_codes import USAGE
 from onceproof.harness.reporting.served_runs import RunCatalogue
+from onceproof.harness.reporting.served_scenarios import NotServed, ScenarioReplays
 from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.reports.model import Facts, Night, Report
 from onceproof.reports.render import write
+
+TOTALS = Path(__file__).parents[3] / "scenarios" / "programs" / "totals" / "totals.toml"
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
@@ -137,8 +140,19 @@ def test_failures_are_found_by_property_and_drawn_with_their_cause(
             code, page = ask(server, f"/scenario?run=broken&family=forgetful&seed={failed[0].seed}")
             # A name in a file of results loads nothing.
             assert code == status
-            assert ("--family" in page) is (status == 404) or "Cause." in page
+            if status == 404:
+                assert "comes from forgetful.py" in page
+                assert "start the server with --family forgetful.py" in page
+            else:
+                assert "Cause." in page
             server.shutdown()
+
+
+def test_scenario_of_a_program_names_the_command_that_runs_it_again() -> None:
+    replays = ScenarioReplays([str(TOTALS)])
+    with pytest.raises(NotServed, match="a program, which the simulation does not run") as refused:
+        replays.replay("totals", 5)
+    assert f"onceproof replay 5 --family {TOTALS} --system command" in str(refused.value)
 
 
 @pytest.mark.parametrize(
