@@ -20,6 +20,8 @@ from onceproof.reports.trend_charts import lines_of, trend_chart
 
 MOST_NIGHTS = 400
 DIAGRAM = "diagram"
+LATEST = "latest"
+NIGHTS_AND_RUNS = ("night or run", "nights and runs")
 
 
 class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +98,8 @@ def index_page(
         left_out=len(nights) - len(shown),
         first=span[0],
         last=span[1],
-        trend=trend_chart(shown, "trend-chart") if len(shown) > 1 else None,
-        lines=lines_of(shown, "trend-line"),
+        trend=trend_chart(shown, "trend-chart", LATEST) if len(shown) > 1 else None,
+        lines=lines_of(shown, "trend-line", LATEST, NIGHTS_AND_RUNS),
         unknown=unknown,
     )
 

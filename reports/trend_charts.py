@@ -33,6 +33,10 @@ VERDICTS: Final = {
 }
 
 
+TONIGHT: Final = "tonight"
+NIGHTS: Final = ("night", "nights")
+
+
 @dataclass(frozen=True)
 class Line:
     """A figure of the nights: its value tonight, its range, and its chart."""
@@ -53,8 +57,11 @@ def night_tone(night: Night) -> str:
     return TONES.get(night.status, "idle")
 
 
-def trend_chart(nights: Sequence[Night], name: str) -> Markup:
-    """Return a chart with a column per night; its height shows the scenarios, its sign the verdict."""
+def trend_chart(nights: Sequence[Night], name: str, latest: str = TONIGHT) -> Markup:
+    """Return a chart with a column per night; its height shows the scenarios, its sign the verdict.
+
+    ``latest`` is the label of the last column.
+    """
     each = min(WIDEST, max(NARROWEST, (RIGHT - LEFT) / max(1, len(nights))))
     wide = max(WIDTH, each * len(nights) + 2 * LEFT)
     failed = sum(night_tone(night) == "bad" for night in nights)
@@ -78,7 +85,7 @@ def trend_chart(nights: Sequence[Night], name: str) -> Markup:
         add(labels, "text", nights[0].started[:10], x=LEFT, y=127)
     if nights:
         end = LEFT + each * (len(nights) - 0.5)
-        add(labels, "text", "tonight", class_="strong", x=end, y=127, text_anchor="middle")
+        add(labels, "text", latest, class_="strong", x=end, y=127, text_anchor="middle")
     return markup(root)
 
 
@@ -119,23 +126,30 @@ FIGURES: Final[tuple[tuple[str, str, Callable[[Night], float | None]], ...]] = (
 )
 
 
-def lines_of(nights: Sequence[Night], name: str) -> tuple[Line, ...]:
-    """Return the figures that tonight and at least one earlier night have."""
+def lines_of(
+    nights: Sequence[Night], name: str, latest: str = TONIGHT, noun: tuple[str, str] = NIGHTS
+) -> tuple[Line, ...]:
+    """Return the figures that the last night and at least one earlier one have.
+
+    ``latest`` says what the last one is, ``noun`` what one and several of them are.
+    """
     found = []
     for index, (figure, unit, value_of) in enumerate(FIGURES, 1):
         values = [value_of(night) for night in nights]
         if values and values[-1] is not None and sum(value is not None for value in values) > 1:
-            found.append(_line(figure, unit, values, f"{name}-{index}"))
+            found.append(_line(figure, unit, values, f"{name}-{index}", latest, noun))
     return tuple(found)
 
 
-def _line(figure: str, unit: str, values: Sequence[float | None], name: str) -> Line:
+def _line(
+    figure: str, unit: str, values: Sequence[float | None], name: str, latest: str, noun: tuple[str, str]
+) -> Line:
     measured = [value for value in values if value is not None]
     low, high = min(measured), max(measured)
     tonight = f"{number(measured[-1])}{unit}"
     spread = f"from {number(low)}{unit} to {number(high)}{unit}" if low < high else "constant"
-    text = f"{spread} in {counted(len(measured), 'night')}"
-    root = picture(name, WIDTH, 74, figure, f"{tonight} tonight, {text}.", "chart line")
+    text = f"{spread} in {counted(len(measured), *noun)}"
+    root = picture(name, WIDTH, 74, figure, f"{tonight} {latest}, {text}.", "chart line")
     step = (RIGHT - LEFT - 8) / max(1, len(values) - 1)
     points = [
         (LEFT + 4 + step * index, _height(value, low, high))

@@ -19,8 +19,8 @@ from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
 from typing import Final
 
-PAIRS: Final = 20
-RECORDS: Final = 1_000_000
+PAIRS: Final = 12
+RECORDS: Final = 3_000_000
 MISSED: Final = 0.05
 """With which probability the median may lie outside the interval."""
 MONITORED: Final = {"rest.port": 0}

@@ -5,12 +5,15 @@ The rules this module lives by:
 - The files are those of `starter/`, with `.txt` behind their names there, so that no tool takes them for
   ours. The family is the one of the page "Writing a family".
 - Nothing is overwritten: where one of the files is already there, none is written.
+- `requirements.txt` names what another machine can install: the repository or the file of which this
+  installation was made. An installation from a folder says nothing of that kind, so the user is told to.
 """
 
 from __future__ import annotations
 
+from importlib.metadata import distribution
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -36,20 +39,66 @@ _SOURCES: Final = {
 }
 
 
-def init_command(folder: Path, as_json: bool) -> int:
-    """Write the files below ``folder``, print what they are, and return the exit code."""
+PACKAGE: Final = "onceproof"
+REQUIREMENTS: Final = "requirements.txt"
+_PLACE: Final = f"{PACKAGE}\n"
+_HOST_UNKNOWN: Final = f"git+https://HOST/OWNER/{PACKAGE}@v"
+
+
+def requirement(source: str) -> str:
+    """Return the line by which another machine installs this package.
+
+    ``source`` is what the user names: an address, a file, or a requirement such as onceproof==0.2.0; "": that
+    of this installation.
+    """
+    if source:
+        if len(source.split()) != 1:
+            raise UsageError(f"--from {source!r}: give one address, file or requirement, without spaces")
+        return source if source.startswith(PACKAGE) else f"{PACKAGE} @ {source}" if ":" in source else source
+    installed = distribution(PACKAGE)
+    # PEP 610: there is no such file where an index of packages gave it.
+    text = installed.read_text("direct_url.json")
+    if text is None:
+        return f"{PACKAGE}=={installed.version}"
+    found: dict[str, Any] = msgspec.json.decode(text)
+    url, vcs = found["url"], found.get("vcs_info")
+    if vcs is not None:
+        return f"{PACKAGE} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
+    if url.startswith("file:"):
+        return f"{PACKAGE} @ {_HOST_UNKNOWN}{installed.version}"
+    return f"{PACKAGE} @ {url}"
+
+
+def init_command(folder: Path, as_json: bool, source: str = "") -> int:
+    """Write the files below ``folder``, print what they are, and return the exit code.
+
+    ``source`` is where other machines install this package from; "": where this one has it from.
+    """
+    wanted = requirement(source)
     for name in FILES:
         if (folder / name).exists() or (folder / name).is_symlink():
             raise UsageError(f"{folder / name}: is already there, so nothing is written: name a new folder")
     for name in FILES:
-        _write(folder / name, (STARTER / _SOURCES.get(name, f"{name}.txt")).read_bytes())
+        content = (STARTER / _SOURCES.get(name, f"{name}.txt")).read_bytes()
+        if name == REQUIREMENTS:
+            content = content.replace(_PLACE.encode(), f"{wanted}\n".encode())
+        _write(folder / name, content)
     if as_json:
-        document = {"folder": str(folder), "files": [str(folder / name) for name in FILES]}
+        document = {
+            "folder": str(folder),
+            "files": [str(folder / name) for name in FILES],
+            "requirement": wanted,
+        }
         print(msgspec.json.encode(document).decode())
         return PASSED
     width = max(map(len, FILES))
     for name, purpose in FILES.items():
         print(f"{name:<{width}}  {purpose}")
+    if _HOST_UNKNOWN in wanted:
+        print(
+            f"{REQUIREMENTS}: put the repository from which the workflow installs {PACKAGE} in the place of"
+            " HOST/OWNER, or run init with --from"
+        )
     inside = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     print(f"next: {inside}onceproof check {FAMILY} && onceproof run && pytest")
     return PASSED

@@ -20,12 +20,22 @@ NEW_FOLDER = Path("exactly-once")
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The new folder.")] = NEW_FOLDER,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="What the workflow's pip installs: an address (git+https://HOST/OWNER/onceproof@v0.2.0), a wheel,"
+            " or onceproof==0.2.0. Default: where this installation came from.",
+            show_default=False,
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Write a family, a test and a workflow into a new folder; they run as they are."""
     from onceproof.harness.commands.init import init_command
 
-    raise typer.Exit(init_command(folder, as_json))
+    raise typer.Exit(init_command(folder, as_json, source))
 
 
 def doctor(services: ServicesFolder = FOLDER, as_json: AsJson = False) -> None:

@@ -10,8 +10,10 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 from onceproof.harness.checkers import Violation, exactly_once, restore_anywhere
@@ -49,6 +51,8 @@ _MESSAGES: Final = {"trigger": "trigger", "acknowledge": "acknowledgement", "not
 
 LONGEST_STORY: Final = 24
 """The most lines of a story; the middle of a longer one is left out."""
+FEWEST_FOLDED: Final = 3
+"""So many checkpoints that are aborted in a row for one reason are one line."""
 MOST_ROWS: Final = 6
 """The most rows of a transaction that a line of the story shows."""
 
@@ -193,8 +197,26 @@ def _story(
     if trace is not None:
         lines += _stray_messages(trace, facts)
     # The sort is stable, so events of one step keep their order.
-    story = [f"step {step}: {line}" for step, line in sorted(lines, key=lambda line: line[0]) if line]
-    return _shortened(story)
+    told = sorted([line for line in lines if line[1]], key=lambda line: line[0])
+    return _shortened([f"step {step}: {line}" for step, line in _without_repeated_aborts(told)])
+
+
+def _without_repeated_aborts(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield the lines; many checkpoints that are aborted one after another for one reason are one line."""
+    for reason, group in groupby(lines, lambda line: _reason_of_abort(line[1])):
+        run = list(group)
+        if not reason or len(run) < FEWEST_FOLDED:
+            yield from run
+            continue
+        first, last = (line.split()[1] for _, line in (run[0], run[-1]))
+        end = run[-1][0]
+        yield run[0][0], f"{len(run)} checkpoints, {first} to {last}, are aborted until step {end}: {reason}"
+
+
+def _reason_of_abort(line: str) -> str:
+    """Return why a line says that a checkpoint is aborted; "": it says something else."""
+    found = re.fullmatch(r"checkpoint \S+ is aborted: (.*)", line, re.DOTALL)
+    return found[1] if found else ""
 
 
 def _event_lines(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +24,7 @@ from onceproof.engine.runtime.java import JavaMissing
 from onceproof.harness.benchmarks.measurement import BENCHMARKS
 from onceproof.harness.commands.cli import app
 from onceproof.harness.commands.completion import VARIABLE
-from onceproof.harness.commands.init import FILES, STARTER
+from onceproof.harness.commands.init import FILES, STARTER, requirement
 from onceproof.harness.commands.services_cli import SERVER_NAMES
 from onceproof.harness.model.exit_codes import FAILED, PASSED, USAGE
 from onceproof.harness.model.system_homes import system_names
@@ -45,6 +46,7 @@ def leaves(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{path}{name}", command
 
 
+UNKNOWN_SOURCE = "git+https://HOST/OWNER/onceproof@v0.2.0"
 COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 
@@ -90,6 +92,56 @@ def test_init_overwrites_nothing(onceproof: Command) -> None:
     assert (ended.code, ended.out) == (USAGE, "")
     assert "proofs/.gitignore: is already there" in ended.error
     assert [path.name for path in Path("proofs").iterdir()] == [".gitignore"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "line"),
+    [
+        (None, "onceproof==0.2.0"),
+        ('{"url": "file:///home/me/onceproof", "dir_info": {}}', f"onceproof @ {UNKNOWN_SOURCE}"),
+        ('{"url": "file:///x/onceproof.whl", "archive_info": {}}', f"onceproof @ {UNKNOWN_SOURCE}"),
+        ('{"url": "https://x.example/o.whl", "archive_info": {}}', "onceproof @ https://x.example/o.whl"),
+        (
+            '{"url": "https://x.example/a/onceproof", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}',
+            "onceproof @ git+https://x.example/a/onceproof@c0ffee",
+        ),
+    ],
+)
+def test_requirement_of_init_is_where_the_installation_came_from(
+    origin: str | None, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = SimpleNamespace(version="0.2.0", read_text={"direct_url.json": origin}.get)
+    monkeypatch.setattr("onceproof.harness.commands.init.distribution", lambda name: installed)
+    assert requirement("") == line
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("git+https://x.example/a/onceproof@v0.2.0", "onceproof @ git+https://x.example/a/onceproof@v0.2.0"),
+        ("./onceproof-0.2.0-py3-none-any.whl", "./onceproof-0.2.0-py3-none-any.whl"),
+        ("onceproof==0.2.0", "onceproof==0.2.0"),
+    ],
+)
+def test_init_from_a_source_writes_it_into_the_requirements(
+    onceproof: Command, source: str, line: str
+) -> None:
+    ended = onceproof("init", "proofs", "--from", source)
+    assert ended.code == PASSED
+    assert Path("proofs", "requirements.txt").read_text(encoding="utf-8").splitlines() == [line, "pytest>=9"]
+    assert "HOST/OWNER" not in ended.out
+
+
+def test_init_from_a_folder_says_what_to_put_into_the_requirements(
+    onceproof: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = {"direct_url.json": '{"url": "file:///home/me/onceproof", "dir_info": {}}'}
+    installed = SimpleNamespace(version="0.2.0", read_text=origin.get)
+    monkeypatch.setattr("onceproof.harness.commands.init.distribution", lambda name: installed)
+    assert "\nrequirements.txt: put the repository " in onceproof("init", "proofs").out
+    refused = onceproof("init", "others", "--from", "two words")
+    assert (refused.code, Path("others").exists()) == (USAGE, False)
+    assert refused.error.startswith("onceproof: --from 'two words': give one address")
 
 
 def test_init_below_a_file_is_one_line(onceproof: Command) -> None:

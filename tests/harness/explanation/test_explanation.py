@@ -166,6 +166,21 @@ def test_consecutive_checkpoints_of_the_same_input_are_shown_once(run: Run) -> N
     assert sum("is complete" in line for line in story) == 2
 
 
+def test_checkpoints_aborted_in_a_row_for_one_reason_are_one_line(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 6).commit()
+    first = run.tick()
+    run.history.checkpoint_aborted(first, 2, "EXPIRED")
+    for checkpoint in (3, 4, 5):
+        last = run.tick()
+        run.history.checkpoint_aborted(last, checkpoint, "DECLINED")
+    run.history.checkpoint_aborted(run.tick(), 6, "EXPIRED")
+    aborted = [line for line in explained(run.finish()).story if "aborted" in line]
+    assert len(aborted) == 3
+    assert aborted[0].startswith(f"step {first}: checkpoint 2 is aborted: ")
+    assert aborted[1].startswith(f"step {first + 1}: 3 checkpoints, 3 to 5, are aborted until step {last}: ")
+    assert aborted[2].startswith(f"step {last + 1}: checkpoint 6 is aborted: ")
+
+
 def test_a_long_story_loses_its_middle(run: Run) -> None:
     run.start("1.1")
     for _ in range(60):
