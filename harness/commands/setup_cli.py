@@ -25,8 +25,8 @@ def init(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="What the workflow's pip installs: an address (git+https://HOST/OWNER/onceproof@v0.2.0), a wheel,"
-            " or onceproof==0.2.0. Default: where this installation came from.",
+            help="What the workflow's pip installs: git+https://HOST/OWNER/onceproof@v0.2.0, a wheel, or"
+            " onceproof==0.2.0. Default: where this installation came from.",
             show_default=False,
         ),
     ] = "",

@@ -54,7 +54,9 @@ texts = numbers.key_by(lambda number: number % 100).map(str).uid("texts")
 texts.sink_to(FileSink.for_row_format("rows", Encoder.simple_string_encoder()).build()).uid("files")
 env.execute("soak")
 """
-RATE = 40_000
+RATE = 10_000
+"""Records a second: what two busy cores have time for beside the clients, which take more of it than the job.
+At a rate that the machine cannot reach, what is measured is who gets the processor."""
 
 
 class Flood:
@@ -119,6 +121,7 @@ class Turn(NamedTuple):
 
     rows: int
     seconds: float
+    """How long the job was up; the start of a process is none of its throughput."""
     kills: int
 
 
@@ -138,16 +141,18 @@ def soak(folder: Path, seconds: float, requests: int) -> Turn:
             str(requests),
         ]
         flooder = subprocess.Popen(command)
-    began, kills = time.monotonic(), 0
+    began, kills, up_seconds = time.monotonic(), 0, 0.0
     while True:
         process = subprocess.Popen([sys.executable, "program.py"], cwd=folder, stderr=subprocess.DEVNULL)
         note = wait_for_note(folder, process)
+        started = time.monotonic()
         if time.monotonic() - began >= seconds:
             break
         time.sleep(min(KILL_SECONDS, max(0.0, seconds - (time.monotonic() - began))))
         process.send_signal(signal.SIGKILL)
         process.wait()
         kills += 1
+        up_seconds += time.monotonic() - started
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     found: Any = {}
     while "jobs" not in found:
@@ -159,7 +164,7 @@ def soak(folder: Path, seconds: float, requests: int) -> Turn:
     connection.request("POST", f"/jobs/{job_id}/stop", "{}", {"Authorization": f"Bearer {note.token}"})
     assert connection.getresponse().status == 202
     assert process.wait(60) == 0
-    elapsed = time.monotonic() - began
+    up_seconds += time.monotonic() - started
     if flooder is not None:
         flooder.terminate()
         flooder.wait()
@@ -167,14 +172,16 @@ def soak(folder: Path, seconds: float, requests: int) -> Turn:
     assert len(set(rows)) == len(rows), "a row is there twice"
     missing = _missing(rows)
     assert not missing, f"rows are lost: {missing[:5]}"
-    turn = Turn(len(rows), elapsed, kills)
+    turn = Turn(len(rows), up_seconds, kills)
     print(f"{_text(turn)}, {requests} requests a second asked", flush=True)
     return turn
 
 
 def _text(turn: Turn) -> str:
     rows, seconds, kills = turn
-    return f"{rows:,} rows, each once, over {kills} kills in {seconds:.0f} s: {rows / seconds:,.0f} a second"
+    return (
+        f"{rows:,} rows, each once, over {kills} kills and {seconds:.0f} s up: {rows / seconds:,.0f} a second"
+    )
 
 
 def compare(seconds: int, requests: int) -> int:
