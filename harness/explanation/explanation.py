@@ -197,8 +197,8 @@ def _story(
     if trace is not None:
         lines += _stray_messages(trace, facts)
     # The sort is stable, so events of one step keep their order.
-    told = sorted([line for line in lines if line[1]], key=lambda line: line[0])
-    return _shortened([f"step {step}: {line}" for step, line in _without_repeated_aborts(told)])
+    shown = sorted([line for line in lines if line[1]], key=lambda line: line[0])
+    return _shortened([f"step {step}: {line}" for step, line in _without_repeated_aborts(shown)])
 
 
 def _without_repeated_aborts(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
