@@ -6,7 +6,7 @@ The rules this module lives by:
   ours. The family is the one of the page "Writing a family".
 - Nothing is overwritten: where one of the files is already there, none is written.
 - `requirements.txt` names what another machine can install: the repository or the file of which this
-  installation was made. An installation from a folder says nothing of that kind: then a line asks the user for it.
+  installation was made. One made from a folder names nothing of that kind: then a line asks the user for it.
 """
 
 from __future__ import annotations

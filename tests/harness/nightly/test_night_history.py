@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from onceproof.harness.nightly.night_history import (
     RealFigures,
     SignatureFigures,
 )
+from onceproof.harness.services.object_store_server import BUCKET
 from onceproof.harness.trials.runner import OutputUnwritable
 
 FIRST = datetime(2026, 11, 1, 2, 17, 5, 123456, UTC)
@@ -287,16 +289,28 @@ def test_concurrent_nights_do_not_damage_each_other(history: NightHistory, warni
     assert len(list(history.folder.iterdir())) == 5
 
 
-def test_history_at_an_address_is_shared_pruned_and_survives_damage(warnings: list[str]) -> None:
-    files = fsspec.filesystem("memory")
-    place = f"memory://nights-{os.urandom(4).hex()}"
+@pytest.fixture(params=["memory", "s3"])
+def place(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return an address without nights, in memory and in a real object store."""
+    name = f"nights-{os.urandom(4).hex()}"
+    if request.param == "memory":
+        yield f"memory://{name}"
+        return
+    request.getfixturevalue("object_store")
+    yield f"s3://{BUCKET}/{name}"
+    # The client of an object store keeps the server's address; another test may have another server.
+    fsspec.filesystem("s3").clear_instance_cache()
+
+
+def test_history_at_an_address_is_shared_pruned_and_survives_damage(place: str, warnings: list[str]) -> None:
+    files, _ = fsspec.url_to_fs(place, use_listings_cache=False)
     one, other = NightHistory(place, 3, warnings.append), NightHistory(place, 3, warnings.append)
     assert other.read() == []
     one.prepare()
     written = [(one if number % 2 else other).add(night(number)) for number in range(5)]
     assert [row.seed for row in one.read()] == [2, 3, 4]
     assert other.read() == one.read()
-    damaged = written[-1].removeprefix("memory:/")
+    damaged = files._strip_protocol(written[-1])
     files.pipe_file(damaged, files.cat_file(damaged)[:-9])
     assert [row.seed for row in other.read()] == [2, 3]
     assert warnings == [
