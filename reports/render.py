@@ -92,17 +92,22 @@ def link(path: str, **asked: object) -> str:
     return f"{path}?{urlencode(words)}" if words else path
 
 
-def render(report: Report, served: str = "") -> str:
+def render(report: Report, served: str = "", refresh_seconds: int = 0) -> str:
     """Return the report as one HTML page.
 
     ``served`` is the key of the run where `onceproof serve` shows it: its figures then lead to its scenarios.
+    A page that is written again while its run goes on loads itself anew each ``refresh_seconds``; 0: never.
     """
-    return environment().get_template("report.html").render(page=arrange(report), served=served, link=link)
+    return (
+        environment()
+        .get_template("report.html")
+        .render(page=arrange(report), served=served, link=link, refresh_seconds=refresh_seconds)
+    )
 
 
-def write(report: Report, directory: Path) -> Path:
+def write(report: Report, directory: Path, refresh_seconds: int = 0) -> Path:
     """Write index.html and report.json into ``directory``; return the path of the page. Raises OSError."""
-    page = render(report)
+    page = render(report, refresh_seconds=refresh_seconds)
     directory.mkdir(parents=True, exist_ok=True)
     _replace(directory / MODEL_NAME, encode(report))
     _replace(directory / PAGE_NAME, page.encode("utf-8"))

@@ -28,7 +28,7 @@ NAMESPACE = "onceproof."
 HARNESS_ROOMS = (
     ("model", "services"),
     ("checkers", "generation", "systems"),
-    ("shrinking", "explanation", "mutants"),
+    ("shrinking", "explanation", "mutants", "search"),
     ("settings", "trials"),
     ("campaign", "testing", "flights"),
     ("reporting", "sensitivity"),

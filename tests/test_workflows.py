@@ -24,7 +24,7 @@ from onceproof.harness.settings.run_plan import OUT, RUN
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"
-CALLS = {"enumeration": 1, "nightly": 1, "pull_request": 2}
+CALLS = {"enumeration": 1, "hunt": 1, "nightly": 1, "pull_request": 2}
 """Number of onceproof commands in each workflow."""
 NAMES = tuple(CALLS)
 

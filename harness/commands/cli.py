@@ -23,6 +23,7 @@ from onceproof.harness.commands import completion as completions
 from onceproof.harness.commands.bench_cli import bench
 from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
 from onceproof.harness.commands.flink_cli import flink
+from onceproof.harness.commands.hunt_cli import hunt
 from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.merge_cli import merge
@@ -62,6 +63,7 @@ from onceproof.harness.commands.shared_options import (
     Systems,
     Trace,
     TracedTasks,
+    UntilExhausted,
     Workers,
 )
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
@@ -110,6 +112,7 @@ def run(
     workers: Workers = None,
     share: ShareOfRun = 1,
     first: FirstOfShare = 0,
+    until_exhausted: UntilExhausted = None,
     shrink_time: ShrinkTime = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
@@ -132,6 +135,7 @@ def run(
         system=system,
         workers=workers,
         share=Share(share, first),
+        until_exhausted=until_exhausted,
         shrink_time=shrink_time,
         out=out,
         junit=junit,
@@ -394,7 +398,7 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-for _command_of_its_module in (mutants, bench, merge, serve, init, doctor, completion):
+for _command_of_its_module in (hunt, mutants, bench, merge, serve, init, doctor, completion):
     app.command()(_command_of_its_module)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")

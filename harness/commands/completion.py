@@ -92,7 +92,7 @@ def complete_benchmark(incomplete: str) -> Sequence[str]:
     """Return the benchmarks whose names begin so."""
     from onceproof.harness.benchmarks.measurement import BENCHMARKS
 
-    return _beginning(incomplete, BENCHMARKS)
+    return _beginning(incomplete, (*BENCHMARKS, "search"))
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> Sequence[str]:

@@ -109,6 +109,7 @@ def run_and_examine(
             workers=plan.workers,
             share=plan.share,
             by_turns=plan.takes_all,
+            until_exhausted=plan.until_exhausted,
             out=plan.out,
             progress=bar.show,
             warn=bar.warn,

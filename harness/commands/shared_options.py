@@ -188,6 +188,15 @@ FirstOfShare: TypeAlias = Annotated[
     int,
     typer.Option("--first", min=0, metavar="N", help="Number of the share to run, from 0, modulo --share."),
 ]
+UntilExhausted: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--until-exhausted",
+        min=1,
+        metavar="N",
+        help="End a family early when its last N scenarios met no new situation, fault or protocol state.",
+    ),
+]
 ComparesSql: TypeAlias = Annotated[
     bool | None,
     typer.Option(

@@ -79,6 +79,7 @@ _CHECKPOINT_POINTS: Final[tuple[tuple[Point, int], ...]] = (
 
 
 Pattern: TypeAlias = Callable[[Chance, JobOutline], list[Fault]]
+FaultDraw: TypeAlias = Callable[[Chance, JobOutline], tuple[Fault, ...]]
 
 
 def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
@@ -104,6 +105,13 @@ def draw_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
         # No fault of the patterns is allowed: a kill tests more than an undisturbed run.
         faults += [fault for fault in _kill_around_a_checkpoint(chance, stage) if fault.kind in stage.kinds]
     return (*_restarts(chance, stage), *faults[:MOST_FAULTS])
+
+
+def draw_unaimed_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Return faults of the allowed kinds without any pattern, about as many as patterns have."""
+    count = chance.weighted(_PATTERN_COUNTS)
+    drawn = [fault for _ in range(2 * count) for fault in _anything(chance, stage)]
+    return tuple([fault for fault in drawn if fault.kind in stage.kinds][:MOST_FAULTS])
 
 
 def _restarts(chance: Chance, stage: JobOutline) -> list[Fault]:

@@ -17,13 +17,19 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import UNSET
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.drawn_operations import draw_aimed_stop, draw_operations
-from onceproof.harness.generation.fault_patterns import MOST_FAULTS, draw_faults, draw_kinds
+from onceproof.harness.generation.fault_patterns import (
+    MOST_FAULTS,
+    FaultDraw,
+    draw_faults,
+    draw_kinds,
+    draw_unaimed_faults,
+)
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
@@ -46,6 +52,7 @@ from onceproof.harness.model.scenario import (
     Fault,
     InputRecord,
     Operation,
+    Parallelism,
     Scenario,
     Schedule,
     ScheduleKind,
@@ -83,7 +90,23 @@ SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
 
 
-def generate(family: Family, seed: int) -> Scenario:
+class Drawing(NamedTuple):
+    """From what the faults and the schedule of a scenario are drawn. A run uses USUAL."""
+
+    faults: FaultDraw = draw_faults
+    schedules: tuple[tuple[ScheduleKind, int], ...] = SCHEDULE_KINDS
+    aims_stops: bool = True
+    """Whether some stops are aimed at a fault."""
+
+
+USUAL: Final = Drawing()
+UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), aims_stops=False)
+"""Faults of any kind at any of their points; what a search without any knowledge of protocols would draw."""
+PRIORITIES: Final = UNAIMED._replace(schedules=(("priority", 1),))
+"""The same under priority schedules with up to four changes, as in probabilistic concurrency testing."""
+
+
+def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
     random = _random_of(seed)
     workload, chance = workload_of(family, random), Chance(random)
@@ -94,13 +117,13 @@ def generate(family: Family, seed: int) -> Scenario:
     kinds = draw_kinds(chance) - unfit_kinds(family)
     rescales = chance.chance(0.7)
     largest = HIGHEST_PARALLELISM if rescales else parallelism
-    steps = _checkpoint_steps_of(vertices, source or largest, largest, sink or largest)
+    steps = checkpoint_steps_of(vertices, Parallelism(source or largest, largest, sink or largest))
     records = sum(len(split) for split in workload.records.values())
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
     tasks, sinks = _subtasks(vertices, source or parallelism, parallelism, sink or parallelism)
-    expires = _may_expire(family, mode := draw_mode(chance, family))
+    expires = may_expire(family, mode := draw_mode(chance, family))
     short = _short_timeout(chance, mode, 4, steps)
     stage = JobOutline(
         tasks=tasks,
@@ -116,10 +139,10 @@ def generate(family: Family, seed: int) -> Scenario:
         rescales=rescales,
     )
     any_backend = options_of(family).any_backend
-    faults, stop = _draw_faults(chance, seed, stage, any_backend)
+    faults, stop = _draw_faults(chance, seed, stage, any_backend, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len(faults) + sum(map(held_up_ms, faults))
-    schedule = draw_schedule(chance, natural)
+    schedule = draw_schedule(chance, natural, drawing.schedules)
     ample = schedule.horizon + 10 * natural + delays  # Only a lost message delays a checkpoint for longer.
     tolerates = chance.chance(0.75) or expires
     waits = _waits_for_a_message(faults)
@@ -184,7 +207,7 @@ def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
     return CheckpointMode(barriers, timeout, concurrent, pause)
 
 
-def _may_expire(family: Family, mode: CheckpointMode) -> bool:
+def may_expire(family: Family, mode: CheckpointMode) -> bool:
     """Return whether checkpoints of a sound run may expire, and several of them.
 
     In a drawn graph barriers overtake on some edges and not on others. Then senders before one of the others
@@ -204,9 +227,11 @@ def generator_version(family: Family) -> int:
     return GENERATION * 1000 + family.generator_version
 
 
-def draw_schedule(chance: Chance, natural: int) -> Schedule:
-    """Draw a schedule for a run of about ``natural`` steps."""
-    kind = chance.weighted(SCHEDULE_KINDS)
+def draw_schedule(
+    chance: Chance, natural: int, kinds: tuple[tuple[ScheduleKind, int], ...] = SCHEDULE_KINDS
+) -> Schedule:
+    """Draw a schedule for a run of about ``natural`` steps, of one of the ``kinds``, which have weights."""
+    kind = chance.weighted(kinds)
     if kind == "fair":
         return Schedule()
     seed = chance.integer(0, 999_999)
@@ -227,8 +252,9 @@ def draw_priorities(chance: Chance) -> dict[ActionClass, int]:
     return {action: rank for rank, (_, action) in enumerate(order)}
 
 
-def _checkpoint_steps_of(tasks: Vertices, source: int, keyed: int, sink: int) -> int:
+def checkpoint_steps_of(tasks: Vertices, parallelism: Parallelism) -> int:
     """Return the steps of one checkpoint of a job, which may have several vertices of a role."""
+    source, keyed, sink = parallelism
     vertices = Counter(tasks.values())
     own = sum(role for role in tasks.values() if isinstance(role, int))
     return checkpoint_steps(
@@ -285,11 +311,14 @@ def _is_too_late(faults: tuple[Fault, ...], timeout: int) -> bool:
 
 
 def _draw_faults(
-    chance: Chance, seed: int, stage: JobOutline, any_backend: bool
+    chance: Chance, seed: int, stage: JobOutline, any_backend: bool, drawing: Drawing
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
     """Draw the faults, and the stop that is aimed at some of them, if there is one."""
-    aimed, stop = draw_aimed_stop(chance, stage, any_backend=any_backend)
-    drawn = draw_faults(chance, stage)
+    aimed: tuple[Fault, ...] = ()
+    stop: tuple[Operation, ...] = ()
+    if drawing.aims_stops:
+        aimed, stop = draw_aimed_stop(chance, stage, any_backend=any_backend)
+    drawn = drawing.faults(chance, stage)
     faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
     return _with_late_puts(faults, seed, stage), stop
 

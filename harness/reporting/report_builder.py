@@ -107,13 +107,16 @@ def build_report(
     )
 
 
-def write_report(report: Report, folder: Path, junit_file: Path | None = None) -> Path:
+def write_report(
+    report: Report, folder: Path, junit_file: Path | None = None, refresh_seconds: int = 0
+) -> Path:
     """Write index.html, report.json and, if ``junit_file`` is given, JUnit XML; return the page's path.
 
-    Raises OutputUnwritable.
+    ``refresh_seconds``: how often the page of a run that goes on loads itself; 0: never. Raises
+    OutputUnwritable.
     """
     try:
-        page = write(report, folder)
+        page = write(report, folder, refresh_seconds)
     except OSError as error:
         raise unwritable(Path(error.filename or folder), error) from None
     if junit_file is not None:
@@ -177,6 +180,7 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
             ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
             *_not_applicable(tally),
             *_share_of(result),
+            *_exhausted(result),
             *_cost(tally),
         ),
     )
@@ -193,6 +197,13 @@ def _share_of(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield as a fact which part of a run this is."""
     if result.share.of > 1:
         yield "share", f"number {result.share.first} of {result.share.of}, counted from 0"
+
+
+def _exhausted(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yield as a fact which families ended early because they met nothing new."""
+    if result.exhausted:
+        names = [f"{name} after {met.scenarios:,}" for name, met in sorted(result.exhausted.items())]
+        yield "exhausted", f"{', '.join(names)}: nothing new in the last scenarios"
 
 
 def _cost(tally: Tally) -> Iterator[tuple[str, str]]:

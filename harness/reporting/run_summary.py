@@ -91,6 +91,7 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
         "asked": asked_counts(report),
         "situations": {each.name: each.scenarios for each in report.situations},
         "sample": thin_texts(report),
+        "exhausted": {name: met.scenarios for name, met in sorted(result.exhausted.items())},
         "trace_hash": tally.trace_hash(),
         "seconds": round(result.seconds, 3),
         "scenario_seconds": round(tally.scenario_seconds, 6),
@@ -121,6 +122,7 @@ def summary_lines(
     for name, family in sorted(tally.families.items()):
         known = sum(case.count for case in cases if case.known and case.family.name == name)
         yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
+    yield from exhausted_lines(result)
     yield from _refused_lines(report)
     headline = conclude(report)
     yield from headline.notes
@@ -138,6 +140,15 @@ def summary_lines(
     if tally.waiting_share is not None:
         yield f"a scenario: {cost_text(tally.scenario_seconds, tally.waiting_share)}"
     yield f"report: {page or 'none, because it cannot be written'}"
+
+
+def exhausted_lines(result: RunResult) -> Iterator[str]:
+    """Yield a line for each family that ended early because it met nothing new."""
+    for name, met in sorted(result.exhausted.items()):
+        yield (
+            f"{name} ended early, exhausted: its last {counted(met.since_new, 'scenario')} met nothing new"
+            f" beside {met}"
+        )
 
 
 def _refused_lines(report: Report) -> Iterator[str]:

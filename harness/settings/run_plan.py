@@ -54,6 +54,8 @@ class RunPlan:
     """Worker processes; None: one per processor."""
     share: Share
     """The part of the run's scenarios that is run here."""
+    until_exhausted: int | None
+    """After how many scenarios without anything new a family ends early; None: it does not."""
     shrink_time: float | None
     """Seconds to shrink each failure; None: the default of the system."""
     out: Path
@@ -79,6 +81,7 @@ def plan_run(
     out: Path | None = None,
     junit: Path | None = None,
     share: Share = WHOLE,
+    until_exhausted: int | None = None,
     as_json: bool = False,
     command: str = "",
 ) -> RunPlan:
@@ -103,6 +106,7 @@ def plan_run(
         system=on_trial,
         workers=workers if workers is not None else settings.workers,
         share=Share(share.of, share.first % share.of),
+        until_exhausted=until_exhausted,
         shrink_time=shrink_time if shrink_time is not None else settings.shrink_time,
         out=out or (settings.out or OUT) / folder,
         junit=junit,

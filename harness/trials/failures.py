@@ -39,7 +39,8 @@ from onceproof.harness.model.system import System, let_go
 from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
 from onceproof.harness.trials.family_mistakes import FamilyMistake
-from onceproof.harness.trials.runner import OutputUnwritable, RunResult
+from onceproof.harness.trials.output_files import OutputUnwritable, made_folder, replace_file
+from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Group
 from onceproof.harness.trials.trial import Trial, as_run, scenario_of
 
@@ -184,8 +185,9 @@ def store_failure(
     paths = failure_paths(folder, family.name, group.signature)
     is_written = True
     try:
-        write_scenario(original, paths[1])
-        write_scenario(shrunk.scenario, paths[0])
+        made_folder(paths[0].parent)
+        for path, stored in ((paths[1], original), (paths[0], shrunk.scenario)):
+            replace_file(path, (to_json(stored, indent=2) + "\n").encode())
     except OutputUnwritable as error:
         if unwritten is None:
             raise

@@ -36,6 +36,7 @@ from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.seeds import numbered
@@ -235,10 +236,10 @@ def _shrunk(
     continued = broken in CONTINUATIONS
 
     def run(candidate: Scenario) -> Signature | None:
-        found = _failure_of(family, candidate, mutant, continued=continued)
+        found = failure_of(family, candidate, mutant, continued=continued)
         if found is None or found.signature != signature:
             return None
-        return found.signature if _failure_of(family, candidate, continued=continued) is None else None
+        return found.signature if failure_of(family, candidate, continued=continued) is None else None
 
     def preemptions(candidate: Scenario) -> Schedule:
         with mutant.applied():
@@ -251,13 +252,13 @@ def _shrunk(
 
 def _confirmed_failure_of(family: Family, scenario: Scenario, mutant: Mutant, reach: Reach) -> Verdict | None:
     """Return how a scenario fails with a mutant, each time, and not without it; None if it does not."""
-    failure = _failure_of(family, scenario, mutant, reach)
-    if failure is None or _failure_of(family, scenario) is not None:
+    failure = failure_of(family, scenario, mutant, reach)
+    if failure is None or failure_of(family, scenario) is not None:
         return None
-    return _failure_of(family, scenario, mutant, reach)
+    return failure_of(family, scenario, mutant, reach)
 
 
-def _failure_of(
+def failure_of(
     family: Family,
     scenario: Scenario,
     mutant: Mutant | None = None,
@@ -268,22 +269,34 @@ def _failure_of(
 
     :param continued: whether its checkpoints are restored and compared; None leaves that to the seed
     """
+    verdict, _ = tried(family, scenario, mutant, reach, continued)
+    return None if verdict.passed else verdict
+
+
+def tried(
+    family: Family,
+    scenario: Scenario,
+    mutant: Mutant | None = None,
+    reach: Reach | None = None,
+    continued: bool | None = None,
+) -> tuple[Verdict, History]:
+    """Run a scenario as :func:`failure_of` does; return its verdict, and its history if it came to an end."""
     with mutant.applied() if mutant else nullcontext(Reach()) as reached:
         try:
             with _time_limit():
-                verdict = try_scenario(family, scenario, twice=False, continued=continued).verdict
+                trial = try_scenario(family, scenario, twice=False, continued=continued)
+            return trial.verdict, trial.history
         except RunTooLong:
-            return _ENDLESS
+            return _ENDLESS, History()
         except (FamilyError, MutantError):
             raise
         except Exception as error:
             # Even the world around the engine could not go on.
             witness = {"exception": type(error).__name__, "function": "world"}
-            return Verdict((Violation("no_error", "exception", "", witness),))
+            return Verdict((Violation("no_error", "exception", "", witness),)), History()
         finally:
             if reach is not None:
                 reach.times += reached.times
-    return None if verdict.passed else verdict
 
 
 @contextmanager

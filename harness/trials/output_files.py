@@ -17,7 +17,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -154,6 +154,26 @@ def prepare_file(path: Path | None) -> None:
             if not path.is_symlink():
                 path.unlink()
     except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file of a folder of results whole: a reader, after a crash too, finds one version of it.
+
+    :raises OutputUnwritable: it cannot be written
+    """
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        temporary.unlink(missing_ok=True)
+        # Exclusively, so that a link in a stranger's folder leads nowhere.
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise unwritable(path, error) from None
 
 

@@ -56,6 +56,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     """How many of a round each family has; empty: one each."""
     enumerates: bool = False
     """Whether batches number units of an enumeration instead of scenarios of a run."""
+    watches: bool = False
+    """Whether answers hold the abstract states that scenarios were in, from which a run sees what is new."""
 
 
 class Batch(msgspec.Struct, frozen=True, tag="batch"):
@@ -64,9 +66,14 @@ class Batch(msgspec.Struct, frozen=True, tag="batch"):
     first: int
     count: int
     attempt: int = 1
+    place: int | None = None
+    """The place of a family in the run, whose scenarios are counted; None: those of all, which take turns."""
+    unaimed: bool = False
+    """Whether the scenarios of that family are drawn without patterns; they are numbered apart."""
 
     def __str__(self) -> str:
-        return f"scenarios {self.first} to {self.first + self.count - 1}"
+        of_family = "" if self.place is None else f" of family number {self.place}"
+        return f"scenarios {self.first} to {self.first + self.count - 1}{of_family}"
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
@@ -80,6 +87,12 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """An error in a family's file, in one line."""
     internal_error: str = ""
     """The traceback of an internal error."""
+    place: int | None = None
+    """That of the batch."""
+    states: tuple[tuple[int, ...], ...] = ()
+    """For each line the abstract states of the protocol, if they are watched."""
+    unaimed: bool = False
+    """That of the batch."""
 
 
 class WorkerDied(Exception):
@@ -264,7 +277,7 @@ class WorkerPool:
         if current.attempt == MOST_ATTEMPTS:
             raise WorkerDied(f"a second worker {how} on {current} of the run, counted from 0")
         self._warn(f"a worker {how}; {current} are run once more")
-        return [Batch(current.first, current.count, current.attempt + 1), *others]
+        return [msgspec.structs.replace(current, attempt=current.attempt + 1), *others]
 
 
 def raise_error_of(done: Sequence[Done]) -> None:

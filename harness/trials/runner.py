@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
 
@@ -28,6 +29,7 @@ from onceproof.harness.model.family import Family, FamilyError, turns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import System, find_system, let_go
+from onceproof.harness.trials.family_turns import Met, TurnsUntilExhausted
 from onceproof.harness.trials.output_files import (
     OUTCOMES,
     OutcomeFile,
@@ -103,6 +105,8 @@ class RunResult:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     turns: tuple[int, ...] = ()
     """How many turns each of the families has in a round; empty: one each."""
+    exhausted: dict[str, Met] = field(default_factory=dict)
+    """By name, what the families met that ended early because they met nothing new."""
 
     def family(self, name: str) -> Family:
         """Return the family with a name."""
@@ -131,6 +135,7 @@ def run(
     workers: int | None = None,
     share: Share = WHOLE,
     by_turns: bool = False,
+    until_exhausted: int | None = None,
     out: Path | None = None,
     progress: Callable[[Tally], None] = lambda tally: None,
     warn: Callable[[str], None] = lambda text: None,
@@ -145,6 +150,7 @@ def run(
     :param workers: how many processes; 1 runs the scenarios in this process, None uses all processors
     :param share: the part of the run's scenarios that is run here
     :param by_turns: whether a family has as many turns as its options say, and not one as each other
+    :param until_exhausted: a family ends when so many scenarios in a row met nothing new; None: it does not
     :param out: the folder that gets outcomes.jsonl; None writes nothing
     :param progress: called with the tally after each batch
     :param warn: called with one line when a worker died
@@ -166,8 +172,12 @@ def run(
     is_real = Capability.DETERMINISM not in result.system.capabilities
     deadline = None if max_time is None else started + max_time
     batches = _batches(scenarios, count, deadline, most=1 if is_real else BATCH)
+    exhausting = None
+    if until_exhausted is not None:
+        exhausting = TurnsUntilExhausted(turns, scenarios, 1 if is_real else BATCH, until_exhausted)
+        batches = takewhile(lambda _: deadline is None or perf_counter() < deadline, exhausting.batches())
     with open_output(out) as lines, let_go(result.system):
-        ordered = _InOrder(result.tally, lines, progress)
+        ordered = _InOrder(result.tally, lines, progress, exhausting)
         try:
             if count == 1:
                 _run_here(result, batches, ordered)
@@ -180,6 +190,7 @@ def run(
             raise RunStopped(result, mistake) from mistake
         finally:
             ordered.finish()
+            result.exhausted = ordered.exhausted(loaded)
             result.seconds = perf_counter() - started
     return result
 
@@ -214,7 +225,15 @@ def _batches(scenarios: int | None, workers: int, deadline: float | None, most: 
 
 def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) -> None:
     for batch in batches:
-        done = run_batch(result.families, result.seed, batch, result.system, result.share, result.turns)
+        done = run_batch(
+            result.families,
+            result.seed,
+            batch,
+            result.system,
+            result.share,
+            result.turns,
+            watches=ordered.watches,
+        )
         result.seconds_of_work += done.seconds
         ordered.take(done)
         if ordered.mistakes:
@@ -224,7 +243,14 @@ def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) ->
 def _run_in_pool(
     result: RunResult, batches: Iterator[Batch], ordered: _InOrder, warn: Callable[[str], None], ahead: int
 ) -> None:
-    start = Start(result.seed, result.names, result.system.name, result.share, result.turns)
+    start = Start(
+        result.seed,
+        result.names,
+        result.system.name,
+        result.share,
+        result.turns,
+        watches=ordered.watches,
+    )
     pool = WorkerPool(result.workers, start, warn, ahead)
     at_once = True
     try:
@@ -239,8 +265,17 @@ def _run_in_pool(
 class _InOrder:
     """Receives batches in any order and passes their outcomes on in the order of the run."""
 
-    def __init__(self, tally: Tally, lines: OutcomeFile | None, progress: Callable[[Tally], None]) -> None:
+    def __init__(
+        self,
+        tally: Tally,
+        lines: OutcomeFile | None,
+        progress: Callable[[Tally], None],
+        exhausting: TurnsUntilExhausted | None = None,
+    ) -> None:
+        """``exhausting``: where families end early, the order is that of each family."""
         self.mistakes: list[Done] = []
+        self.watches = exhausting is not None
+        self._exhausting = exhausting
         self._tally = tally
         self._lines = lines
         self._progress = progress
@@ -249,9 +284,14 @@ class _InOrder:
 
     def take(self, done: Done) -> None:
         """Accept a batch, and pass on all batches that are next in order."""
-        self._waiting[done.first] = done
         if done.family_error or done.internal_error:
             self.mistakes.append(done)
+        if self._exhausting is not None:
+            for each in self._exhausting.take(done):
+                self._pass_on(each)
+            self._progress(self._tally)
+            return
+        self._waiting[done.first] = done
         while self._next in self._waiting:
             batch = self._waiting.pop(self._next)
             self._next += len(batch.lines)
@@ -260,9 +300,16 @@ class _InOrder:
 
     def finish(self) -> None:
         """Pass on the batches that wait behind a missing one, after an early end."""
+        for each in () if self._exhausting is None else self._exhausting.left():
+            self._pass_on(each)
         for first in sorted(self._waiting):
             self._pass_on(self._waiting[first])
         self._waiting.clear()
+
+    def exhausted(self, families: Sequence[Family]) -> dict[str, Met]:
+        """Return what the families met that have ended early, by name."""
+        ended = {} if self._exhausting is None else self._exhausting.exhausted()
+        return {families[place].name: met for place, met in ended.items()}
 
     def _pass_on(self, batch: Done) -> None:
         # An interrupt in between would leave lines out that the tally holds.

@@ -24,7 +24,7 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
-from onceproof.harness.generation.generator import generate
+from onceproof.harness.generation.generator import USUAL, Drawing, generate
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
@@ -126,13 +126,13 @@ def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
     return prepared(system, scenario)
 
 
-def scenario_of(family: Family, seed: int) -> Scenario:
-    """Return the scenario of a seed.
+def scenario_of(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
+    """Return the scenario of a seed; a replay has the usual drawing.
 
     :raises FamilyError: the family's ``generate`` raised
     """
     try:
-        return generate(family, seed)
+        return generate(family, seed, drawing)
     except Exception as error:
         raise_as_family_error(family, error, f"seed {seed}")
         raise

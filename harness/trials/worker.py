@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Thread
 from time import perf_counter, sleep
 from typing import Any, Protocol
@@ -22,9 +22,12 @@ from typing import Any, Protocol
 import msgspec
 
 from onceproof.harness.checkers.outcome import to_line
+from onceproof.harness.checkers.protocol_states import protocol_states_of
+from onceproof.harness.generation.generator import UNAIMED, USUAL
 from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import WHOLE, Share, numbered
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.pool import Batch, Done, Start, read_message, write_message
@@ -47,18 +50,20 @@ def run_batch(
     system: System,
     share: Share = WHOLE,
     turns: Sequence[int] = (),
+    *,
+    watches: bool = False,
 ) -> Done:
     """Run the scenarios of a batch, up to the first error."""
     started = perf_counter()
     lines: list[bytes] = []
+    states: list[tuple[int, ...]] = []
     family_error = internal_error = ""
     try:
-        for place, scenario_seed in numbered(
-            seed, [family.name for family in families], batch.first, batch.count, share, turns
-        ):
-            family = families[place]
-            outcome, _ = run_scenario(family, scenario_of(family, scenario_seed), system)
+        for family, scenario in _scenarios_of(families, seed, batch, share, turns):
+            outcome, history = run_scenario(family, scenario, system)
             lines.append(to_line(outcome))
+            if watches:
+                states.append(tuple(sorted(protocol_states_of(history))))
     except FamilyError as error:
         family_error = str(error)
     except Exception as error:
@@ -66,9 +71,42 @@ def run_batch(
             # What the user can mend is no internal error, and this is how a worker says so.
             family_error = full_line(error)
         else:
+            if batch.unaimed:
+                # The command of the note would draw another scenario from the seed.
+                error.__notes__ = [f"drawn without patterns, in {batch}, counted from 0"]
             internal_error = traceback.format_exc()
     seconds = perf_counter() - started
-    return Done(batch.first, tuple(lines), seconds, family_error, internal_error)
+    return Done(
+        batch.first,
+        tuple(lines),
+        seconds,
+        family_error,
+        internal_error,
+        batch.place,
+        tuple(states),
+        batch.unaimed,
+    )
+
+
+def _scenarios_of(
+    families: Sequence[Family], seed: int, batch: Batch, share: Share, turns: Sequence[int]
+) -> Iterator[tuple[Family, Scenario]]:
+    """Yield the scenarios of a batch, each with its family."""
+    if batch.place is None:
+        names = [family.name for family in families]
+        for place, drawn in numbered(seed, names, batch.first, batch.count, share, turns):
+            yield families[place], scenario_of(families[place], drawn)
+        return
+    family = families[batch.place]
+    name, drawing = (unaimed_name(family), UNAIMED) if batch.unaimed else (family.name, USUAL)
+    own = turns[batch.place : batch.place + 1]
+    for _, drawn in numbered(seed, [name], batch.first, batch.count, share, own):
+        yield family, scenario_of(family, drawn, drawing)
+
+
+def unaimed_name(family: Family) -> str:
+    """Return the name from which the seeds of a family's scenarios without patterns follow."""
+    return f"{family.name} unaimed"
 
 
 def enumerate_batch(units: RunsUnits, batch: Batch) -> Done:
@@ -108,7 +146,15 @@ def main() -> None:
         while isinstance(batch := read_message(sys.stdin.buffer), Batch):
             try:
                 if units is None:
-                    done = run_batch(families, start.seed, batch, system, start.share, start.turns)
+                    done = run_batch(
+                        families,
+                        start.seed,
+                        batch,
+                        system,
+                        start.share,
+                        start.turns,
+                        watches=start.watches,
+                    )
                 else:
                     done = enumerate_batch(units, batch)
                 write_message(messages, done)

@@ -12,6 +12,7 @@ from onceproof.harness.checkers.outcome import Outcome, from_line
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.reporting.run_summary import exhausted_lines
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.pool import Batch, Start, WorkerDied, WorkerPool
 from onceproof.harness.trials.runner import (
@@ -54,6 +55,22 @@ def test_shorter_run_is_a_prefix_of_a_longer_one(tmp_path: Path) -> None:
     assert without_times(short) == without_times(long[:5])
     assert [outcome.family for outcome in long[:4]] == ["word_count", "page_views"] * 2
     assert [outcome.seed for outcome in long[:4:2]] == [scenario_seed(3, "word_count", n) for n in (0, 1)]
+
+
+def test_family_that_meets_nothing_new_ends_early(tmp_path: Path) -> None:
+    names = ("word_count", "tickets")
+    result = run(names, scenarios=600, until_exhausted=1, workers=1, out=tmp_path)
+    assert set(result.exhausted) == set(names)
+    for name, met in result.exhausted.items():
+        assert met.scenarios == result.tally.families[name].scenarios < 300
+        assert met.since_new == 1
+    # Of each family they are the first of a run without the limit.
+    lines = lines_of(tmp_path)
+    for name in names:
+        seeds = [outcome.seed for outcome in lines if outcome.family == name]
+        assert seeds == [scenario_seed(0, name, number) for number in range(len(seeds))]
+    (line, _) = exhausted_lines(result)
+    assert line.startswith("tickets ended early, exhausted: its last 1 scenario met nothing new beside")
 
 
 def test_family_with_more_turns_has_more_scenarios_only_in_a_run_of_all(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""The options of `onceproof hunt`, the search that goes on overnight.
+
+Slow imports stand inside the function, for the same reason as in `onceproof.harness.commands.cli`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from onceproof.harness.commands.completion import complete_family
+from onceproof.harness.commands.shared_options import AsJson, Seed, ShrinkTime, Workers
+
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a duration such as `8h`, `30m` or `90`."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or match[2] not in _UNITS:
+        raise typer.BadParameter(f"{text!r} is no duration: write 8h, 30m, or 90 for seconds")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def hunt(
+    families: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FAMILY|FILE.py]...",
+            help="Families to run. Default: those in pyproject.toml, else all built-in.",
+            autocompletion=complete_family,
+        ),
+    ] = None,
+    max_time: Annotated[
+        float | None,
+        typer.Option(
+            "--max-time",
+            metavar="DURATION",
+            parser=seconds_of,
+            help="How long the hunt goes on, over all its sessions: 8h, 30m, 90. Default: for ever.",
+        ),
+    ] = None,
+    seed: Seed = 0,
+    workers: Workers = None,
+    patience: Annotated[
+        int,
+        typer.Option(
+            "--patience",
+            min=1,
+            metavar="N",
+            help="A family whose last N scenarios met nothing new gives its share to the others.",
+        ),
+    ] = 2000,
+    shrink_time: ShrinkTime = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the hunt; one that was stopped goes on.")
+    ] = Path("reports", "out", "hunt"),
+    as_json: AsJson = False,
+) -> None:
+    """Search for failures for hours; stopped and started again, it goes on where it was."""
+    from onceproof.harness.commands.hunt import HuntPlan, hunt_command
+    from onceproof.harness.settings.project_settings import load_settings
+    from onceproof.harness.settings.run_plan import families_of
+
+    settings = load_settings()
+    plan = HuntPlan(
+        names=families_of(settings, families),
+        by_turns=not (families or settings.families),
+        seed=seed,
+        max_time=max_time,
+        workers=workers or settings.workers,
+        patience=patience,
+        shrink_time=shrink_time if shrink_time is not None else settings.shrink_time,
+        out=out,
+        known=settings.known,
+        command=shlex.join(("onceproof", *sys.argv[1:])),
+        as_json=as_json,
+    )
+    raise typer.Exit(hunt_command(plan))
