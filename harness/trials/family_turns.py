@@ -97,7 +97,9 @@ class TurnsUntilExhausted:
         """
         self._order = turn_order(tuple(turns))
         limits = _limits(self._order, scenarios)
-        self._turns = [FamilyTurn(place, limit=limits and limits[place]) for place in range(len(turns))]
+        self._turns = [
+            FamilyTurn(place, limit=None if limits is None else limits[place]) for place in range(len(turns))
+        ]
         self._size = size
         self._patience = patience
 
