@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- Usual scenarios and those without patterns take turns: together they find more for the same processor time
-  than either alone (harness/docs/power.md).
+- Usual scenarios and those without patterns take turns, because they find different bugs
+  (harness/docs/power.md). Mutated ones find fewer for the same processor time, so a hunt has none.
 - The usual scenarios of a family are those of a run of the same seed, in the same order: a replay by seed
   works. No replay by seed gives the others; one that fails is kept as a file.
 - Families take turns, a batch each. One that has met nothing new for ``patience`` scenarios gets a turn in
