@@ -22,6 +22,8 @@ from onceproof.harness.model.scenario import ACTION_CLASSES
 CLASS_INDEX = {name: index for index, name in enumerate(ACTION_CLASSES)}
 _POLL = CLASS_INDEX["poll"]
 _DELIVER = CLASS_INDEX["deliver"]
+SLOT_CLASSES = (_POLL, _DELIVER)
+"""The classes of all slots; every other class is one of actions."""
 _DELIVERIES = tuple(Deliver(channel) for channel in range(64))
 _NOT_BLOCKED = [False]
 _CREATED = TaskState.CREATED

@@ -17,7 +17,7 @@ from random import Random
 from typing import ClassVar, Final, Protocol
 
 from onceproof.harness.model.scenario import ACTION_CLASSES, Schedule
-from onceproof.harness.systems.simulation.actions import Action, Slot
+from onceproof.harness.systems.simulation.actions import SLOT_CLASSES, Action, Slot
 
 NOTHING: Final = -1
 NO_DRAWS: Final = range(0)
@@ -109,24 +109,43 @@ class PriorityChooser(ListingChooser):
         self._changes = sorted(schedule.changes)
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
+        if self._changes and self._changes[0][0] <= step:
+            self._change_priorities(step)
+        best = self._best(slots, pending)
+        if not best:
+            return NOTHING
+        if self._in_turn:
+            return self._next_in_turn(best, len(slots))
+        return best[floor(self._random() * len(best))]
+
+    def _best(self, slots: Sequence[Slot], pending: Sequence[Action]) -> list[int]:
+        """Return the indexes of the possible actions with the highest priority, slots first.
+
+        A slot whose class comes behind a pending action is not asked whether it is ready, which costs most.
+        So a choice takes a third of the time that it takes to list all that is possible.
+        """
+        priorities = self._priorities
+        best: list[int] = []
+        ranks = [priorities[action.class_index] for action in pending]
+        highest = max(ranks) if ranks else None
+        if highest is None or highest <= max([priorities[index] for index in SLOT_CLASSES]):
+            for index, slot in enumerate(slots):
+                if slot.queue:
+                    priority = priorities[slot.class_index]
+                    if (highest is None or priority >= highest) and slot.is_ready():
+                        if priority != highest:
+                            highest = priority
+                            best = []
+                        best.append(index)
+        if highest in ranks:
+            best += [index for index, rank in enumerate(ranks, len(slots)) if rank == highest]
+        return best
+
+    def _change_priorities(self, step: int) -> None:
+        """Apply the changes that are due."""
         while self._changes and self._changes[0][0] <= step:
             _, name, priority = self._changes.pop(0)
             self._priorities[ACTION_CLASSES.index(name)] = priority
-        priorities = self._priorities
-        count = len(slots)
-        best: list[int] = []
-        highest = None
-        for index in possible(slots, pending):
-            action = slots[index] if index < count else pending[index - count]
-            priority = priorities[action.class_index]
-            if highest is None or priority > highest:
-                highest = priority
-                best = [index]
-            elif priority == highest:
-                best.append(index)
-        if not best:
-            return NOTHING
-        return self._next_in_turn(best, count) if self._in_turn else best[floor(self._random() * len(best))]
 
     def _next_in_turn(self, best: list[int], count: int) -> int:
         self._prefers_pending = not self._prefers_pending
