@@ -11,7 +11,8 @@ The rules this module lives by:
 - A checkpoint that the job had to keep is restored from what the directory held at the last moment of that
   time, too: one of them, drawn by the seed after everything else, at the parallelism of the scenario. Of a
   scenario without a seed it is each of them.
-- The scenario is run once more for these checks, because a bulk run does not record its checkpoints.
+- A bulk run records no checkpoints. A scenario that the seed chooses is run with a record of them from the
+  start; where the caller has none, it is run once more.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from onceproof.harness.model.history import Cut, History
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint, contents_of
 from onceproof.harness.systems.simulation.comparison_runs import (
+    RecordedRun,
     recorded_checkpoints,
     recorded_run,
     restored_run,
@@ -69,13 +71,16 @@ def check_continuations(family: Family, scenario: Scenario) -> tuple[Violation, 
     return () if failed is None else failed.violations
 
 
-def failed_continuation(family: Family, scenario: Scenario, trace: bool = False) -> FailedContinuation | None:
+def failed_continuation(
+    family: Family, scenario: Scenario, trace: bool = False, recorded: RecordedRun | None = None
+) -> FailedContinuation | None:
     """Restore recorded checkpoints of a scenario at other parallelisms and compare their state.
 
     :param trace: whether the history of the continuation carries the full trace
+    :param recorded: the checkpoints of the scenario's run; None: it is run once more
     :return: the first checkpoint that fails; None if all pass
     """
-    checkpoints, retained = recorded_run(family, scenario)
+    checkpoints, retained = recorded_run(family, scenario) if recorded is None else recorded
     for checkpoint, parallelisms in _drawn(scenario, checkpoints):
         differing = (*_compared(family, scenario, checkpoint),)
         for parallelism in () if checkpoint.is_overtaken else parallelisms:

@@ -35,6 +35,7 @@ from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
 from onceproof.harness.model.system import System, prepared
+from onceproof.harness.systems.simulation.comparison_runs import RecordedRun
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import FailedContinuation, failed_continuation
@@ -77,9 +78,12 @@ def try_scenario(
     :raises FamilyError: the family's own code raised
     """
     scenario = as_run(system, family, scenario)
+    is_to_continue = (is_continued(scenario.seed) if continued is None else continued) and (
+        Capability.CONTINUATIONS in system.capabilities
+    )
     history: History | None = None
     try:
-        history = system.run(family, scenario, trace)
+        history, recorded = _run(system, family, scenario, trace, records=is_to_continue)
         verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
         raise_as_family_error(family, error, f"seed {scenario.seed}")
@@ -100,12 +104,23 @@ def try_scenario(
         if differences:
             verdict = Verdict((*verdict.violations, *differences))
     continuation = None
-    wanted = is_continued(scenario.seed) if continued is None else continued
-    if wanted and verdict.passed and Capability.CONTINUATIONS in system.capabilities:
-        continuation = failed_continuation(family, scenario, trace)
+    if is_to_continue and verdict.passed:
+        continuation = failed_continuation(family, scenario, trace, recorded)
         if continuation is not None:
             verdict = Verdict(continuation.violations)
     return Trial(history, verdict, scenario, continuation)
+
+
+def _run(
+    system: System, family: Family, scenario: Scenario, trace: bool, *, records: bool
+) -> tuple[History, RecordedRun | None]:
+    """Run a scenario; return its checkpoints as well if they are wanted and the system records them.
+
+    A system that runs scenarios in a way of its own, derived from the simulation, records none.
+    """
+    if records and isinstance(system, SimulatedSystem) and type(system).run is SimulatedSystem.run:
+        return system.run_recorded(family, scenario, trace)
+    return system.run(family, scenario, trace), None
 
 
 def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED) -> tuple[Outcome, History]:

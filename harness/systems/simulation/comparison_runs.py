@@ -47,10 +47,18 @@ class RecordedRun(NamedTuple):
 
 def recorded_run(family: Family, scenario: Scenario) -> RecordedRun:
     """Run a scenario; return all its checkpoints and savepoints."""
-    world = World(family, scenario)
+    return run_recorded(family, scenario)[1]
+
+
+def run_recorded(family: Family, scenario: Scenario, trace: bool = False) -> tuple[History, RecordedRun]:
+    """Run a scenario; return its history with all its checkpoints and savepoints, which change nothing in it.
+
+    :param trace: whether the history carries the full trace
+    """
+    world = World(family, scenario, tracer=Tracer() if trace else NO_TRACER)
     recorder = _recorder_of(world)
     world.recorder.retention.keeps_files = True
-    world.run()
+    history = world.run()
     held = world.recorder.retention.held(world.requests.savepoints_of_user())
     by_id = {each.metadata.checkpoint_id: each for each in recorder.recorded}
     retained = [
@@ -58,7 +66,7 @@ def recorded_run(family: Family, scenario: Scenario) -> RecordedRun:
         for checkpoint_id, recorded in by_id.items()
         if checkpoint_id in held
     ]
-    return RecordedRun(recorder.recorded, retained)
+    return history, RecordedRun(recorder.recorded, retained)
 
 
 def recorded_checkpoints(family: Family, scenario: Scenario) -> list[RecordedCheckpoint]:

@@ -14,6 +14,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.simulation.comparison_runs import RecordedRun, run_recorded
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.io_faults import MESSAGE_METHODS, WRITE_METHODS
 from onceproof.harness.systems.simulation.schedule import RecordingChooser, chooser_of
@@ -63,6 +64,17 @@ class SimulatedSystem:
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
         """One run; with ``trace`` the history carries the full trace."""
         history = World(family, scenario, tracer=Tracer() if trace else NO_TRACER).run()
+        return self._counted(scenario, history)
+
+    def run_recorded(
+        self, family: Family, scenario: Scenario, trace: bool = False
+    ) -> tuple[History, RecordedRun]:
+        """The same run, and its checkpoints: what is restored and compared needs no run of its own."""
+        history, recorded = run_recorded(family, scenario, trace)
+        return self._counted(scenario, history), recorded
+
+    def _counted(self, scenario: Scenario, history: History) -> History:
+        """Return the history with the number of faults that do not apply."""
         history.statistics.not_applicable = applicable(scenario.faults, self.capabilities, self.missing)[1]
         return history
 
