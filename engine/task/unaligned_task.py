@@ -86,7 +86,7 @@ class UnalignedTask(TimedTask):
         recorder = self._recorder
         if recorder is not None and type(event) is Deliver:
             recorder.reading(event.channel, self.queues[event.channel][0])
-        return super().handle(event, now)
+        return TimedTask.handle(self, event, now)
 
     # Barriers.
 
@@ -242,7 +242,7 @@ class UnalignedTask(TimedTask):
 
     def validate(self) -> None:
         """Check the task, and that a held snapshot waits for barriers of its own checkpoint."""
-        super().validate()
+        TimedTask.validate(self)
         if self._held is not None and self.state is RUNNING:
             assert self._handler.pending, f"{self.name} holds a snapshot though no barrier is awaited"
             assert self._held.checkpoint_id == self._handler.latest_checkpoint_id, (

@@ -136,8 +136,11 @@ class FaultInjector:
             self._look(point, task, checkpoint_id)
 
     def _look(self, point: str, task: str, checkpoint_id: int) -> None:
-        self._requests.point_passed(point, task, checkpoint_id)
-        fault = self._faults.pass_at(point, task, checkpoint_id)
+        requests, faults = self._requests, self._faults
+        # Asked here, too: most points are watched for one of the two, and the call costs more than the look.
+        if point in requests.waiting:
+            requests.point_passed(point, task, checkpoint_id)
+        fault = faults.pass_at(point, task, checkpoint_id) if point in faults.at_passes else None
         if fault is not None:
             # A task goes on with what it does while the master dies, or the clock is set.
             strikes = FAULTS[fault.kind].strikes

@@ -18,8 +18,10 @@ The rules this module lives by:
 from __future__ import annotations
 
 import sys
-from copy import copy
+from itertools import chain
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from onceproof.engine.functions import (
     FunctionInitializationContext,
@@ -59,14 +61,11 @@ class _Moved:
 
     def transactions(self) -> list[Transaction]:
         """Return new transactions, in the order of their beginning."""
-        code = [value for owner in self._owners for value in vars(owner).values()]
+        code = list(chain.from_iterable([vars(owner).values() for owner in self._owners]))
         if code != self._code:
             self._code = code
             self._transactions = _written()
-        moved = [copy(each) for each in self._transactions]
-        for transaction in moved:
-            transaction.rows = []
-        return moved
+        return [replace(each, rows=[]) for each in self._transactions]
 
 
 def move_in(external: TransactionalSystem) -> None:

@@ -48,8 +48,8 @@ class RetentionWatch:
         """Whether each look keeps the directory for later restores."""
         self._storage = storage
         self._retained = retained
-        self._complete: list[CheckpointMetadata] = []
-        """The checkpoints since the job began from nothing or from a savepoint, latest last."""
+        self._complete: list[tuple[CheckpointMetadata, Sequence[str]]] = []
+        """The checkpoints since the job began from nothing or a savepoint, latest last, with their files."""
         self._starting_point: StartingPoint | None = None
         self._last_seen: dict[int, Mapping[str, bytes]] = {}
         self._lost: set[str] = set()
@@ -58,7 +58,7 @@ class RetentionWatch:
         """Take note of a complete checkpoint or savepoint."""
         self._forget_before_starting_point()
         if metadata.kind == CHECKPOINT:
-            self._complete.append(metadata)
+            self._complete.append((metadata, needed_files(metadata)))
         elif metadata.kind == SYNC_SAVEPOINT:
             # The job ends with it, and what comes after begins from it.
             self._complete.clear()
@@ -67,14 +67,15 @@ class RetentionWatch:
         """Yield the files of checkpoints that must be there now and are not, each once in a run."""
         self._forget_before_starting_point()
         due = self._due()
-        for metadata in due:
-            for path in lost_files(metadata, self._storage.files):
-                if path not in self._lost:
+        files = self._storage.files
+        for _, needed in due:
+            for path in needed:
+                if path not in files and path not in self._lost:
                     self._lost.add(path)
                     yield path
         if due and self.keeps_files:
-            files = dict(self._storage.files)
-            self._last_seen.update({each.checkpoint_id: files for each in due})
+            seen = dict(files)
+            self._last_seen.update({each.checkpoint_id: seen for each, _ in due})
 
     def held(self, savepoint_ids: Iterable[int]) -> dict[int, Mapping[str, bytes]]:
         """Return by id of a checkpoint the files that a restore from it finds; called at the end of a run.
@@ -89,8 +90,8 @@ class RetentionWatch:
             **dict.fromkeys(savepoint_ids, at_rest),
         }
 
-    def _due(self) -> Sequence[CheckpointMetadata]:
-        newest = self._complete[-1].checkpoint_id if self._complete else 0
+    def _due(self) -> Sequence[tuple[CheckpointMetadata, Sequence[str]]]:
+        newest = self._complete[-1][0].checkpoint_id if self._complete else 0
         named = [path for path in self._storage.files if path.endswith(METADATA)]
         found = [match for match in map(_METADATA.fullmatch, named) if match is not None]
         unknown = sum(int(match[1]) > newest for match in found)
@@ -120,8 +121,12 @@ class _Held:
 
 def lost_files(metadata: CheckpointMetadata, files: Mapping[str, bytes]) -> list[str]:
     """Return the files that a checkpoint needs and the directory lacks, its metadata first."""
-    needed = (metadata_path(metadata.checkpoint_id, metadata.kind), *sorted(files_of(metadata)))
-    return [path for path in needed if path not in files]
+    return [path for path in needed_files(metadata) if path not in files]
+
+
+def needed_files(metadata: CheckpointMetadata) -> Sequence[str]:
+    """Return the files that a checkpoint needs, its metadata first."""
+    return (metadata_path(metadata.checkpoint_id, metadata.kind), *sorted(files_of(metadata)))
 
 
 def _without_others(files: Mapping[str, bytes], checkpoint_id: int) -> dict[str, bytes]:

@@ -231,8 +231,10 @@ class World:
             if not self._is_over:
                 self.history.budget_exhausted(clock.step)
             return False
-        for fault in agenda.take_due():
-            self._strike(fault)
+        due = agenda.next_due
+        if due is not None and due <= clock.now:
+            for fault in agenda.take_due():
+                self._strike(fault)
         if agenda.slots_are_stale:
             self._renew_slots()
         if not self._is_fair:
