@@ -6,7 +6,8 @@ another one as soon as anything about the job has changed.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
 
 from onceproof.engine.checkpoint.in_flight_redistribution import (
     OVERTAKEN_KINDS,
@@ -16,11 +17,16 @@ from onceproof.engine.checkpoint.in_flight_redistribution import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.graph import JobEdge, JobGraph
-from onceproof.engine.job.channel_layout import Layout
+from onceproof.engine.job.channel_layout import Filler, Layout
 from onceproof.engine.messages import TaskId
 from onceproof.engine.state.in_flight import INPUT, OUTPUT, ChannelId
 
+REMEMBERED_NAMES: Final = 2048
+"""For how many tasks the names of their channels are kept."""
+
 Names = tuple[ChannelId, ...]
+Ends: TypeAlias = tuple[str, str, int]
+"""The operators that an edge connects, and its place among the edges between these two."""
 
 
 class ChannelNames(NamedTuple):
@@ -30,24 +36,60 @@ class ChannelNames(NamedTuple):
     outputs: tuple[Names | None, ...]
 
 
-def channel_names(graph: JobGraph, layout: Layout, task: TaskId) -> ChannelNames:
-    """Name the channels of a task."""
+InputEnds: TypeAlias = tuple[int, int, Ends]
+"""Of an input edge: its source vertex, the index of its output there, its ends."""
+OutputEnds: TypeAlias = tuple[int, Ends] | None
+"""Of an output edge: the parallelism of its target, its ends; None where nothing overtakes."""
+
+
+def vertex_ends(graph: JobGraph) -> list[tuple[tuple[InputEnds, ...], tuple[OutputEnds, ...]]]:
+    """Return by vertex what the names of its channels follow from: its input edges, and its output edges."""
     vertices = graph.vertices
-    vertex = vertices[task.vertex]
-    edges = {(edge.source, edge.output_index): edge for edge in vertex.inputs}
-    inputs = []
-    for sender, output_index in layout.inputs[task].fillers:
-        edge = edges[sender.vertex, output_index]
-        inputs.append(ChannelId(INPUT, *_ends(graph, edge), sender.subtask, task.subtask))
-    outputs: list[Names | None] = []
-    for edge in vertex.outputs:
-        if may_be_overtaken(graph, edge.target):
-            receivers = range(vertices[edge.target].parallelism)
-            ends = _ends(graph, edge)
-            outputs.append(tuple([ChannelId(OUTPUT, *ends, task.subtask, each) for each in receivers]))
-        else:
-            outputs.append(None)
-    return ChannelNames(tuple(inputs), tuple(outputs))
+    ends = {(edge.source, edge.output_index): _ends(graph, edge) for each in vertices for edge in each.inputs}
+    overtaken = [may_be_overtaken(graph, index) for index in range(len(vertices))]
+    found: list[tuple[tuple[InputEnds, ...], tuple[OutputEnds, ...]]] = []
+    for vertex in vertices:
+        inputs = [
+            (edge.source, edge.output_index, ends[edge.source, edge.output_index]) for edge in vertex.inputs
+        ]
+        outputs = [
+            (vertices[edge.target].parallelism, ends[edge.source, edge.output_index])
+            if overtaken[edge.target]
+            else None
+            for edge in vertex.outputs
+        ]
+        found.append((tuple(inputs), tuple(outputs)))
+    return found
+
+
+@lru_cache(maxsize=REMEMBERED_NAMES)
+def channel_names(
+    inputs: tuple[InputEnds, ...],
+    outputs: tuple[OutputEnds, ...],
+    fillers: tuple[Filler, ...],
+    subtask: int,
+) -> ChannelNames:
+    """Name the channels of a task; its vertex has these edges (``vertex_ends``), and ``fillers`` its layout.
+
+    A simulation deploys the same tasks thousands of times: this is worked out once for each.
+    """
+    ends = {(source, output_index): each for source, output_index, each in inputs}
+    return ChannelNames(
+        tuple(
+            [
+                ChannelId(INPUT, *ends[sender.vertex, output_index], sender.subtask, subtask)
+                for sender, output_index in fillers
+            ]
+        ),
+        tuple(
+            [
+                None
+                if edge is None
+                else tuple([ChannelId(OUTPUT, *edge[1], subtask, each) for each in range(edge[0])])
+                for edge in outputs
+            ]
+        ),
+    )
 
 
 def may_be_overtaken(graph: JobGraph, vertex: int) -> bool:
@@ -87,7 +129,7 @@ def plan_in_flight(
     return {task: tuple(shares) for task, shares in planned.items()}
 
 
-def _ends(graph: JobGraph, edge: JobEdge) -> tuple[str, str, int]:
+def _ends(graph: JobGraph, edge: JobEdge) -> Ends:
     """The operators that an edge connects, and its place among the edges between these two."""
     source = graph.vertices[edge.source].operators[-1].operator_id
     target = graph.vertices[edge.target]

@@ -24,7 +24,7 @@ from onceproof.engine.configuration.alignment import ALIGNED
 from onceproof.engine.elements import Record
 from onceproof.engine.graph import JobGraph, JobVertex
 from onceproof.engine.job.channel_layout import Filler, Inputs, Layout
-from onceproof.engine.job.channel_names import channel_names, plan_in_flight
+from onceproof.engine.job.channel_names import channel_names, plan_in_flight, vertex_ends
 from onceproof.engine.messages import TaskId
 from onceproof.engine.state.in_flight import ChannelId
 from onceproof.engine.state.stored import DecodedSnapshot
@@ -45,10 +45,12 @@ def build_tasks(graph: JobGraph, layout: Layout, settings: TaskSettings) -> dict
         for filler, queue in zip(inputs.fillers, task.queues, strict=True):
             queues_to[filler].append(queue)
     shared: defaultdict[tuple[int, int], dict[Any, int]] = defaultdict(dict)
+    ends = vertex_ends(graph) if settings.options.needs_channel_state else []
     for task_id, task in tasks.items():
         connect_task(task, graph, queues_to)
         if isinstance(task, UnalignedTask):
-            task.name_channels(*channel_names(graph, layout, task_id))
+            fillers = layout.inputs[task_id].fillers
+            task.name_channels(*channel_names(*ends[task_id.vertex], fillers, task_id.subtask))
         for place, output in enumerate(task.outputs):
             if type(output) is HashOutput:
                 # What one subtask has worked out of a key, the others of its vertex need not.

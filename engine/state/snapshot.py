@@ -17,6 +17,7 @@ Restored state that the job does not register is carried along in its encoded fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from hashlib import file_digest, sha256
 from os.path import getsize
 from typing import Any, Final
@@ -313,6 +314,10 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
     key_type, value_type = snapshot.key_type, table.value_type
     entries = table.entries
     namespace_type = table.namespace_type
+    namespace = None if namespace_type is None else namespace_type.descriptor
+    if not entries:
+        # As those of timers are, once the timers have fired.
+        return EncodedTable(table.kind, key_type.descriptor, value_type.descriptor, {}, {}, namespace)
     try:
         pack_key = entry_type(key_type, namespace_type).prepare(entries.keys())
         pack_value = value_type.prepare(entries.values())
@@ -333,10 +338,11 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
         value_type.descriptor,
         counts,
         groups,
-        None if namespace_type is None else namespace_type.descriptor,
+        namespace,
     )
 
 
+@lru_cache(maxsize=1024)
 def entry_type(key_type: TypeInformation, namespace_type: TypeInformation | None) -> TypeInformation:
     """Return the type of a table's entries: keys, or keys with namespaces."""
     return key_type if namespace_type is None else tuple_type((key_type, namespace_type))

@@ -666,6 +666,8 @@ class Task:
         vertex, settings, context = self.vertex, self.settings, self._context
         parallelism, max_parallelism = vertex.parallelism, vertex.max_parallelism
         subtask = self.id.subtask
+        key_groups = key_group_range(max_parallelism, parallelism, subtask)
+        wake_up = partial(settings.wake_up, self.id)
         place = len(self._chain)
         names = {node.operator_id: node.name for node in vertex.operators}
         for operator, operator_id in self._tail_first:
@@ -675,7 +677,7 @@ class Task:
                 subtask=subtask,
                 parallelism=parallelism,
                 max_parallelism=max_parallelism,
-                key_groups=key_group_range(max_parallelism, parallelism, subtask),
+                key_groups=key_groups,
                 attempt=settings.attempt,
                 clock=context.clock,
                 steady_clock=context.steady_clock,
@@ -695,7 +697,7 @@ class Task:
                 allow_pickle=settings.allow_pickle,
                 settled=settings.settled,
                 side_outputs=self._side_emits,
-                wake_up=partial(settings.wake_up, self.id),
+                wake_up=wake_up,
                 requests=settings.requests,
             )
             if operator.uses_time:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Filler, Layout
-from onceproof.engine.job.channel_names import channel_names
+from onceproof.engine.job.channel_names import channel_names, vertex_ends
 from onceproof.engine.job.deployment import connect_task, create_task
 from onceproof.engine.messages import TaskId
 from onceproof.engine.task.outputs import HashOutput, Queue
@@ -74,10 +74,12 @@ def build_subtasks(
             elif sender != own:
                 arriving.append(Arriving(number, sender, queue, task_id))
     shared: defaultdict[tuple[int, int], dict[Any, int]] = defaultdict(dict)
+    ends = vertex_ends(graph) if settings.options.needs_channel_state else []
     for task_id, task in tasks.items():
         connect_task(task, graph, queues_to)
         if isinstance(task, UnalignedTask):
-            task.name_channels(*channel_names(graph, layout, task_id))
+            fillers = layout.inputs[task_id].fillers
+            task.name_channels(*channel_names(*ends[task_id.vertex], fillers, task_id.subtask))
         for place, output in enumerate(task.outputs):
             if type(output) is HashOutput:
                 output.share_index(shared[task_id.vertex, place])
