@@ -395,6 +395,12 @@ class CommittingFunction(Function, CheckpointedFunction, CheckpointListener):
     def abort_unlisted(self) -> None:
         """Abort what is not committed; called when all subtasks have settled and no task of the job runs."""
 
+    def stop_with(self, checkpoint_id: int) -> None:
+        """Note that no checkpoint follows the savepoint whose snapshot is taken next; the job stops with it.
+
+        What it lists is committed when the function is notified of it, or the function raises.
+        """
+
     def transaction_counts(self) -> tuple[int, int]:
         """Return how many transactions are open, and how many wait for their checkpoint; for observers."""
         return 0, 0

@@ -15,8 +15,9 @@ They serve targets without transactions. The rules this module lives by:
   not complete has sent nothing. They are stored with it, so a job that goes on from another job's savepoint
   names the batches of that job as that job does. The operator's id is the one that no other job or checkpoint
   folder has (`engine/owner_ids.py`): a fresh run of the job counts its checkpoints from 1 again.
-- After the end of the input no checkpoint follows the final one: a batch that cannot be sent then fails the
-  job, and the restore takes another one. Flink would finish the job and lose the batch.
+- After the end of the input no checkpoint follows the final one, and none follows the savepoint with which a
+  job is stopped: a batch that cannot be sent then fails the job, and the restore takes another one. Flink
+  would finish the job and lose the batch, or stop it before the batch is there.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
         self._pending: dict[tuple[int, int], PendingBatch] = {}
         self._finished = False
         self._final_checkpoint_id: int | None = None
-        """The first checkpoint after the end of the input."""
+        """The first checkpoint after the end of the input, or the savepoint with which the job stops."""
         self._is_open = False
 
     # ---- implemented by a sink
@@ -187,6 +188,10 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
     def finish(self) -> None:
         """Mark the end of the input: the next snapshot has the last batch."""
         self._finished = True
+
+    def stop_with(self, checkpoint_id: int) -> None:
+        """Mark the savepoint with which the job stops."""
+        self._final_checkpoint_id = checkpoint_id
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
         """Make a batch of the values since the last snapshot, and list all batches."""

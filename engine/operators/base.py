@@ -249,6 +249,9 @@ class Operator:
         """
         return []
 
+    def stop_with(self, checkpoint_id: int) -> None:
+        """Note that the job stops with the savepoint whose snapshot is taken next."""
+
     def transaction_counts(self) -> tuple[int, int] | None:
         """Return how many transactions are open, and how many await their checkpoint; None: it has none."""
         return None

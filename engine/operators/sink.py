@@ -36,6 +36,10 @@ class SinkOperator(FunctionOperator):
         self.function.finish()
         return []
 
+    def stop_with(self, checkpoint_id: int) -> None:
+        if isinstance(self.function, CommittingFunction):
+            self.function.stop_with(checkpoint_id)
+
     def transaction_counts(self) -> tuple[int, int] | None:
         function = self.function
         return function.transaction_counts() if isinstance(function, CommittingFunction) else None

@@ -596,6 +596,8 @@ class Task:
         self.state = STOPPED
         self.unread.clear()
         self._first_final_checkpoint_id = checkpoint_id
+        for operator in self._chain:
+            operator.stop_with(checkpoint_id)
 
     def _acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
         ended = self._in_flight.pop(checkpoint_id)

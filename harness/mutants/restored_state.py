@@ -79,7 +79,6 @@ def deleted_keys_come_back(reached: Reached) -> Iterator[None]:
     origin="FLINK-10132",
     breaks="exactly_once",
     summary="what had expired at a restore is removed by the next cleanup, though it was written since",
-    unseen="values are rarely expired and in the table when a job is restored",
 )
 def cleanup_trusts_the_times_of_the_restore(reached: Reached) -> Iterator[None]:
     """The restore lists expired values for the cleanup, which does not look at their times again."""

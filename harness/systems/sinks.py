@@ -207,7 +207,8 @@ class BatchSink(GenericWriteAheadSink, ABC):
         try:
             self.take(batch)
         except InjectedError:
-            if self._finished or batch.checkpoint_id % 2:
+            none_follows = self._finished or self._final_checkpoint_id is not None
+            if none_follows or batch.checkpoint_id % 2:
                 raise
             return False
         return True

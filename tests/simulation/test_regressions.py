@@ -14,6 +14,7 @@ import pytest
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
+from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
 from onceproof.engine.messages import NotifyCheckpointAborted
 from onceproof.engine.runtime import job_driver, job_startup
@@ -31,8 +32,10 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from onceproof.harness.model.scenario import read_scenario
-from onceproof.harness.systems.simulation import checkpoint_recorder
+from onceproof.harness.systems.simulation import checkpoint_recorder, user_requests
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
+from onceproof.harness.systems.simulation.late_put_storage import LATE_DELETE
+from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED
 from onceproof.harness.trials.trial import try_scenario
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "regressions"
@@ -214,6 +217,25 @@ def abort_leaves_channels_blocked(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(
+    id="batches-wait-behind-a-stop", breaks="consistent_cut", summary="a stop is a checkpoint like any other"
+)
+def batches_wait_behind_a_stop(reached: Reached) -> Iterator[None]:
+    def unnoticed(self: GenericWriteAheadSink, checkpoint_id: int) -> None:
+        reached()
+
+    with replaced(GenericWriteAheadSink, "stop_with", unnoticed):
+        yield
+
+
+@mutant(id="late-deletions-are-no-failures", breaks="no_leaks", summary="a bug of the harness")
+def late_deletions_are_no_failures(reached: Reached) -> Iterator[None]:
+    without = tuple(each for each in STORAGE_FAILED if each[0] != LATE_DELETE)
+    reached()
+    with replaced(user_requests, "STORAGE_FAILED", without):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
@@ -234,6 +256,8 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "overtaken_trigger_waits_for_its_expiry": overtaken_triggers_are_dropped,
     "drained_source_reads_on": find_mutant("drained-source-reads-on"),
     "claim_cannot_be_looked_up_for_a_moment": claim_is_looked_up_once,
+    "write_ahead_sink_stops_before_its_commits": batches_wait_behind_a_stop,
+    "late_deletion_of_a_claimed_savepoint": late_deletions_are_no_failures,
 }
 
 

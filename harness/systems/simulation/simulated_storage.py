@@ -27,6 +27,7 @@ from onceproof.harness.systems.simulation.clock import Clock
 STORAGE_FAILED: Final[tuple[tuple[FaultKind, Point], ...]] = (
     ("fail_read", "restoring"),
     ("fail_delete", "completed"),
+    ("late_delete", "completed"),
 )
 """Faults after which files may stay that should be deleted, until a later start of the job."""
 

@@ -139,6 +139,21 @@ def test_target_that_raises_stops_the_batches_behind(job, target):
 
 
 @pytest.mark.parametrize("answer", [False, OSError("no answer")])
+def test_batch_refused_at_a_stop_fails_the_job_and_the_restore_sends_it(job, target, answer):
+    job.start()
+    write(job, "a")
+    job.functions[0].stop_with(1)
+    job.snapshot(1)
+    target.answers = [answer]
+    with pytest.raises(CommitFailed, match=r"the batch of checkpoint 1.* no other checkpoint follows"):
+        job.notify(1)
+    job.start(restored=1)
+    job.snapshot(2)
+    job.notify(2)
+    assert target.rows == ["a"]
+
+
+@pytest.mark.parametrize("answer", [False, OSError("no answer")])
 def test_batch_refused_at_the_end_fails_the_job_and_the_restore_sends_it(job, target, answer):
     job.start()
     write(job, "a")
