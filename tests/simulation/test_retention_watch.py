@@ -38,7 +38,7 @@ def recorded(scenario: Scenario) -> RecordedRun:
 
 def test_each_checkpoint_is_kept_until_enough_newer_ones_are_complete() -> None:
     for retained in (1, 2, 3):
-        run = recorded(calm(20, retained))
+        run = recorded(calm(140, retained))
         assert [each.metadata.checkpoint_id for each in run.retained] == [
             each.metadata.checkpoint_id for each in run.checkpoints
         ]
@@ -49,7 +49,7 @@ def test_each_checkpoint_is_kept_until_enough_newer_ones_are_complete() -> None:
 
 
 def test_checkpoint_that_is_deleted_early_is_named_with_its_file() -> None:
-    scenario = calm(20, 2)
+    scenario = calm(140, 2)
     with find_mutant("retained-checkpoint-deleted-early").applied():
         violations = check_continuations(load_family(FAMILY), scenario)
     assert {(each.property, each.anomaly) for each in violations} == {("restore_anywhere", "deleted")}
@@ -57,7 +57,7 @@ def test_checkpoint_that_is_deleted_early_is_named_with_its_file() -> None:
 
 
 def test_file_that_is_gone_is_reported_once() -> None:
-    run = recorded(calm(20, 2))
+    run = recorded(calm(140, 2))
     first, second, third = [each.metadata for each in run.checkpoints[:3]]
     storage = SimulatedStorage(Clock())
     storage.files = dict(run.checkpoints[2].files)
@@ -72,7 +72,7 @@ def test_file_that_is_gone_is_reported_once() -> None:
 
 
 def test_metadata_unknown_to_the_job_replace_the_oldest_checkpoint() -> None:
-    run = recorded(calm(20, 1))
+    run = recorded(calm(140, 1))
     storage = SimulatedStorage(Clock())
     watch = RetentionWatch(storage, 1)
     watch.completed(run.checkpoints[0].metadata)

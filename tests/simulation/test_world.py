@@ -196,7 +196,7 @@ def test_a_scenario_has_one_trace_in_every_process() -> None:
 
 def test_timers_fire_before_the_end_where_watermarks_come_often() -> None:
     family = load_family("percentiles")
-    scenario = replace(scenario_of(family, 0), faults=(), operations=UNSET)
+    scenario = replace(scenario_of(family, 1), faults=(), operations=UNSET)
     often, never = (
         SYSTEM.run(family, replace(scenario, watermark_interval_ms=interval)).statistics
         for interval in (1, 100_000)
