@@ -90,7 +90,7 @@ def test_jobs_are_restored_between_any_two_phases() -> None:
     ids=("promises", "votes"),
 )
 def test_a_log_outside_the_state_is_found_and_explained(lesson: str, lost: str) -> None:
-    examined = examined_lesson(f"{PROGRAM}:{lesson}", 100)
+    examined = examined_lesson(f"{PROGRAM}:{lesson}", 100, first=51)
     assert examined is not None
     assert examined.trial is not None
     assert examined.mistake is None, "the lesson is right as long as nothing fails"
