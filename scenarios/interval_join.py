@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord, Parameter
 
 name = "interval_join"
-generator_version = 3
+generator_version = 4
 tasks: dict[str, Role] = {
     "orders": "source",
     "clicks": "source",
@@ -119,8 +119,10 @@ def generate(random: Random) -> Workload:
             count = chance.integer(0, longest)
             for timestamp in lateness.draw_timestamps(chance, count, pace_ms, late_share):
                 number += 1
-                # Whole seconds are exactly on the bounds of the interval, where off-by-one mistakes show.
-                at = timestamp - timestamp % lateness.SECOND_MS if chance.chance(0.5) else timestamp
+                # Whole seconds are exactly on the bounds of the interval, where off-by-one mistakes show. What
+                # comes a millisecond before one may have the time of a watermark, which is that far behind.
+                second = timestamp - timestamp % lateness.SECOND_MS
+                at = chance.weighted(((second, 5), (max(second - 1, 0), 2), (timestamp, 4)))
                 drawn.append((at, (chance.choice(users), number)))
             records[f"{stream}-{split}"] = tuple(drawn)
     parameters = {
@@ -225,4 +227,4 @@ def _late_row(timestamp: int, value: tuple[str, int]) -> tuple[str, str, int, in
     return lateness.LATE, value[0], timestamp, value[1], 0
 
 
-options = FamilyOptions(declares=True, arrival_states=arrival_states, turns=3)
+options = FamilyOptions(declares=True, arrival_states=arrival_states, turns=6)
