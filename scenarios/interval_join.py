@@ -119,8 +119,8 @@ def generate(random: Random) -> Workload:
             count = chance.integer(0, longest)
             for timestamp in lateness.draw_timestamps(chance, count, pace_ms, late_share):
                 number += 1
-                # Whole seconds are exactly on the bounds of the interval, where off-by-one mistakes show. What is
-                # a millisecond earlier may have the time of a watermark, which is that far behind.
+                # Whole seconds are exactly on the bounds of the interval, where off-by-one mistakes show. A
+                # millisecond earlier is the time that a watermark may have, which is as far behind.
                 second = timestamp - timestamp % lateness.SECOND_MS
                 at = chance.weighted(((second, 5), (max(second - 1, 0), 2), (timestamp, 4)))
                 drawn.append((at, (chance.choice(users), number)))
