@@ -221,13 +221,8 @@ class _Session:
                     return
             return
         start = Start(self._plan.seed, self._plan.names, SIMULATED.name, watches=True)
-        pool = WorkerPool(self._workers, start, self._bar.warn, BATCHES_AHEAD)
-        at_once = True
-        try:
+        with WorkerPool(self._workers, start, self._bar.warn, BATCHES_AHEAD) as pool:
             yield from pool.run(batches)
-            at_once = False
-        finally:
-            pool.close(at_once)
 
     def _take(self, done: Done) -> None:
         if done.family_error or done.internal_error:

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from selectors import EVENT_READ, DefaultSelector
-from typing import IO, Final
+from typing import IO, Final, Self
 
 import msgspec
 
@@ -240,6 +240,13 @@ class WorkerPool:
                 self.seconds_of_work += done.seconds
                 failed = failed or bool(done.family_error or done.internal_error)
                 yield done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop all workers: at once after an error or an interrupt, else after their batch."""
+        self.close(at_once=kind is not None)
 
     def close(self, at_once: bool = False) -> None:
         """Stop all workers, at once or after their batch."""

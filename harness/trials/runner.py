@@ -251,15 +251,12 @@ def _run_in_pool(
         result.turns,
         watches=ordered.watches,
     )
-    pool = WorkerPool(result.workers, start, warn, ahead)
-    at_once = True
-    try:
-        for done in pool.run(batches):
-            ordered.take(done)
-        at_once = False
-    finally:
-        result.seconds_of_work = pool.seconds_of_work
-        pool.close(at_once)
+    with WorkerPool(result.workers, start, warn, ahead) as pool:
+        try:
+            for done in pool.run(batches):
+                ordered.take(done)
+        finally:
+            result.seconds_of_work = pool.seconds_of_work
 
 
 class _InOrder:

@@ -146,10 +146,6 @@ def _done(
         for batch in batches:
             yield enumerate_batch(units, batch)
         return
-    pool = WorkerPool(result.workers, Start(0, result.names, SIMULATED.name, enumerates=True), warn)
-    at_once = True
-    try:
+    start = Start(0, result.names, SIMULATED.name, enumerates=True)
+    with WorkerPool(result.workers, start, warn) as pool:
         yield from pool.run(batches)
-        at_once = False
-    finally:
-        pool.close(at_once)
