@@ -58,6 +58,11 @@ def draw_occurrence(chance: Chance, stage: JobOutline, point: Point, task: str, 
     return chance.integer(1, passing)
 
 
+def draw_commit(chance: Chance, stage: JobOutline, checkpoint: int) -> int:
+    """Return which commit of the run, counted from 1, may be one of the checkpoint."""
+    return (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
+
+
 def draw_checkpoint(chance: Chance, stage: JobOutline) -> int:
     """Return the id of a checkpoint; early ones are more likely."""
     return 1 + int(chance.unit() * chance.unit() * max(1, stage.checkpoints))

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from onceproof.harness.generation.drawn_faults import (
     KILL_ORDER,
     draw_checkpoint,
+    draw_commit,
     draw_kill,
     draw_occurrence,
     draw_task,
@@ -239,7 +240,7 @@ def _commit_answers_with_an_error(chance: Chance, stage: JobOutline) -> list[Fau
     if chance.chance(0.4):
         # The failing commit is one of the restore, which commits what the dead attempt did not.
         checkpoint = draw_checkpoint(chance, stage)
-        nth = (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
+        nth = draw_commit(chance, stage, checkpoint)
         return [
             draw_kill(chance, stage, "completed", checkpoint),
             Fault(kind, "committing", ANY_TASK, 0, nth),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_kill
+from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_commit, draw_kill
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import FaultKind, Point
@@ -35,7 +35,7 @@ def call_takes_place_late(chance: Chance, stage: JobOutline) -> list[Fault]:
         nth = chance.integer(1, 2 * len(stage.sinks))
         return [first, Fault("late_abort", "aborted", ANY_TASK, 0, nth, 0, delay)]
     checkpoint = draw_checkpoint(chance, stage)
-    nth = (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
+    nth = draw_commit(chance, stage, checkpoint)
     faults = [Fault("late_commit", "committing", ANY_TASK, 0, nth, 0, delay)]
     if chance.chance(0.4):
         # The commit is one of the restore.

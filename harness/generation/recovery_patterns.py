@@ -12,7 +12,12 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM, draw_checkpoint, draw_kill_kind
+from onceproof.harness.generation.drawn_faults import (
+    HIGHEST_PARALLELISM,
+    draw_checkpoint,
+    draw_commit,
+    draw_kill_kind,
+)
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import FaultKind, Point
@@ -57,7 +62,7 @@ def commits_pass_to_fewer_subtasks(chance: Chance, stage: JobOutline) -> list[Fa
         return [
             Fault(kind, "completed", ANY_TASK, checkpoint, 1, chance.weighted(((0, 3), (2, 1))), 0, fewer)
         ]
-    nth = (checkpoint - 1) * len(stage.sinks) + chance.integer(1, len(stage.sinks))
+    nth = draw_commit(chance, stage, checkpoint)
     return [Fault(kind, "committing", ANY_TASK, 0, nth, 0, 0, fewer)]
 
 
