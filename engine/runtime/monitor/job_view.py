@@ -16,7 +16,7 @@ from onceproof.engine.metrics import MetricReading
 
 
 class SubtaskReading(Struct, frozen=True):
-    """What one subtask shows (Flink: TaskIOMetricGroup)."""
+    """What one subtask shows (Flink: TaskIOMetricGroup); by default that it has done nothing yet."""
 
     vertex: int
     subtask: int
@@ -25,29 +25,29 @@ class SubtaskReading(Struct, frozen=True):
     """The id of the process that runs it."""
     seen_ms: int
     """When this was read."""
-    records_in: int
-    records_out: int
-    bytes_in: int
-    bytes_out: int
-    idle_ms: int
-    backpressured_ms: int
-    busy_ms: int
-    turn_ms: int
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    idle_ms: int = 0
+    backpressured_ms: int = 0
+    busy_ms: int = 0
+    turn_ms: int = 0
     """How long the thread of the process has worked in it."""
-    buffers_queued: int
-    input_watermark: int | None
-    output_watermark: int | None
-    emitted_timestamp: int | None
-    read_at_ms: int
-    pending_records: int | None
-    open_transactions: int | None
+    buffers_queued: int = 0
+    input_watermark: int | None = None
+    output_watermark: int | None = None
+    emitted_timestamp: int | None = None
+    read_at_ms: int = 0
+    pending_records: int | None = None
+    open_transactions: int | None = None
     """None: it commits nothing."""
-    pending_transactions: int | None
-    commits: int
-    aborted_transactions: int
-    commit_ms: int
-    last_commit_ms: int
-    longest_commit_ms: int
+    pending_transactions: int | None = None
+    commits: int = 0
+    aborted_transactions: int = 0
+    commit_ms: int = 0
+    last_commit_ms: int = 0
+    longest_commit_ms: int = 0
 
 
 class EdgeView(Struct, frozen=True):

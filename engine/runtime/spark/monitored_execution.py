@@ -173,30 +173,5 @@ def _added(so_far: SubtaskReading | None, later: SubtaskReading) -> SubtaskReadi
 def _nothing(task: TaskId) -> SubtaskReading:
     """Return the reading of a subtask that has not ended an epoch yet."""
     return SubtaskReading(
-        vertex=task.vertex,
-        subtask=task.subtask,
-        state="RUNNING",
-        process=os.getpid(),
-        seen_ms=0,
-        records_in=0,
-        records_out=0,
-        bytes_in=0,
-        bytes_out=0,
-        idle_ms=0,
-        backpressured_ms=0,
-        busy_ms=0,
-        turn_ms=0,
-        buffers_queued=0,
-        input_watermark=None,
-        output_watermark=None,
-        emitted_timestamp=None,
-        read_at_ms=0,
-        pending_records=None,
-        open_transactions=None,
-        pending_transactions=None,
-        commits=0,
-        aborted_transactions=0,
-        commit_ms=0,
-        last_commit_ms=0,
-        longest_commit_ms=0,
+        vertex=task.vertex, subtask=task.subtask, state="RUNNING", process=os.getpid(), seen_ms=0
     )

@@ -23,33 +23,12 @@ from onceproof.engine import (
 )
 from onceproof.engine.connectors.collection import CollectionReader, CollectionSource
 from onceproof.engine.runtime.monitor.job_monitor import JobMonitor
-from onceproof.engine.runtime.monitor.log_reporter import LogReporter
 from onceproof.engine.runtime.monitor.monitor_link import AddressInUse
 from onceproof.engine.runtime.monitor.monitor_messages import encoded, to_monitor
+from tests.engine.runtime.monitor.seen_views import Seen
 
 COUNT = 3000
 LATE = OutputTag("late")
-
-
-class Seen:
-    """The views of a job, instead of lines of the log."""
-
-    def __init__(self, monkeypatch):
-        self.views = []
-        monkeypatch.setattr(LogReporter, "take", lambda _, view: self.views.append(view))
-
-    @property
-    def last(self):
-        return self.views[-1]
-
-    def totals(self, field):
-        """Return the sum of a count over the subtasks, by the name of the vertex."""
-        last = self.last
-        sums = {}
-        for each in last.subtasks:
-            name = last.vertices[each.vertex].name
-            sums[name] = sums.get(name, 0) + getattr(each, field)
-        return sums
 
 
 @pytest.fixture

@@ -15,30 +15,14 @@ from onceproof.engine import DataGeneratorSource, MapFunction, RateLimiterStrate
 from onceproof.engine.messages import TaskId
 from onceproof.engine.protocol_points import SNAPSHOTTED
 from onceproof.engine.runtime.job_requests import JobRequest
-from onceproof.engine.runtime.monitor.log_reporter import LogReporter
 from onceproof.engine.runtime.monitor.monitor_messages import encoded, to_monitor
 from onceproof.engine.runtime.monitor.rest_note import read_note
 from onceproof.engine.runtime.spark.monitored_execution import MonitoredSparkExecution
+from tests.engine.runtime.monitor.seen_views import Seen
 
 EPOCHS = 6
 WORDS = 600
 MONITORED = {"metrics__reporter__seen__factory__class": "log", "metrics__fetcher__update_interval": "1 ms"}
-
-
-class Seen:
-    """The views of a job, instead of lines of the log."""
-
-    def __init__(self, monkeypatch):
-        self.views = []
-        monkeypatch.setattr(LogReporter, "take", lambda _, view: self.views.append(view))
-
-    @property
-    def last(self):
-        return self.views[-1]
-
-    def of(self, vertex, field):
-        """Return a count of each subtask of a vertex, in the last view."""
-        return [getattr(each, field) for each in self.last.subtasks if each.vertex == vertex]
 
 
 @pytest.fixture
