@@ -9,30 +9,24 @@ clicks up to its time at least, none is left out, and the last one holds them al
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.durations import Time
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.engine.windows.assigners import EventTimeSessionWindows
 from onceproof.engine.windows.triggers import ContinuousEventTimeTrigger
-from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._keyed_job import LABELLED_KEY, draw_keyed, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios.visits import Visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
-
-Click: TypeAlias = tuple[str, str, int]
-"""Split, visitor, page."""
-Preview: TypeAlias = tuple[str, str, int, int, int, int]
-"""Split, visitor, start and end of the visit so far, clicks, sum of the pages."""
 
 name = "visit_previews"
 generator_version = 1
@@ -122,17 +116,6 @@ def _click(chance: Chance, visitor: str, now: int) -> tuple[str, int]:
     return visitor, chance.integer(1, 99)
 
 
-class SoFar(ProcessWindowFunction):
-    """Emits a visit as it is so far."""
-
-    def process(
-        self, key: tuple[str, str], context: WindowContext, elements: Iterable[Click]
-    ) -> Iterator[Preview]:
-        pages = [page for *_, page in elements]
-        window = context.window()
-        yield *key, window.start, window.end, len(pages), sum(pages)
-
-
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build clicks -> previews -> table."""
     in_order = WatermarkStrategy.for_monotonous_timestamps()
@@ -143,7 +126,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .key_by(label_and_key, LABELLED_KEY)
         .window(EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS)))
         .trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(EVERY_MS)))
-        .process(SoFar(), row)
+        .process(Visit(), row)
     )
     into_table(named(previews, "previews", io), io)
 

@@ -83,7 +83,7 @@ class GapOfDevice(SessionWindowTimeGapExtractor):
 
 
 class Visit(ProcessWindowFunction):
-    """Emits a visit."""
+    """Emits a visit, as far as its window has it; the page is the last column of a click."""
 
     def process(
         self, key: tuple[str, str], context: WindowContext, elements: Iterable[Click]
