@@ -369,14 +369,12 @@ class FlinkRun:
             return
         asked = None if self._savepoint is None else self._savepoint.operation
         if asked is not None:
-            if not self._owes_an_answer(now):
-                self._savepoint = None
-            elif asked.kind == "stop" and self._state == "FINISHED":
-                # A stop ends the job, and its answer says what comes next.
-                self._state = ""
+            if self._owes_an_answer(now):
+                if asked.kind == "stop" and self._state == "FINISHED":
+                    # A stop ends the job, and its answer says what comes next.
+                    self._state = ""
                 return
-            else:
-                return
+            self._savepoint = None
         match self._state:
             case "FINISHED":
                 self._finished()

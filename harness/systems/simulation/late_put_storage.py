@@ -34,7 +34,6 @@ LATE_DELETE: Final[FaultKind] = "late_delete"
 LATE_PUTS: Final[tuple[tuple[FaultKind, Point], ...]] = (
     (LATE_PUT, "snapshotted"),
     (LATE_PUT, "metadata_written"),
-    (LATE_DELETE, "completed"),
 )
 """Faults after which files may appear that nothing lists, until a later start of the job."""
 
