@@ -64,14 +64,37 @@ class BufferingSink(SinkAround):
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         """Take the restored values that were dealt to this subtask."""
-        descriptor = ListStateDescriptor("buffered elements", self._value_type)
-        self._state: OperatorListState = context.get_operator_state_store().get_list_state(descriptor)
-        self._buffered: list[Any] = list(self._state.get()) if context.is_restored() else []
+        self._state = self._state_in(context)
+        self._buffered: list[Any] = self._restored(context) if context.is_restored() else []
         super().initialize_state(context)
+
+    def _state_in(self, context: FunctionInitializationContext) -> OperatorListState:
+        descriptor = ListStateDescriptor("buffered elements", self._value_type)
+        return context.get_operator_state_store().get_list_state(descriptor)
+
+    def _restored(self, context: FunctionInitializationContext) -> list[Any]:
+        return list(self._state.get())
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
         self._state.update(self._buffered)
         super().snapshot_state(context)
+
+
+class SharingSink(BufferingSink):
+    """A buffering sink whose buffer is a union list state: each subtask is given the elements of all.
+
+    It keeps those that are its own by their text, so each element goes to one subtask at any parallelism.
+    """
+
+    def _state_in(self, context: FunctionInitializationContext) -> OperatorListState:
+        descriptor = ListStateDescriptor("shared elements", self._value_type)
+        return context.get_operator_state_store().get_union_list_state(descriptor)
+
+    def _restored(self, context: FunctionInitializationContext) -> list[Any]:
+        runtime = self.get_runtime_context()
+        subtasks = runtime.get_number_of_parallel_subtasks()
+        own = runtime.get_index_of_this_subtask()
+        return [each for each in self._state.get() if sum(map(ord, repr(each))) % subtasks == own]
 
 
 def build(env: StreamExecutionEnvironment, io: JobIO, sink: BufferingSink) -> None:

@@ -22,7 +22,8 @@ from onceproof.engine.windows.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from onceproof.scenarios._buffering import BufferingSink
+from onceproof.engine.windows.triggers import EventTimeTrigger, PurgingTrigger
+from onceproof.scenarios._buffering import BufferingSink, SharingSink
 from onceproof.scenarios._labelled import LabelledSource
 from onceproof.scenarios._streams import StreamSource
 from onceproof.scenarios.random_graphs import _functions as plain
@@ -50,6 +51,11 @@ class LastOfStep(TimestampAssigner):
 WATERMARKS: Final = WatermarkStrategy.for_bounded_out_of_orderness(
     Duration.of_millis(BOUND_MS)
 ).with_timestamp_assigner(LastOfStep())
+STAMPED: Final = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(plain.StampByNumber())
+BUNDLE: Final = 3
+"""How many values make a bundle."""
+LATENCY_MS: Final = 6
+"""How long a brief bundle is open."""
 ANSWER_MS: Final = 10_000
 """Longer than any answer takes, so none is given up."""
 CAPACITY: Final = 3
@@ -123,6 +129,10 @@ class _Builder:
                 copies = self._united(vertex).broadcast().map(plain.Copy(), VALUE)
                 by_key = self._in_front(copies, vertex).key_by(plain.key_of, Types.STRING())
                 return by_key.process(keyed.Distinct(name, vertex.ttl), VALUE)
+            case "lateness", _:
+                return self._with_latecomers(vertex)
+            case "whole", _:
+                return self._whole(vertex)
             case "async", form:
                 wait = AsyncDataStream.ordered_wait if form == "ordered" else AsyncDataStream.unordered_wait
                 return wait(
@@ -181,6 +191,32 @@ class _Builder:
             case _:
                 return windows.process(inside, VALUE)
 
+    def _with_latecomers(self, vertex: Vertex) -> DataStream:
+        """Return each value once: from a window, which a firing empties, or from what came too late."""
+        stamped = self._united(vertex).rebalance().assign_timestamps_and_watermarks(STAMPED)
+        by_key = self._in_front(stamped, vertex).key_by(plain.key_of, Types.STRING())
+        assigner: Any = TumblingEventTimeWindows.of(Time.milliseconds(plain.SIZE_MS))
+        if vertex.form == "session":
+            assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(plain.GAP_MS))
+        late = plain.late_of(vertex.name)
+        windows = (
+            by_key.window(assigner)
+            .trigger(PurgingTrigger.of(EventTimeTrigger.create()))
+            .allowed_lateness(plain.LATENESS_MS)
+            .side_output_late_data(late)
+            .process(meeting.Each(), VALUE)
+        )
+        in_time = self._in_front(windows, vertex, 1)
+        return in_time.union(in_time.get_side_output(late)).map(plain.Step(vertex.name), VALUE)
+
+    def _whole(self, vertex: Vertex) -> DataStream:
+        """Return one value for each key at the end: all that it has, folded in bundles."""
+        copied = self._in_front(self._united(vertex).rebalance().map(plain.Copy(), VALUE), vertex)
+        latency = Duration.of_millis(LATENCY_MS) if vertex.form == "brief_bundles" else None
+        bundles = copied.key_by(plain.key_of, Types.STRING()).bundle(BUNDLE, latency)
+        bundled = self._in_front(bundles.reduce(meeting.together), vertex, 1)
+        return bundled.key_by(plain.key_of, Types.STRING()).process(keyed.LastAtEnd(vertex.name), VALUE)
+
     def _united(self, vertex: Vertex) -> DataStream:
         first, *others = [self._streams[name] for name in vertex.inputs]
         return first.union(*others) if others else first
@@ -209,8 +245,8 @@ class _Builder:
             case _:
                 return stream.partition_custom(plain.ByLetters(), plain.lane_and_key)
 
-    def _in_front(self, stream: DataStream, vertex: Vertex) -> DataStream:
-        named: DataStream = self._named(stream, vertex, in_front_of(vertex)[0])
+    def _in_front(self, stream: DataStream, vertex: Vertex, place: int = 0) -> DataStream:
+        named: DataStream = self._named(stream, vertex, in_front_of(vertex)[place])
         return named
 
     def _named(self, stream: Any, vertex: Vertex, name: str) -> Any:
@@ -218,7 +254,7 @@ class _Builder:
         settled = stream.name(name).uid(name).set_parallelism(self._parallelism_of(vertex))
         if vertex.max_parallelism:
             settled.set_max_parallelism(vertex.max_parallelism)
-        if vertex.alone:
+        if vertex.alone and not name.endswith("copied"):
             settled.disable_chaining()
         return settled
 
@@ -245,6 +281,8 @@ class _Builder:
                 sink = stream.sink_to(io.committing_sink(name))
             case "write_ahead":
                 sink = stream.add_sink(io.write_ahead_sink(name))
+            case "sharing":
+                sink = stream.add_sink(SharingSink(HELD, io.sink(name), VALUE))
             case _:
                 sink = stream.add_sink(BufferingSink(HELD, io.sink(name), VALUE))
         self._named(sink, vertex, name)

@@ -57,8 +57,10 @@ WEIGHTS: Final = (
     ("tumbling", 4),
     ("sliding", 2),
     ("session", 3),
+    ("lateness", 3),
+    ("whole", 2),
 )
-SINK_FORMS: Final = (("two_phase", 4), ("committing", 3), ("buffering", 2))
+SINK_FORMS: Final = (("two_phase", 4), ("committing", 3), ("buffering", 2), ("sharing", 1))
 WRITE_AHEAD: Final = 0.15
 """The share of jobs whose sinks are all write-ahead sinks."""
 OWN_PARALLELISMS: Final = ((1, 3), (2, 3), (3, 2), (5, 1), (HIGHEST_PARALLELISM, 1))

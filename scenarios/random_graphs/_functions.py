@@ -27,6 +27,7 @@ from onceproof.engine import (
     StateDescriptor,
     StateTtlConfig,
     Time,
+    TimestampAssigner,
     Types,
 )
 
@@ -40,6 +41,12 @@ SLIDE_MS: Final = 20
 GAP_MS: Final = 21
 """No two timestamps are so far apart (`_reference.py`)."""
 NEAR_MS: Final = 30
+LATENESS_MS: Final = 30
+STAMP_STEP_MS: Final = 10
+STAMPS: Final = 40
+"""How many timestamps there are where they follow from the numbers, in any order, so that many are late."""
+END_MS: Final = 2**53
+"""A time that comes with the end of the input alone."""
 YEAR_MS: Final = 31_536_000_000
 """A time to live that is never over."""
 VALUE: Final = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()])
@@ -76,6 +83,18 @@ class ByLetters(Partitioner):
 
     def partition(self, key: Any, num_partitions: int) -> int:
         return sum(map(ord, "".join(key))) % num_partitions
+
+
+class StampByNumber(TimestampAssigner):
+    """Gives a value a timestamp that follows from its number."""
+
+    def extract_timestamp(self, value: Value, record_timestamp: int) -> int:
+        return value[3] % STAMPS * STAMP_STEP_MS
+
+
+def late_of(name: str) -> OutputTag:
+    """Return the tag of the values that are too late for a vertex's windows."""
+    return OutputTag(f"{name} late", VALUE)
 
 
 class Map(MapFunction):

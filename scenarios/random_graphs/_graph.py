@@ -32,6 +32,7 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "pairs": ("ones", "twos"),
     "twins": ("ones", "twos"),
     "tumbling": ("inside",),
+    "whole": ("whole",),
 }
 """By kind the states that its functions name; a vertex's name stands before each."""
 _SESSION_STATES: Final = ("window-contents", "merging-window-set")
@@ -43,6 +44,7 @@ OWN_STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "tumbling": (*_WINDOW_STATES, "_timer_state/event_user-timers"),
     "sliding": _WINDOW_STATES,
     "session": _WINDOW_STATES,
+    "whole": ("bundled", "_timer_state/event_user-timers"),
 }
 """By kind, the states that the engine names."""
 
@@ -50,6 +52,7 @@ SOURCES: Final = ("left", "right")
 SIDE: Final = "s"
 SINK: Final = "sink"
 MOST_VERTICES: Final = 6
+MOST_KEYS: Final = 5
 MOST_SINKS: Final = 3
 HIGHEST_PARALLELISM: Final = 12
 HIGHEST_MAX_PARALLELISM: Final = 128
@@ -92,8 +95,12 @@ KINDS: Final[Mapping[str, Kind]] = {
     "tumbling": Kind(("timers", "process", "reduce", "aggregate"), "time", "key"),
     "sliding": Kind(("process", "reduce", "aggregate"), "time", "key"),
     "session": Kind(("process", "reduce", "aggregate"), "time", "key"),
-    SINK: Kind(("two_phase", "committing", "write_ahead", "buffering")),
+    "lateness": Kind(("tumbling", "session"), "nothing", "key"),
+    "whole": Kind(("bundles", "brief_bundles"), "nothing", "key"),
+    SINK: Kind(("two_phase", "committing", "write_ahead", "buffering", "sharing")),
 }
+HELD_BY_SINK: Final = frozenset({"buffering", "sharing"})
+"""The forms of a sink that hold values back, in list state and in union list state."""
 WINDOWS: Final = frozenset({"tumbling", "sliding", "session"})
 EDGES: Final = ("forward", "hash", "rebalance", "rescale", "shuffle", "custom", "global")
 USUAL_EDGE: Final = "hash"
@@ -307,12 +314,16 @@ def output_of(vertex: Vertex, inputs: list[Certain]) -> Certain:
             return Certain(False, True, holds, inputs[0].size * inputs[1].size / 6)
         case "tumbling" | "sliding" | "session":
             return Certain(False, True, True, size * (3 if vertex.kind == "sliding" else 0.5))
+        case "lateness":
+            return Certain(False, False, True, size)
+        case "whole":
+            return Certain(False, False, True, min(size, MOST_KEYS))
         case "twice":
             return Certain(ordered, timed, holds, 2 * size)
         case "filter" | "parity":
             return Certain(ordered, timed, holds, size * 0.7)
         case _:
-            return Certain(ordered, timed, holds or vertex.form == "buffering", size)
+            return Certain(ordered, timed, holds or vertex.form in HELD_BY_SINK, size)
 
 
 def tasks_of(graph: Graph) -> dict[str, Role | int]:
@@ -335,8 +346,9 @@ def tasks_of(graph: Graph) -> dict[str, Role | int]:
                 chains.append([name])
                 roles.append(vertex.parallelism)
             chain_of[name] = chain_of[first] if joins else chains[-1]
-            # What stands in front of a vertex is chained to it, but for copies, which are keyed.
-            first, joins = name, not vertex.alone and vertex.form != "copies"
+            if name == f"{vertex.name} copied":
+                chain_of[name].append("Local Reduce")
+            first, joins = name, not vertex.alone and not _is_exchanged(vertex)
     sinks = {sink.name for sink in graph.sinks}
     return {
         # Where a chain commits is what matters about it, whatever its parallelism follows.
@@ -346,9 +358,22 @@ def tasks_of(graph: Graph) -> dict[str, Role | int]:
 
 
 def in_front_of(vertex: Vertex) -> tuple[str, ...]:
-    """Return the name of the operator that a vertex has in front of the one that bears its name, if any."""
-    word = {"copies": "copies", "reduce": "reduced", "filter": "kept"}.get(vertex.form)
-    return (f"{vertex.name} {word}",) if word and vertex.kind not in WINDOWS else ()
+    """Return the names of the operators that a vertex has in front of the one that bears its name."""
+    match vertex.kind, vertex.form:
+        case "lateness", _:
+            words: tuple[str, ...] = ("stamped", "windows")
+        case "whole", _:
+            words = ("copied", "bundled")
+        case kind, "copies" | "reduce" | "filter" as form if kind not in WINDOWS:
+            words = ({"copies": "copies", "reduce": "reduced", "filter": "kept"}[form],)
+        case _:
+            words = ()
+    return tuple([f"{vertex.name} {word}" for word in words])
+
+
+def _is_exchanged(vertex: Vertex) -> bool:
+    """Return whether an exchange is between a vertex and what stands in front of it, which is not chained."""
+    return vertex.form == "copies" or vertex.kind in ("lateness", "whole")
 
 
 def arrival_states_of(graph: Graph) -> list[str]:
@@ -362,9 +387,12 @@ def arrival_states_of(graph: Graph) -> list[str]:
     for vertex in graph.operators:
         if vertex.kind == "session":
             states += _SESSION_STATES
+        if vertex.kind == "lateness":
+            # Which records a window has fired, and which came too late for it, follows from the watermarks.
+            states += _WINDOW_STATES
         if not behind.isdisjoint(vertex.inputs):
             states += [f"{vertex.name} {word}" for word in STATES.get(vertex.kind, ())]
             states += OWN_STATES.get(vertex.kind, ())
-        if vertex.kind == "async" or not behind.isdisjoint(vertex.inputs):
+        if vertex.kind in ("async", "lateness") or not behind.isdisjoint(vertex.inputs):
             behind |= {vertex.name, vertex.name + SIDE}
     return states

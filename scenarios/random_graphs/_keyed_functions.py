@@ -18,7 +18,7 @@ from onceproof.engine import (
     Types,
     ValueStateDescriptor,
 )
-from onceproof.scenarios.random_graphs._functions import MODULUS, Sum, Value, lasting, plus
+from onceproof.scenarios.random_graphs._functions import END_MS, MODULUS, VALUE, Sum, Value, lasting, plus
 
 
 class TotalInValue(KeyedProcessFunction):
@@ -169,6 +169,25 @@ class CountInReducing(MapFunction):
     def map(self, value: Value) -> Value:
         self._count.add(1)
         return self._name[1:], value[1], "", self._count.get()
+
+
+class LastAtEnd(KeyedProcessFunction):
+    """Emits the last value of a key at the end of the input."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._last = runtime_context.get_state(ValueStateDescriptor(f"{self._name} whole", VALUE))
+
+    def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> None:
+        self._last.update(value)
+        ctx.timer_service().register_event_time_timer(END_MS)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Value]:
+        _, key, origin, number = self._last.value()
+        self._last.clear()
+        yield self._name[1:], key, " ".join(sorted(origin.split(" "))), number % MODULUS
 
 
 class Distinct(KeyedProcessFunction):

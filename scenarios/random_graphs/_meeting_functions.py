@@ -122,6 +122,13 @@ class Inside(ProcessWindowFunction):
         yield self._step, key, origins, sum(value[3] for value in values) % MODULUS
 
 
+class Each(ProcessWindowFunction):
+    """Emits each value in a window as it is."""
+
+    def process(self, key: str, context: Any, elements: Iterable[Value]) -> Iterator[Value]:
+        yield from elements
+
+
 class Gather(AggregateFunction):
     """Gathers the origins of values, and the sum of their numbers."""
 

@@ -22,8 +22,10 @@ from onceproof.harness.model.scenario import Parameter
 from onceproof.scenarios.random_graphs._building import (
     ANSWER_MS,
     BOUND_MS,
+    BUNDLE,
     CAPACITY,
     FUNCTIONS,
+    LATENCY_MS,
     arguments_of,
 )
 from onceproof.scenarios.random_graphs._graph import KINDS, SIDE, SINK, Graph, Vertex, graph_of, in_front_of
@@ -102,6 +104,12 @@ def _statements(vertex: Vertex) -> Iterator[str]:
             applied = (
                 f"{copies}.key_by(key_of, Types.STRING()).process(Distinct{arguments_of(vertex)!r}, VALUE)"
             )
+        case "lateness", _:
+            yield from _with_latecomers(vertex)
+            return
+        case "whole", _:
+            yield from _whole(vertex)
+            return
         case "async", form:
             time = f"Time.milliseconds({ANSWER_MS})"
             applied = f"AsyncDataStream.{form}_wait({stream}, Ask({name!r}), {time}, {CAPACITY}, VALUE)"
@@ -120,6 +128,36 @@ def _statements(vertex: Vertex) -> Iterator[str]:
         yield f"{name}{SIDE} = {name}.get_side_output(side_of({name!r}))"
 
 
+def _with_latecomers(vertex: Vertex) -> Iterator[str]:
+    """Yield the statements of windows with late data; both outputs come together behind them."""
+    name, (stamped, windows) = vertex.name, in_front_of(vertex)
+    strategy = "WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())"
+    text = f"{_united(vertex)}.rebalance().assign_timestamps_and_watermarks({strategy})"
+    yield f"{name} = {_settled(text, vertex, stamped)}"
+    assigner = "TumblingEventTimeWindows.of(Time.milliseconds(SIZE_MS))"
+    if vertex.form == "session":
+        assigner = "EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS))"
+    text = (
+        f"{name}.key_by(key_of, Types.STRING()).window({assigner})"
+        ".trigger(PurgingTrigger.of(EventTimeTrigger.create())).allowed_lateness(LATENESS_MS)"
+        f".side_output_late_data(late_of({name!r})).process(Each(), VALUE)"
+    )
+    yield f"{name} = {_settled(text, vertex, windows)}"
+    text = f"{name}.union({name}.get_side_output(late_of({name!r}))).map(Step({name!r}), VALUE)"
+    yield f"{name} = {_settled(text, vertex, name)}"
+
+
+def _whole(vertex: Vertex) -> Iterator[str]:
+    """Yield the statements of a fold in bundles, and of what emits its last results."""
+    name, (copied, bundled) = vertex.name, in_front_of(vertex)
+    latency = f", Duration.of_millis({LATENCY_MS})" * (vertex.form == "brief_bundles")
+    yield f"{name} = {_settled(f'{_united(vertex)}.rebalance().map(Copy(), VALUE)', vertex, copied)}"
+    text = f"{name}.key_by(key_of, Types.STRING()).bundle({BUNDLE}{latency}).reduce(together)"
+    yield f"{name} = {_settled(text, vertex, bundled)}"
+    text = f"{name}.key_by(key_of, Types.STRING()).process(LastAtEnd({name!r}), VALUE)"
+    yield f"{name} = {_settled(text, vertex, name)}"
+
+
 def _settled(stream: str, vertex: Vertex, name: str) -> str:
     """Return a stream with its name and what the vertex says of parallelism and chaining."""
     text = f"{stream}.name({name!r})"
@@ -128,7 +166,7 @@ def _settled(stream: str, vertex: Vertex, name: str) -> str:
         text += f".set_parallelism({min(int(vertex.parallelism), most)})"
     if vertex.max_parallelism:
         text += f".set_max_parallelism({vertex.max_parallelism})"
-    return text + ".disable_chaining()" * vertex.alone
+    return text + ".disable_chaining()" * (vertex.alone and not name.endswith("copied"))
 
 
 def _united(vertex: Vertex) -> str:
@@ -225,6 +263,8 @@ def _imports() -> dict[str, str]:
         "AsyncDataStream",
         "Duration",
         "EventTimeSessionWindows",
+        "EventTimeTrigger",
+        "PurgingTrigger",
         "SlidingEventTimeWindows",
         "StreamExecutionEnvironment",
         "TimestampAssigner",

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from onceproof.harness.model.family import Declared, Records
-from onceproof.scenarios.random_graphs._graph import SIDE, SINK, Graph, Vertex, graph_of
+from onceproof.scenarios.random_graphs._graph import HELD_BY_SINK, SIDE, SINK, Graph, Vertex, graph_of
 
 Value: TypeAlias = tuple[str, str, str, int, int]
 """Lane, key, origin, number, timestamp in milliseconds."""
@@ -65,7 +65,7 @@ def _rows_of(graph: Graph, records: Records) -> tuple[list[Row], list[Row]]:
                 streams[name] = output
             continue
         for name, stream in zip(vertex.inputs, inputs, strict=True):
-            waits = graph.streams[name].holds or vertex.form == "buffering"
+            waits = graph.streams[name].holds or vertex.form in HELD_BY_SINK
             (held if waits else prompt).extend([value[:4] for value in stream])
     return prompt, held
 
@@ -190,6 +190,14 @@ def _count(name: str, stream: Stream) -> dict[str, Stream]:
     }
 
 
+def _whole(name: str, stream: Stream) -> dict[str, Stream]:
+    return {
+        name: [
+            (name[1:], key, *_together(group, sort=True), NO_TIME) for key, group in _by_key(stream).items()
+        ]
+    }
+
+
 def _distinct(name: str, stream: Stream) -> dict[str, Stream]:
     return {name: [(name[1:], *rest) for rest in dict.fromkeys([value[1:] for value in stream])]}
 
@@ -255,6 +263,7 @@ _RULES: Final[Mapping[str, Callable[..., dict[str, Stream]]]] = {
     "filter": _each(lambda number: (number,) if number % 3 else ()),
     "twice": _each(lambda number: (number, (number + 1) % MODULUS)),
     "async": _each(lambda number: ((7 * number + 3) % MODULUS,)),
+    "lateness": _each(lambda number: (number,)),
     "parity": _parity,
     "total": _total,
     "latest": _latest,
@@ -268,4 +277,5 @@ _RULES: Final[Mapping[str, Callable[..., dict[str, Stream]]]] = {
     "tumbling": _windows(lambda at: range(at - at % SIZE_MS, at + 1, SIZE_MS)),
     "sliding": _windows(lambda at: range(at - at % SLIDE_MS, at - SIZE_MS, -SLIDE_MS)),
     "session": _session,
+    "whole": _whole,
 }
