@@ -272,7 +272,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "has_exception_predicate",
         "CountWindow",
         "DataStream.project",
-        "EventTimeTrigger",
         "KeyedStream.time_window",
         "FunctionInitializationContext.get_keyed_state_store",
         "KeySelector",
