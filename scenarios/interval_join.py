@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord, Parameter
 
 name = "interval_join"
-generator_version = 4
+generator_version = 5
 tasks: dict[str, Role] = {
     "orders": "source",
     "clicks": "source",
@@ -91,6 +91,8 @@ ORDERS, CLICKS = "orders", "clicks"
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
 ROW = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()])
 LATE_SHARE = "late"
+AT_WATERMARK = 0.2
+"""The share of the records with the time of their split's watermark: they are in time, by nothing."""
 JOIN_STATES = ("LEFT_BUFFER", "RIGHT_BUFFER", "_timer_state/event_CLEANUP_TIMER")
 LATE = {stream: OutputTag(f"late-{stream}", EVENT) for stream in (ORDERS, CLICKS)}
 
@@ -116,6 +118,7 @@ def generate(random: Random) -> Workload:
         longest = chance.weighted([(2, 1), (10, 4), (18, 3)])
         for split in range(chance.integer(1, 2)):
             drawn: list[InputRecord] = []
+            newest = 0
             count = chance.integer(0, longest)
             for timestamp in lateness.draw_timestamps(chance, count, pace_ms, late_share):
                 number += 1
@@ -123,6 +126,9 @@ def generate(random: Random) -> Workload:
                 # millisecond earlier is the time that a watermark may have, which is as far behind.
                 second = timestamp - timestamp % lateness.SECOND_MS
                 at = chance.weighted(((second, 5), (max(second - 1, 0), 2), (timestamp, 4)))
+                if late_share and newest > lateness.BOUND_MS and chance.chance(AT_WATERMARK):
+                    at = newest - lateness.BOUND_MS - 1
+                newest = max(newest, at)
                 drawn.append((at, (chance.choice(users), number)))
             records[f"{stream}-{split}"] = tuple(drawn)
     parameters = {

@@ -47,6 +47,8 @@ from onceproof.harness.systems.simulation.comparison_runs import (
 )
 from onceproof.harness.systems.simulation.retention_watch import lost_files
 
+DELICATE: Final = 0.6
+"""The share of scenarios with a seed that restore such a checkpoint, if there is one."""
 OTHER_BACKEND: Final = 5
 """One in this many scenarios with a seed restores its savepoints on the other state backend as well."""
 
@@ -141,9 +143,12 @@ def _drawn(
             yield checkpoint, list(range(1, most + 1))
     elif recorded:
         chance = Chance(Random(scenario.seed))
-        # Savepoints are rarer than periodic checkpoints, so they are preferred.
+        # Savepoints are rarer than periodic checkpoints, so they are preferred. What is taken soon after a
+        # restore, or with records in flight, is seldom restored by the job itself. Behind the last one little
+        # comes that could show what it lacks.
         savepoints = [each for each in recorded if each.metadata.kind != CHECKPOINT]
-        yield chance.choice(savepoints or recorded), [chance.integer(1, most)]
+        delicate = [each for each in recorded[:-1] if each.is_delicate()] if chance.chance(DELICATE) else []
+        yield chance.choice(delicate or savepoints or recorded), [chance.integer(1, most)]
 
 
 def _drawn_of_retained(

@@ -19,7 +19,7 @@ GOLDEN = {
     "final_totals": "1:d740febc56bcc584",
     "flight_delays": "2:3e38466ee6ea2294",
     "full_join": "1:3690ca347e022333",
-    "interval_join": "4:328e3615b338082c",
+    "interval_join": "5:fa7e8544783c6d20",
     "kafka_exactly_once_window": "1:8f677114cc10dfdd",
     "kafka_rows": "1:1b72a312df621b34",
     "kafka_to_kafka": "1:1b72a312df621b34",

@@ -88,6 +88,12 @@ class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
     """The steady clock, which does not go back when the checkpoint is restored."""
     ahead_ms: int
     """How far the wall clock was ahead of it."""
+    is_first_since_restore: bool = False
+    """Whether no other one was complete since the job went back to a checkpoint."""
+
+    def is_delicate(self) -> bool:
+        """Whether it has records in flight, or state that was restored and perhaps not touched since."""
+        return self.is_first_since_restore or self.metadata.records_in_flight > 0
 
 
 class CheckpointRecorder:
@@ -121,10 +127,13 @@ class CheckpointRecorder:
         """By id of a checkpoint, the step at which it was complete."""
         self._restored: dict[str, Mapping[str, int]] = {}
         """By attempt, how far event time ever came in the checkpoint that it was restored from."""
+        self._has_restored = False
+        """Whether the job went back to a checkpoint and has completed none since."""
 
     def attempt_started(self, attempt: str, restored: int | None) -> None:
         """Note what the attempt goes back to; nothing is known of a checkpoint that never completed."""
         self._restored[attempt] = {} if restored is None else self._completed.get(restored, {})
+        self._has_restored = restored is not None
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Note how far event time has come, and how far it ever came."""
@@ -170,8 +179,10 @@ class CheckpointRecorder:
                 metadata.kind == SAVEPOINT and self._is_overtaken(metadata.checkpoint_id, visible),
                 self._clock.now,
                 self._clock.ahead_ms,
+                self._has_restored,
             )
         )
+        self._has_restored = False
         self._steps[metadata.checkpoint_id] = self._clock.step
 
     def _is_overtaken(self, savepoint_id: int, visible: Iterable[Event]) -> bool:
