@@ -3,7 +3,7 @@
 Rules:
 
 - A task has a turn where all of its outputs have room. A slow task has room for nothing while records wait
-  for it, a fast one until a queue holds its full number of buffers.
+  for it, a fast one until a queue holds its full number of buffers. Barriers that overtake need no room.
 - In a turn a source reads once, and another task processes one element of each channel. The turn ends early
   when events have waited long; the next one goes on with the next channel.
 - A task that sends to slow ones takes no more records than may wait there.
@@ -24,9 +24,10 @@ from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.runtime.turn_length import Pace, head_of
 from onceproof.engine.task.events import POLL, WOKEN_UP, Deliver, TaskEvent
-from onceproof.engine.task.outputs import Queue, is_full
+from onceproof.engine.task.outputs import Queue, is_full, next_overtakes
 from onceproof.engine.task.task import Task, TaskState
 from onceproof.engine.task.task_counters import BACKPRESSURED, BUSY, IDLE
+from onceproof.engine.task.unaligned_task import UnalignedTask
 
 EVENTS_SHARE: Final = 0.1
 """Events have waited long when turns have taken this part of the buffer timeout since."""
@@ -51,7 +52,7 @@ class Reader(Protocol):
 class Turn:
     """A task in the schedule: its pace, and its output queues with the paces of the tasks that read them."""
 
-    __slots__ = ("first_channel", "outputs", "pace", "task")
+    __slots__ = ("first_channel", "may_overtake", "outputs", "pace", "task")
 
     def __init__(self, task: Task, pace: Pace, outputs: Sequence[tuple[Queue, Reader]]) -> None:
         self.task = task
@@ -59,6 +60,8 @@ class Turn:
         self.outputs = outputs
         self.first_channel = 0
         """Where the next turn begins."""
+        self.may_overtake = isinstance(task, UnalignedTask)
+        """Whether barriers may overtake in its inputs."""
 
 
 class Schedule:
@@ -140,11 +143,9 @@ class Schedule:
         for queue, receiver in turn.outputs:
             if receiver.is_slow:
                 if list in map(type, queue):
-                    counters.standing = BACKPRESSURED
-                    return False
+                    return self._take_overtaking(turn)
             elif len(queue) >= capacity and is_full(queue, capacity):
-                counters.standing = BACKPRESSURED
-                return False
+                return self._take_overtaking(turn)
         worked_ns = counters.turn_ns
         if task.is_source:
             had_work = has_more = task.state is TaskState.RUNNING and self._poll(turn, now)
@@ -157,6 +158,22 @@ class Schedule:
             counters.standing = IDLE
             counters.last_turn_ns += counters.turn_ns - worked_ns
         return had_work
+
+    def _take_overtaking(self, turn: Turn) -> bool:
+        """Let a task without room take the barriers that overtake; return whether there was one."""
+        task = turn.task
+        task.counters.standing = BACKPRESSURED
+        progress = False
+        if turn.may_overtake and task.state is not TaskState.CREATED:
+            blocked = task.barriers.blocked
+            for channel, queue in enumerate(task.queues):
+                # A source has none.
+                if queue and not blocked[channel] and next_overtakes(queue) and task.takes(channel):
+                    self._handle(task, _delivery(channel))
+                    progress = True
+                    if self._turns is None:
+                        break
+        return progress
 
     def _poll(self, turn: Turn, now: int) -> bool:
         task = turn.task

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from onceproof.engine.configuration.alignment import AlignmentKind
 from onceproof.engine.elements import (
     BarrierAnnouncement,
     Buffer,
@@ -78,6 +79,19 @@ def is_full(queue: Queue, capacity: int) -> bool:
     checkpoints for ever and read nothing. Asked only of a queue that is long enough.
     """
     return len(queue) - sum(map(_TAKE_NO_ROOM.__contains__, map(type, queue))) >= capacity
+
+
+def next_overtakes(queue: Queue) -> bool:
+    """Return whether a barrier that overtakes, or the announcement of one, is next in a queue.
+
+    A task takes it although its outputs have no room, as the priority events of Flink's mailbox. Otherwise a
+    barrier that overtakes would wait for the very records that it is to overtake, and a task behind a channel
+    on which none overtakes could wait for it for ever.
+    """
+    head = queue[0]
+    if type(head) is CheckpointBarrier:
+        return head.options.alignment is AlignmentKind.UNALIGNED
+    return type(head) is BarrierAnnouncement
 
 
 def ahead_of_all(queue: Queue, element: Element) -> None:

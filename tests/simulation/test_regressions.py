@@ -32,7 +32,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from onceproof.harness.model.scenario import read_scenario
-from onceproof.harness.systems.simulation import checkpoint_recorder, user_requests
+from onceproof.harness.systems.simulation import actions, checkpoint_recorder, user_requests
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.systems.simulation.late_put_storage import LATE_DELETE
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED
@@ -213,7 +213,11 @@ def abort_leaves_channels_blocked(reached: Reached) -> Iterator[None]:
         reached()
         return Task._aborted(self, message)
 
-    with replaced(UnalignedTask, "_aborted", noted_only):
+    # A barrier that overtakes waits for room, as it did then.
+    with (
+        replaced(UnalignedTask, "_aborted", noted_only),
+        replaced(actions, "next_overtakes", lambda queue: False),
+    ):
         yield
 
 
@@ -236,11 +240,22 @@ def late_deletions_are_no_failures(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="overtaking-barriers-wait", breaks="liveness", summary="barriers that overtake wait for room")
+def overtaking_barriers_wait(reached: Reached) -> Iterator[None]:
+    def waits(queue: outputs.Queue) -> bool:
+        reached()
+        return False
+
+    with replaced(actions, "next_overtakes", waits):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "files_known_while_an_empty_snapshot_is_under_way": empty_snapshots_under_way,
     "barriers_take_the_room_of_records": barriers_take_room,
+    "overtaking_barrier_waits_for_room": overtaking_barriers_wait,
     "shared_files_of_checkpoints_before_the_savepoint": former_share_for_ever,
     "shared_file_moved_after_it_was_named": confirmed_by_the_last_user,
     "counted_triggers_out_of_order": counted_in_any_order,

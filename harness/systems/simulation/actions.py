@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.task.events import POLL, Deliver, TaskEvent
-from onceproof.engine.task.outputs import Queue, is_full
+from onceproof.engine.task.outputs import Queue, is_full, next_overtakes
 from onceproof.engine.task.task import Task, TaskState
 from onceproof.harness.model.scenario import ACTION_CLASSES
 
@@ -43,13 +43,16 @@ class Slot(Struct, eq=False):
     capacity: int
 
     def is_ready(self) -> bool:
-        """Whether the task may read here and has room for what follows, if ``queue`` holds something."""
+        """Whether the task may read here, if ``queue`` holds something, and has room for what follows.
+
+        A barrier that overtakes needs no room.
+        """
         if self.blocked[self.channel] or self.task.state is _CREATED:
             return False
         capacity = self.capacity
-        for output in self.outputs:  # noqa: SIM110 (a generator would double the cost of the commonest question)
+        for output in self.outputs:
             if len(output) >= capacity and is_full(output, capacity):
-                return False
+                return not self.task.is_source and next_overtakes(self.queue)  # type: ignore[arg-type]
         return True
 
 

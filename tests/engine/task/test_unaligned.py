@@ -50,7 +50,7 @@ from onceproof.engine.task.events import (
     StoreSnapshot,
     TimerDue,
 )
-from onceproof.engine.task.outputs import HashOutput, ahead_of_all, behind_data, is_full
+from onceproof.engine.task.outputs import HashOutput, ahead_of_all, behind_data, is_full, next_overtakes
 from onceproof.engine.task.task import TaskSettings, TaskState
 from onceproof.engine.task.unaligned_task import UnalignedTask
 
@@ -181,6 +181,15 @@ def test_barriers_take_no_room():
     queue = deque([barrier(1), CancelCheckpointMarker(1), BarrierAnnouncement(barrier(2)), buffer(1)])
     assert is_full(queue, 1)
     assert not is_full(queue, 2)
+
+
+def test_only_a_barrier_that_overtakes_is_taken_without_room():
+    aligned = barrier(1, CheckpointOptions(AlignmentKind.FORCED_ALIGNED))
+    assert next_overtakes(deque([barrier(1), buffer(1)]))
+    assert next_overtakes(deque([BarrierAnnouncement(aligned), buffer(1), aligned]))
+    assert not next_overtakes(deque([aligned]))
+    assert not next_overtakes(deque([buffer(1), barrier(1)]))
+    assert not next_overtakes(deque([CancelCheckpointMarker(1)]))
 
 
 # The task.
