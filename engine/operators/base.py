@@ -353,6 +353,11 @@ class FunctionOperator(Operator):
         """Return whether the operator has been opened with a backend for keyed state."""
         return self._backend is not None
 
+    @property
+    def state_lifetimes(self) -> Mapping[str, int]:
+        """Return the time to live in milliseconds of each keyed state that has one."""
+        return {} if self._backend is None else self._backend.lifetimes()
+
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
         """Return the keyed backend; operators on keyed streams override this."""
         return None

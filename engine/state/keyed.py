@@ -142,6 +142,14 @@ class KeyedStateBackend(ABC):
             return list(registered.table)
         return [key for key, own in registered.table if own == namespace]
 
+    def lifetimes(self) -> dict[str, int]:
+        """Return the time to live in milliseconds of each registered state that has one."""
+        return {
+            name: registered.ttl.ttl_ms
+            for name, registered in self._registered.items()
+            if registered.ttl is not None
+        }
+
     # For functions, and for operators that scope state to namespaces.
 
     def state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:

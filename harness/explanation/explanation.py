@@ -130,9 +130,11 @@ def explain_continuation(
         cause = f"The run passes, but no job can be restored from checkpoint {checkpoint} any more."
         divergence = f"step {step}: checkpoint {checkpoint} is complete; later its files are gone"
     else:
+        backend = violation.witness.get("backend")
+        other = f"on the backend {backend}" if backend else "than its input before the cut gives"
         cause = (
-            f"The run passes, but checkpoint {checkpoint} holds other state than its input before the cut"
-            " gives: a job restored from it would go on from that state."
+            f"The run passes, but checkpoint {checkpoint} holds other state {other}: a job restored from it"
+            " would go on from that state."
         )
         divergence = f"step {step}: checkpoint {checkpoint} is complete"
     return Explanation(

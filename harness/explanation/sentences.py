@@ -136,6 +136,8 @@ def _restore_sentence(anomaly: str, witness: dict[str, Any]) -> str:
 
 
 def _state_sentence(where: str, witness: dict[str, Any]) -> str:
+    if "path" in witness:
+        return f"{where.capitalize()} cannot be read: {witness['path']}: {witness['what']}."
     places = witness["places"]
     place = places[0]
     differences = [
@@ -145,8 +147,10 @@ def _state_sentence(where: str, witness: dict[str, Any]) -> str:
     ]
     group = f" in key group {place['key group']}" if place["key group"] >= 0 else ""
     more = "" if len(places) == 1 else f" {len(places)} places differ in all."
+    backend = witness.get("backend")
+    other = f"the same run on the backend {backend}" if backend else "an undisturbed run at the same cut"
     return (
-        f"{where.capitalize()} differs from an undisturbed run at the same cut: state {place['state']} of"
+        f"{where.capitalize()} differs from {other}: state {place['state']} of"
         f" {place['operator']}{group} has {' and '.join(differences)}.{more}"
     )
 

@@ -11,6 +11,10 @@ The rules this module lives by:
 - A checkpoint that the job had to keep is restored from what the directory held at the last moment of that
   time, too: one of them, drawn by the seed after everything else, at the parallelism of the scenario. Of a
   scenario without a seed it is each of them.
+- What checkpoints hold is compared with those of the same run on the other state backend. A run is the same
+  as long as its events are: faults of the storage may strike other calls on another backend. The seed decides
+  whether a run on the heap is compared; one on databases always is. What differs as well when the run is
+  repeated on its own backend follows from chance in the job.
 - A bulk run records no checkpoints. A scenario that the seed chooses is run with a record of them from the
   start; where the caller has none, it is run once more.
 """
@@ -22,7 +26,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from onceproof.engine.configuration import HASHMAP, ROCKSDB
 from onceproof.engine.messages import CHECKPOINT
+from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.restore_anywhere import (
@@ -30,13 +39,20 @@ from onceproof.harness.checkers.restore_anywhere import (
     check_restored,
     deleted_too_early,
 )
-from onceproof.harness.checkers.state_equivalence import CheckpointState, check_equivalence
+from onceproof.harness.checkers.state_equivalence import (
+    CheckpointState,
+    WholeContent,
+    check_backends,
+    check_equivalence,
+    unreadable,
+)
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.history import Cut, History
 from onceproof.harness.model.scenario import Scenario, StateBackend
-from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint, contents_of
+from onceproof.harness.model.seeds import CONTINUED
+from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
 from onceproof.harness.systems.simulation.comparison_runs import (
     RecordedRun,
     recorded_checkpoints,
@@ -46,11 +62,14 @@ from onceproof.harness.systems.simulation.comparison_runs import (
     undisturbed_checkpoint,
 )
 from onceproof.harness.systems.simulation.retention_watch import lost_files
+from onceproof.harness.systems.simulation.stored_content import contents_of, whole_content_of
 
 DELICATE: Final = 0.6
 """The share of scenarios with a seed that restore such a checkpoint, if there is one."""
 OTHER_BACKEND: Final = 5
 """One in this many scenarios with a seed restores its savepoints on the other state backend as well."""
+COMPARED_WITH_DATABASES: Final = 4
+"""One in this many of the scenarios on the heap is run on databases as well, which takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +101,8 @@ def failed_continuation(
     :param recorded: the checkpoints of the scenario's run; None: it is run once more
     :return: the first checkpoint that fails; None if all pass
     """
-    checkpoints, retained = recorded_run(family, scenario) if recorded is None else recorded
+    run = recorded_run(family, scenario) if recorded is None else recorded
+    checkpoints, retained, _ = run
     for checkpoint, parallelisms in _drawn(scenario, checkpoints):
         differing = (*_compared(family, scenario, checkpoint),)
         for parallelism in () if checkpoint.is_overtaken else parallelisms:
@@ -94,6 +114,8 @@ def failed_continuation(
                     return restored
         if differing:
             return _of_the_run(family, scenario, checkpoint, trace, differing)
+    for checkpoint, differing in _other_backends(family, scenario, run):
+        return _of_the_run(family, scenario, checkpoint, trace, differing)
     for checkpoint in _drawn_of_retained(scenario, retained):
         failed = _kept(family, scenario, checkpoint, trace)
         if failed is not None:
@@ -193,12 +215,75 @@ def _compared(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) 
         # With records in flight the state lacks records before the cut; with at-least-once it has some after.
         return
     control = undisturbed_checkpoint(family, scenario, recorded.cut)
-    if control is not None:
-        # A family that declares depends on arrival order, so the order within its list states differs.
-        options = options_of(family)
-        ordered = not options.declares
-        without = options.arrival_states_with(scenario.parameters)
-        disturbed, expected = (
-            CheckpointState(*contents_of(each, ordered, without)) for each in (recorded, control)
-        )
-        yield from check_equivalence(recorded.metadata.checkpoint_id, recorded.cut, disturbed, expected)
+    if control is None:
+        return
+    # A family that declares depends on arrival order, so the order within its list states differs.
+    options = options_of(family)
+    ordered = not options.declares
+    without = options.arrival_states_with(scenario.parameters)
+    number = recorded.metadata.checkpoint_id
+    try:
+        disturbed = CheckpointState(*contents_of(recorded, ordered, without))
+    except DamagedFile as error:
+        yield unreadable(number, recorded.cut, error.path, error.what)
+        return
+    expected = CheckpointState(*contents_of(control, ordered, without))
+    yield from check_equivalence(number, recorded.cut, disturbed, expected)
+
+
+def _other_backends(
+    family: Family, scenario: Scenario, run: RecordedRun
+) -> Iterator[tuple[RecordedCheckpoint, tuple[Violation, ...]]]:
+    """Yield the checkpoints that hold other content than those of the same run on the other backend."""
+    steady = all(fault.kind != "clock_back" for fault in scenario.faults)
+    for twin in _on_other_backends(family, scenario) if run.checkpoints else ():
+        other = recorded_run(family, twin)
+        backend = HASHMAP if twin.state_backend is UNSET else ROCKSDB
+        for here, there in zip(run.checkpoints, other.checkpoints, strict=False):
+            if run.events[: here.events_before] != other.events[: there.events_before]:
+                break
+            number = here.metadata.checkpoint_id
+            try:
+                held = whole_content_of(here, has_steady_time=steady)
+                expected = whole_content_of(there, has_steady_time=steady)
+            except DamagedFile as error:
+                yield here, (unreadable(number, here.cut, error.path, error.what),)
+                continue
+            found = check_backends(number, here.cut, held, expected, backend)
+            if found:
+                by_chance = _states_by_chance(family, scenario, number, held)
+                found = check_backends(number, here.cut, held, expected, backend, by_chance)
+            if found:
+                yield here, (*found,)
+
+
+def _states_by_chance(
+    family: Family, scenario: Scenario, checkpoint: int, held: WholeContent
+) -> frozenset[tuple[str, str]]:
+    """Return the states, by operator, that are not what they were when the scenario is run once more.
+
+    The job draws random numbers or names of its own.
+    """
+    for again in recorded_checkpoints(family, scenario):
+        if again.metadata.checkpoint_id == checkpoint:
+            one, other = held.entries, whole_content_of(again).entries
+            return frozenset(each[:2] for each in one.keys() & other.keys() if one[each] != other[each])
+    return frozenset()
+
+
+def _on_other_backends(family: Family, scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with its keyed state elsewhere; nothing where that is not compared.
+
+    On databases one without a seed has full checkpoints, and incremental ones.
+    """
+    if not options_of(family).any_backend:
+        return
+    if scenario.state_backend == ROCKSDB:
+        yield replace(scenario, state_backend=UNSET, incremental=UNSET)
+        return
+    rounds = (scenario.seed or 0) // CONTINUED
+    if rounds % COMPARED_WITH_DATABASES:
+        return
+    kinds = (False, True) if scenario.seed is None else (bool(rounds // COMPARED_WITH_DATABASES % 2),)
+    for is_incremental in kinds:
+        yield replace(scenario, state_backend=ROCKSDB, incremental=is_incremental)

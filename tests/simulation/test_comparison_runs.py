@@ -22,17 +22,14 @@ from onceproof.harness.model.family import options_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
 from onceproof.harness.model.scenario import Scenario, read_scenario
-from onceproof.harness.systems.simulation.checkpoint_recorder import (
-    EVERY_SUBTASK,
-    RecordedCheckpoint,
-    contents_of,
-)
+from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
 from onceproof.harness.systems.simulation.comparison_runs import (
     RecordedRun,
     recorded_checkpoints,
     restored_run,
     undisturbed_checkpoint,
 )
+from onceproof.harness.systems.simulation.stored_content import EVERY_SUBTASK, contents_of
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials import checkpoint_trials
 from onceproof.harness.trials.checkpoint_trials import check_continuations

@@ -5,16 +5,12 @@ The rules this module lives by:
 - The recorder changes nothing: a run with it is the same step by step as a run without.
 - It copies the files of the storage at that moment, and every transaction of the external system. A recorded
   checkpoint can be restored long after the job has deleted it.
-- State is compared as it is stored, by operator, name and key group: so a mistake is seen although the
-  engine's own reading would mend it. How it is stored must not matter: entries have no order, nor have the
-  pairs of a map. Broadcast state is compared, too: all copies are one, so it stands where a key group would.
 - Event time begins anew in a restored job, its state does not: windows that had fired are gone. So the
   recorder knows of every checkpoint how far time ever came in what it goes back to, over all restores.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -25,10 +21,6 @@ from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.messages import SAVEPOINT
 from onceproof.engine.operators.base import FunctionOperator
-from onceproof.engine.state.raw import RAW_KIND
-from onceproof.engine.state.snapshot import decode_task_snapshot
-from onceproof.engine.state.stored import BROADCAST
-from onceproof.engine.state.timers import PROCESSING_TIMERS
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.input_time import InputTime
 from onceproof.engine.task.task import Task
@@ -48,19 +40,8 @@ from onceproof.harness.systems.simulation.simulated_storage import SimulatedStor
 
 Progress: TypeAlias = tuple[Any, ...] | None
 """The watermark of each input of a task; None where none has arrived."""
-Contents: TypeAlias = Mapping[tuple[str, str, int], Counter[str]]
-"""By operator, state and key group, its entries as text."""
 Upstream: TypeAlias = Mapping[str, frozenset[str]]
 """By operator, those with keyed state that are before it."""
-
-EVERY_SUBTASK: Final = -1
-"""Stands for the key group of broadcast state."""
-
-TIMES_OUT: Final = '"TTL"'
-"""Stands in the description of a type whose values have the time of their last access."""
-HAS_NO_ORDER: Final = '"MAP"'
-"""Stands in the description of a type whose pairs are stored as a list."""
-
 
 SEEN_BY_READERS: Final = frozenset((TRANSACTION_VISIBLE, ROWS_WRITTEN))
 COMPLETIONS: Final = frozenset((CHECKPOINT_COMPLETED, SAVEPOINT_COMPLETED))
@@ -90,6 +71,12 @@ class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
     """How far the wall clock was ahead of it."""
     is_first_since_restore: bool = False
     """Whether no other one was complete since the job went back to a checkpoint."""
+    lifetimes: Mapping[tuple[str, str], int] = {}
+    """By operator's id and keyed state, after how many milliseconds a value expires, where values do."""
+    taken_ms: Mapping[str, int] = {}
+    """By path of a snapshot, what the wall clock showed when it was taken."""
+    events_before: int = 0
+    """How many events the history had when the checkpoint was complete."""
 
     def is_delicate(self) -> bool:
         """Whether it has records in flight, or state that was restored and perhaps not touched since."""
@@ -125,6 +112,8 @@ class CheckpointRecorder:
         """The ids of the operators that have keyed state."""
         self._steps: dict[int, int] = {}
         """By id of a checkpoint, the step at which it was complete."""
+        self._lifetimes: dict[tuple[str, str], int] = {}
+        self._taken_ms: dict[str, int] = {}
         self._restored: dict[str, Mapping[str, int]] = {}
         """By attempt, how far event time ever came in the checkpoint that it was restored from."""
         self._has_restored = False
@@ -147,9 +136,12 @@ class CheckpointRecorder:
             self._behind.add(path)
         if self._processes.current is not None:
             self._graph = self._processes.current.graph
+        self._taken_ms[path] = self._clock.now + self._clock.ahead_ms
         for operator, node in zip(task.operators, task.vertex.operators, strict=True):
             if isinstance(operator, FunctionOperator) and operator.has_keyed_state:
                 self._keyed.add(node.operator_id)
+                for state, lifetime_ms in operator.state_lifetimes.items():
+                    self._lifetimes[node.operator_id, state] = lifetime_ms
 
     def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
         """Record a checkpoint or savepoint with the world around it."""
@@ -180,6 +172,9 @@ class CheckpointRecorder:
                 self._clock.now,
                 self._clock.ahead_ms,
                 self._has_restored,
+                dict(self._lifetimes),
+                dict(self._taken_ms),
+                len(self._history.events),
             )
         )
         self._has_restored = False
@@ -228,91 +223,3 @@ def copy_of(transaction: Transaction) -> Transaction:
         counts=list(transaction.counts),
         lengths=list(transaction.lengths),
     )
-
-
-def contents_of(
-    recorded: RecordedCheckpoint, ordered: bool, without: Collection[str] = ()
-) -> tuple[Contents, Mapping[str, Progress], Upstream]:
-    """Return the state of a checkpoint that belongs to keys, timers included, or to all subtasks alike.
-
-    And by operator how far time had come in it, and what is before it.
-
-    Left out are operators that had finished in part, those whose state has seen event time come further
-    before a restore, those that wait for a processing time, and states that remember when they were accessed:
-    these follow from the clock as well as from the input. So are the states in ``without``. ``ordered`` says
-    that the order within a list follows from the input.
-    """
-    contents: dict[tuple[str, str, int], Counter[str]] = {}
-    progress: dict[str, Progress] = {}
-    names = {
-        operator.operator_id: operator.uid or operator.operator_id for operator in recorded.metadata.operators
-    }
-    for operator in recorded.metadata.operators:
-        name = names[operator.operator_id]
-        found: dict[tuple[str, str, int], Counter[str]] = {}
-        copies: dict[str, list[Counter[str]]] = {}
-        times: list[Progress] = []
-        for subtask in operator.subtasks:
-            if subtask.handle is None or subtask.finished:
-                break
-            path = subtask.handle.path
-            if path in recorded.behind:
-                break
-            times.append(recorded.progress.get(path))
-            state = decode_task_snapshot(recorded.files[path], path).get(operator.operator_id)
-            if state is None:
-                continue
-            if state.native is not None or any(
-                table.groups for state_name, table in state.keyed.items() if _in_processing_time(state_name)
-            ):
-                break
-            for state_name, kept_list in state.operator.items():
-                if kept_list.mode == BROADCAST:
-                    pairs = map(msgspec.msgpack.decode, kept_list.elements)
-                    copy = Counter([_text(pair, ordered) for pair in pairs])
-                    copies.setdefault(state_name, []).append(copy)
-            for state_name, table in state.keyed.items():
-                description = msgspec.json.encode(table.value_type, enc_hook=repr).decode()
-                if TIMES_OUT in description or state_name in without:
-                    continue
-                in_order = ordered and HAS_NO_ORDER not in description
-                for group, encoded in table.groups.items():
-                    # Only the function knows what its raw bytes mean, so they are compared as they are.
-                    is_raw = table.kind == RAW_KIND
-                    values = [encoded.hex()] if is_raw else msgspec.msgpack.decode(encoded)
-                    entries = [_text(value, in_order) for value in values]
-                    found.setdefault((name, state_name, group), Counter()).update(entries)
-        else:
-            if times and all(each == times[0] for each in times):
-                contents.update(found)
-                for state_name, own in copies.items():
-                    contents[name, state_name, EVERY_SUBTASK] = _as_one(own, len(operator.subtasks))
-                progress[name] = times[0]
-    upstream = {
-        name: frozenset(names[each] for each in recorded.upstream[operator_id])
-        for operator_id, name in names.items()
-    }
-    return contents, progress, upstream
-
-
-def _as_one(copies: list[Counter[str]], subtasks: int) -> Counter[str]:
-    """Return what all subtasks have; of an entry that some lack it says so."""
-    holders = Counter(entry for copy in copies for entry in copy)
-    return Counter(
-        entry if count == subtasks else f"{entry} in {count} of {subtasks} subtasks"
-        for entry, count in holders.items()
-    )
-
-
-def _in_processing_time(state_name: str) -> bool:
-    return state_name.startswith(PROCESSING_TIMERS)
-
-
-def _text(value: Any, ordered: bool) -> str:
-    """Return a value as text that is equal where values are."""
-    if isinstance(value, msgspec.msgpack.Ext):
-        return f"{value.code}:{bytes(value.data).hex()}"
-    if isinstance(value, list | tuple):
-        parts = [_text(each, ordered) for each in value]
-        return f"[{', '.join(parts if ordered else sorted(parts))}]"
-    return repr(value)

@@ -5,7 +5,7 @@ The rules this module lives by:
 - A restored run finds what was there when the checkpoint completed, in the storage and outside, and nothing
   of what came later. It has no faults: its end follows from the checkpoint alone.
 - The undisturbed run reads exactly the input before a cut, with everything else done before each read, and
-  takes its one checkpoint there.
+  takes its one checkpoint there. Its keyed state is on the heap, whatever the backend of the scenario.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.family import Family, Rows
-from onceproof.harness.model.history import Cut, History, rows_at_end
+from onceproof.harness.model.history import Cut, Event, History, rows_at_end
 from onceproof.harness.model.scenario import Scenario, Schedule, StateBackend
 from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.systems.simulation.actions import Action, Slot
@@ -43,6 +43,8 @@ class RecordedRun(NamedTuple):
     checkpoints: list[RecordedCheckpoint]
     retained: list[RecordedCheckpoint]
     """Those that the job had to keep for a time, with the files that the directory held at the end of it."""
+    events: Sequence[Event] = ()
+    """The visible events of the run."""
 
 
 def recorded_run(family: Family, scenario: Scenario) -> RecordedRun:
@@ -66,7 +68,7 @@ def run_recorded(family: Family, scenario: Scenario, trace: bool = False) -> tup
         for checkpoint_id, recorded in by_id.items()
         if checkpoint_id in held
     ]
-    return history, RecordedRun(recorder.recorded, retained)
+    return history, RecordedRun(recorder.recorded, retained, history.events)
 
 
 def recorded_checkpoints(family: Family, scenario: Scenario) -> list[RecordedCheckpoint]:
@@ -167,6 +169,8 @@ def _run_to_cut(
         # Its barriers overtake nothing: what is before the cut is in the state.
         mode=UNSET,
         endless=UNSET,
+        state_backend=UNSET,
+        incremental=UNSET,
         schedule=Schedule(horizon=2 * budget),
         checkpoint_interval_ms=budget,
         checkpoint_timeout_ms=10 * budget,

@@ -22,7 +22,7 @@ SHARED_MEMORY: Final = "/dev/shm"
 """A folder in memory, where the system has one: on a disk, opening a database takes many times as long."""
 
 _ON_THE_HEAP: Final = StateBackendSettings()
-_DATABASES: Final = StateBackendSettings(
+DATABASES: Final = StateBackendSettings(
     ROCKSDB,
     SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None,
     block_cache_bytes=1 << 20,
@@ -30,13 +30,13 @@ _DATABASES: Final = StateBackendSettings(
 )
 
 
-_DATABASES_THAT_SHARE: Final = replace(_DATABASES, incremental=True)
+_DATABASES_THAT_SHARE: Final = replace(DATABASES, incremental=True)
 
 
 def _backend(scenario: Scenario) -> StateBackendSettings:
     if scenario.state_backend != ROCKSDB:
         return _ON_THE_HEAP
-    return _DATABASES_THAT_SHARE if scenario.incremental is True else _DATABASES
+    return _DATABASES_THAT_SHARE if scenario.incremental is True else DATABASES
 
 
 def simulated_settings(scenario: Scenario) -> CheckpointSettings:

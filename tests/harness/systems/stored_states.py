@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from onceproof.engine.checkpoint.metadata import decode_metadata
-from onceproof.engine.runtime.recovery import METADATA
+from onceproof.engine.runtime.recovery import METADATA, files_of
 from onceproof.harness.checkers.state_equivalence import CheckpointState
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.process.incarnations import Ending, JobRun
-from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint, contents_of
+from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
+from onceproof.harness.systems.simulation.stored_content import contents_of
 
 Run = TypeVar("Run", bound=JobRun)
 
@@ -47,13 +48,7 @@ def checkpoint_in(folder: Path, history: History) -> RecordedCheckpoint:
     )
     metadata = decode_metadata(latest.read_bytes(), METADATA)
     job = latest.parent.parent
-    paths = [
-        subtask.handle.path
-        for operator in metadata.operators
-        for subtask in operator.subtasks
-        if subtask.handle is not None
-    ]
-    files = {path: (job / path).read_bytes() for path in paths}
+    files = {path: (job / path).read_bytes() for path in files_of(metadata)}
     nothing: Mapping[str, frozenset[str]] = {each.operator_id: frozenset() for each in metadata.operators}
     cut = cut_of(history, metadata.checkpoint_id)
     return RecordedCheckpoint(metadata, cut, files, (), (), {}, frozenset(), nothing, False, 0, 0)
