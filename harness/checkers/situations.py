@@ -101,6 +101,7 @@ SITUATIONS: Final = (
     Situation("clock set back between checkpoints", "what is ordered by the wall clock"),
     Situation("late put", "a write that is performed when its writer is gone"),
     Situation("deletion failed, then another process", "files that should not be there any more"),
+    Situation("upload discarded, then completed", "files that were deleted as failed, and are needed"),
     Situation("savepoint between checkpoints", "a savepoint that is taken for a checkpoint"),
     Situation("restored behind a savepoint", "output that a savepoint must not commit"),
     Situation("stopped and started again", "what a savepoint holds, and what is committed at a stop"),
@@ -135,6 +136,7 @@ class _Watch:
         "declined",
         "deletion_failed",
         "died_at",
+        "discarded",
         "earlier_parallelisms",
         "ended",
         "expired",
@@ -177,7 +179,7 @@ class _Watch:
         """The point of the last kill of the attempt."""
         self.expired = self.declined = self.refused = self.savepoint_since = False
         self.has_ended_process = self.clock_back = self.notification_lost = self.stopped = False
-        self.power_cut = self.deletion_failed = self.stopping = False
+        self.power_cut = self.deletion_failed = self.stopping = self.discarded = False
         self.latest: Mapping[str, Any] = _NO_PAYLOAD
 
     def transaction_visible(self, subject: str, payload: Mapping[str, Any]) -> None:
@@ -210,6 +212,8 @@ class _Watch:
             found.add("declined, then completed")
         if self.refused:
             found.add("write refused, then completed")
+        if self.discarded:
+            found.add("upload discarded, then completed")
         if self.has_ended_process:
             found.add("found complete by the next process")
         if self.savepoint_since and self.checkpoints > 1:
@@ -258,6 +262,8 @@ class _Watch:
             self.notification_lost = self.notification_lost or point == "notified"
         elif subject == "late_put":
             self.found.add("late put")
+        elif subject == "write_error_after_success":
+            self.discarded = True
         elif subject == "fail_delete" or subject == "stale_list":
             self.deletion_failed = True
 
@@ -308,7 +314,7 @@ class _Watch:
         self.restored = restored
         self.in_attempt = 0
         self.pending.clear()
-        self.expired = self.declined = self.refused = False
+        self.expired = self.declined = self.refused = self.discarded = False
         self.has_ended_process = self.notification_lost = self.power_cut = False
         self.stopped = self.stopping = False
 

@@ -74,6 +74,8 @@ LONGEST_PAUSE: Final = 40
 
 DATABASES: Final = 0.03
 """The share of scenarios whose keyed state is in databases. Such a run takes five times as long as others."""
+DISCARDED: Final = 0.4
+"""The share of the scenarios with an upload that is discarded whose keyed state is in databases."""
 INCREMENTAL: Final = 0.7
 """The share of those whose checkpoints are incremental."""
 ENDLESS: Final = 0.1
@@ -148,7 +150,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     waits = _waits_for_a_message(faults)
     hurried = tolerates and not stop and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
-    in_databases = any_backend and chance.chance(DATABASES)
+    in_databases = any_backend and (chance.chance(DATABASES) or _discards_of_a_database(faults, seed))
     return Scenario(
         family=family.name,
         generator_version=generator_version(family),
@@ -321,6 +323,12 @@ def _draw_faults(
     drawn = drawing.faults(chance, stage)
     faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
     return _with_late_puts(faults, seed, stage), stop
+
+
+def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
+    """Return whether an upload is discarded, and state shall be in databases: only those share files."""
+    is_discarded = any(fault.kind == "write_error_after_success" for fault in faults)
+    return is_discarded and Chance(_random_of(derived_seed("discarded uploads", seed))).chance(DISCARDED)
 
 
 def _with_late_puts(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:

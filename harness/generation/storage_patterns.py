@@ -43,7 +43,13 @@ def draw_late_puts(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     if not chance.chance(LATE_PUTS):
         return ()
     pattern = chance.weighted(
-        ((_put_is_late, 4), (_put_outlives_its_process, 6), (_deletion_outlives_its_process, 3))
+        (
+            (_put_is_late, 4),
+            (_put_outlives_its_process, 6),
+            (_deletion_outlives_its_process, 3),
+            (_deletion_outlives_the_job, 1),
+            (_upload_is_discarded, 4),
+        )
     )
     faults = pattern(chance, stage)
     always = Capability.LATE_PUTS
@@ -96,6 +102,31 @@ def _deletion_outlives_its_process(chance: Chance, stage: JobOutline) -> list[Fa
     point: Point = chance.choice(("triggered", "metadata_written", "completed"))
     after = chance.integer(0, stage.checkpoint_steps)
     return [late, Fault("kill_process", point, ANY_TASK, draw_checkpoint(chance, stage) + 1, 1, after)]
+
+
+def _deletion_outlives_the_job(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """The first deletion of all, that of the mark of an earlier end, is performed when the job has ended."""
+    delay = 10 * (stage.records + stage.checkpoints * (stage.interval + stage.checkpoint_steps))
+    late = Fault("late_delete", "completed", ANY_TASK, 0, 1, 0, delay)
+    if chance.chance(0.5):
+        return [late]
+    return [late, draw_kill(chance, stage, "completed", draw_checkpoint(chance, stage))]
+
+
+def _upload_is_discarded(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """An upload takes place and is answered with an error: its task deletes it, and stores its state again.
+
+    The deletion may be late. A kill restores what was stored again.
+    """
+    checkpoint = draw_checkpoint(chance, stage) + chance.integer(0, 1)
+    faults = [
+        Fault("write_error_after_success", "snapshotted", ANY_TASK, checkpoint, nth)
+        for nth in chance.sample(range(1, len(stage.tasks) + 1), min(2, len(stage.tasks)))
+    ]
+    if chance.chance(0.4):
+        delay = chance.integer(1, stage.interval + 3 * stage.checkpoint_steps)
+        faults.append(Fault("late_delete", "completed", ANY_TASK, checkpoint, chance.integer(1, 2), 0, delay))
+    return [*faults, draw_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2))]
 
 
 def files_cannot_be_deleted(chance: Chance, stage: JobOutline) -> list[Fault]:

@@ -53,6 +53,7 @@ FaultKind: TypeAlias = Literal[
     "late_commit",
     "late_abort",
     "late_delete",
+    "write_error_after_success",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -111,6 +112,7 @@ TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point
 
 _MESSAGE_POINTS: Final[tuple[Point, ...]] = ("triggered", "acknowledged", "notified", *MESSAGES_ALONE)
 _WRITE_POINTS: Final[tuple[Point, ...]] = ("snapshotted", "metadata_written")
+_SNAPSHOT_POINTS: Final[tuple[Point, ...]] = ("snapshotted",)
 _COMMIT_POINTS: Final[tuple[Point, ...]] = ("committing",)
 _ABORT_POINTS: Final[tuple[Point, ...]] = ("aborted",)
 _CLOCK_POINTS: Final[tuple[Point, ...]] = ("triggered", "completed", "restored", "element")
@@ -419,6 +421,14 @@ _ROWS: Final = (
         "leave the deletion without an answer, and perform it later",
         "a deletion had no answer, and was performed later",
         delay="required",
+    ),
+    FaultRow(
+        "write_error_after_success",
+        "write",
+        _SNAPSHOT_POINTS,
+        Capability.LATE_PUTS,
+        "answer a write that took place with an error",
+        "a write of {task} took place, was answered with an error, and was deleted by its writer",
     ),
 )
 

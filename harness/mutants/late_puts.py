@@ -1,11 +1,11 @@
-"""Mutants of the history of a job: what a put brings that is performed behind the end of its writer."""
+"""Mutants of the history of a job: what a put or a deletion brings that is performed late."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.runtime import job_driver
+from onceproof.engine.runtime import job_driver, recovery
 from onceproof.engine.runtime.checkpoint_history import FoundRecord, HistoryStorage, JobHistory
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.restore_point import published_form
@@ -76,4 +76,24 @@ def metadata_put_over_others(reached: Reached) -> Iterator[None]:
             history.begin_from(begins_from)
 
     with replaced(job_driver, "publish_metadata", put):
+        yield
+
+
+@mutant(
+    id="the-file-finished-decides",
+    breaks="no_leaks",
+    summary="whether the job has finished is read from its file alone, which an earlier deletion may remove",
+    families=SMALL_JOBS,
+)
+def the_file_finished_decides(reached: Reached) -> Iterator[None]:
+    """Each process deletes the file of an earlier end as it begins; the next start runs the job once more."""
+    by_record = recovery.is_finished
+
+    def by_file(paths: Sequence[str], begun: StartingPoint, found: FoundRecord | None) -> bool:
+        finished = by_record(paths, begun, None)
+        if finished != by_record(paths, begun, found):
+            reached()
+        return finished
+
+    with replaced(recovery, "is_finished", by_file):
         yield

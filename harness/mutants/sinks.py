@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from onceproof.engine.connectors.two_phase import (
     CommitFailed,
     PendingTransaction,
@@ -17,6 +19,7 @@ from onceproof.engine.task.events import TaskEffect
 from onceproof.engine.task.task import ALIVE, Task
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
+from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 
 
 @mutant(
@@ -112,6 +115,37 @@ def _write_again(sink: TwoPhaseCommitSinkFunction, system: Any, transaction: Any
         system.write(name, row)
     system.prepare(name)
     system.commit(name)
+
+
+@mutant(
+    id="commit-is-repeated-where-it-was-not-seen",
+    breaks="exactly_once",
+    summary="a restored sink asks whether a transaction is committed, and relies on no commit coming later",
+)
+def commit_is_repeated_where_it_was_not_seen(reached: Reached) -> Iterator[None]:
+    """The commit is not idempotent: one of the attempt before, which had no answer, writes the rows again."""
+    recover_and_commit = TwoPhaseCommitSinkFunction.recover_and_commit
+    commit_late = TransactionalSystem._commit_late
+
+    def asking(self: TwoPhaseCommitSinkFunction, transaction: Any) -> None:
+        system: Any = getattr(self, "_system", None)
+        if system is None or not system.is_committed(transaction):
+            recover_and_commit(self, transaction)
+
+    def writing_again(self: TransactionalSystem, transaction: Transaction) -> None:
+        if not self.is_committed(transaction.name):
+            commit_late(self, transaction)
+            return
+        reached()
+        late = replace(transaction, name=f"{transaction.name} late", rows=list(transaction.rows))
+        self.transactions[late.name] = late
+        self._show(late)
+
+    with (
+        replaced(TwoPhaseCommitSinkFunction, "recover_and_commit", asking),
+        replaced(TransactionalSystem, "_commit_late", writing_again),
+    ):
+        yield
 
 
 @mutant(

@@ -7,7 +7,7 @@ The rules this package lives by:
 - Each mutant names the guarantee that it breaks. A mutant that no scenario kills shows a gap in the harness.
 - Mutants wrap the engine's methods instead of copying them, so they follow changes of the engine.
 - One module for each theme: alignment, tasks, completion, recovery, masters (job masters), late_puts (what
-  an object store performs late), redistribution,
+  an object store performs late), databases (what is stored of them), redistribution,
   unions (union list state), in_flight (unaligned barriers, and counted ones), edges (random and custom
   ones), connected (operators with two inputs), sources, endless (input without an end), state, sharing
   (files that several checkpoints have), retention (what the job must keep), savepoints, timers, sinks,

@@ -27,6 +27,7 @@ THEMES: Final = (
     "clocks",
     "storage",
     "late_puts",
+    "databases",
     "durability",
     "redistribution",
     "unions",

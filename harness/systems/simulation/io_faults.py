@@ -37,6 +37,8 @@ class Write:
     """Reports to the writer that the write has failed."""
     put_late: Callable[[int], None]
     """Performs the write after so many milliseconds, and before that reports to the writer a failure."""
+    store_in_vain: Callable[[], None]
+    """Puts the whole file in place, and reports to the writer a failure."""
 
 
 def lose_message(message: Message, fault: Fault) -> None:
@@ -76,6 +78,11 @@ def late_put(write: Write, fault: Fault) -> None:
     write.put_late(fault.delay)
 
 
+def write_error_after_success(write: Write, fault: Fault) -> None:
+    """Store the file, and report a failure: its writer deletes what may be there."""
+    write.store_in_vain()
+
+
 NOW: Final = -1
 """The delay of a message that needs no timer."""
 MESSAGE_METHODS: Final[Mapping[str, Callable[[Message, Fault], None]]] = {
@@ -88,8 +95,9 @@ WRITE_METHODS: Final[Mapping[str, Callable[[Write, Fault], None]]] = {
     "tear_write": tear_write,
     "late_write": late_write,
     "late_put": late_put,
+    "write_error_after_success": write_error_after_success,
 }
-_STORED_WHOLE: Final = frozenset({"late_write"})
+_STORED_WHOLE: Final = frozenset({"late_write", "write_error_after_success"})
 
 
 def is_stored(fault: Fault | None) -> bool:

@@ -78,6 +78,7 @@ from onceproof.harness.systems.simulation.late_put_storage import (
     given_up_after,
     put_is_given_up,
     put_late,
+    store_in_vain,
 )
 from onceproof.harness.systems.simulation.leak_search import orphan_files
 from onceproof.harness.systems.simulation.process_ports import ProcessPorts
@@ -276,6 +277,7 @@ class SimulatedProcess(ExecutionWithRequests):
             tear=partial(self._ports.storage.tear, path, encoded.data),
             refuse=partial(self._stored, failed),
             put_late=partial(self._snapshot_put_late, effect, failed),
+            store_in_vain=partial(self._stored_in_vain, effect, encoded, failed),
         )
         WRITE_METHODS[fault.kind](write, fault)
 
@@ -286,6 +288,15 @@ class SimulatedProcess(ExecutionWithRequests):
         due = self._clock.now + given_up_after(delay)
         label = f"no answer {failed[0].name} {effect.checkpoint_id}"
         self._agenda.add_later(due, _STORE, label, self._stored, failed)
+
+    def _stored_in_vain(
+        self,
+        effect: StoreSnapshot,
+        encoded: EncodedSnapshot,
+        failed: tuple[Task, Sequence[str], SnapshotFailed],
+    ) -> None:
+        store_in_vain(self._ports.storage, effect, encoded)
+        self._stored(failed)
 
     def _put_snapshot(
         self, task: Task, effect: StoreSnapshot, encoded: EncodedSnapshot, report_after: int
@@ -356,6 +367,7 @@ class SimulatedProcess(ExecutionWithRequests):
             tear=lambda: self._ports.storage.tear(path, published_form(metadata)),
             refuse=partial(self._metadata_refused, failed),
             put_late=partial(self._metadata_put_late, metadata),
+            store_in_vain=partial(self._metadata_refused, failed),
         )
         WRITE_METHODS[fault.kind](write, fault)
 

@@ -1,8 +1,8 @@
-"""The simulated checkpoint storage as an object store: a put or a deletion may come after it was given up.
+"""The simulated checkpoint storage as an object store: what was given up may come later, or have taken place.
 
 The rules this module lives by:
 
-- Only a scenario with a late put or deletion has an object store. The engine learns of it from
+- Only a scenario with one of these faults has an object store. The engine learns of it from
   ``writes_may_be_late``, and tells the processes of the job apart by names and records
   (engine/runtime/checkpoint_history.py).
 - The writer of a late put waits for half of the time, and then gives it up: to it, the put has failed. It may
@@ -10,6 +10,8 @@ The rules this module lives by:
 - A late put is performed whatever has become of its writer: the task, the attempt, the job master or the
   process may have died, and the job may have ended.
 - A deletion that is late has failed to the one who asked for it, at once, and is performed later.
+- A put that took place may be answered with an error, too. Its writer deletes what may be there, as every
+  driver does; such a deletion can be late as well.
 - Reads and listings are strong. An object is there whole or not at all: of one that was put in parts, and was
   not completed, no reader sees anything.
 - Several processes that ask at the same time are on trial in ``systems/object_store``: here one lives.
@@ -18,9 +20,12 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from onceproof.engine.checkpoint import snapshot_files
+from onceproof.engine.state.snapshot import EncodedSnapshot
+from onceproof.engine.task.events import StoreSnapshot
 from onceproof.harness.model.faults import FaultKind, Point, Target
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
@@ -31,6 +36,7 @@ from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 
 LATE_PUT: Final[FaultKind] = "late_put"
 LATE_DELETE: Final[FaultKind] = "late_delete"
+WRITE_ERROR: Final[FaultKind] = "write_error_after_success"
 LATE_PUTS: Final[tuple[tuple[FaultKind, Point], ...]] = (
     (LATE_PUT, "snapshotted"),
     (LATE_PUT, "metadata_written"),
@@ -47,7 +53,7 @@ class NoAnswerYet(BaseException):
 class LatePutStorage(SimulatedStorage):
     """Objects by path, and the puts that have had no answer and are still to be performed."""
 
-    __slots__ = ("_agenda", "_on_the_way", "delay", "is_given_up")
+    __slots__ = ("_agenda", "_on_the_way", "answers_with_an_error", "delay", "is_given_up")
     writes_may_be_late = True
 
     def __init__(self, clock: Clock, agenda: Agenda) -> None:
@@ -57,6 +63,8 @@ class LatePutStorage(SimulatedStorage):
         """After how many milliseconds the next put is performed; 0: it is performed at once."""
         self.is_given_up = False
         """Whether the writer of the next put has waited for its answer for too long."""
+        self.answers_with_an_error = False
+        """Whether the next put takes place, and its writer hears that it has failed."""
         self._on_the_way: list[Callable[[], object]] = []
 
     def write(self, path: str, data: bytes) -> None:
@@ -74,6 +82,10 @@ class LatePutStorage(SimulatedStorage):
         if self.is_given_up:
             self.is_given_up = False
             raise StorageUnavailable(f"the put of {path!r} has no answer")
+        if self.answers_with_an_error:
+            self.answers_with_an_error = False
+            put()
+            raise StorageUnavailable(f"the put of {path!r} was answered with an error")
         if not self.delay:
             return put()
         self._perform_later(self.delay, f"late put {path}", put)
@@ -112,7 +124,7 @@ class LatePutStorage(SimulatedStorage):
 def storage_for(scenario: Scenario, clock: Clock, agenda: Agenda) -> SimulatedStorage:
     """Return the storage of a scenario: an object store if a call is late, a disk if the power is cut."""
     kinds = {fault.kind for fault in scenario.faults}
-    if LATE_PUT in kinds or LATE_DELETE in kinds:
+    if not kinds.isdisjoint((LATE_PUT, LATE_DELETE, WRITE_ERROR)):
         return LatePutStorage(clock, agenda)
     if "power_cut" in kinds:
         return StorageOnDisk(scenario.schedule.seed, clock)
@@ -133,6 +145,15 @@ def put_late(storage: SimulatedStorage, delay: int, perform: Callable[[], object
     finally:
         storage.delay = 0
     return False
+
+
+def store_in_vain(storage: SimulatedStorage, effect: StoreSnapshot, encoded: EncodedSnapshot) -> None:
+    """Store a snapshot whose last put is answered with an error, and delete it as each driver then does."""
+    assert isinstance(storage, LatePutStorage)
+    storage.answers_with_an_error = True
+    with suppress(StorageUnavailable):
+        snapshot_files.store_encoded(storage, effect.path, encoded)
+    snapshot_files.delete_unstored(storage, effect.path, effect.snapshot)
 
 
 @contextmanager

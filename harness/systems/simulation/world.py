@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from onceproof.engine.configuration.backend_options import HASHMAP
-from onceproof.engine.runtime.recovery import recover
+from onceproof.engine.runtime.recovery import FINISHED, recover
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.task.outputs import Queue
@@ -395,7 +395,9 @@ class World:
                 self.storage.fault_of = no_fault
                 self.storage.perform_all()
                 with process_recovers():
-                    recover(self.storage, self._scenario.retained)
+                    recovered = recover(self.storage, self._scenario.retained)
+                if not recovered.finished:
+                    self.recorder.leak("deleted mark of its end", FINISHED)
             self.external.perform_all()
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
             if process.graph.settings.state_backend.kind == HASHMAP:

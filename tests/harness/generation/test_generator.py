@@ -13,6 +13,7 @@ import pytest
 
 from onceproof.harness.generation import storage_patterns
 from onceproof.harness.generation.generator import generate, generator_version
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import family_names, load_family
@@ -124,7 +125,7 @@ def test_scenarios_in_folders_are_what_they_are_where_none_is_drawn(
         late = {
             seed
             for seed, each in enumerate(scenarios)
-            if not {"late_put", "late_delete"}.isdisjoint(fault.kind for fault in each.faults)
+            if any(FAULTS[fault.kind].needs == Capability.LATE_PUTS for fault in each.faults)
         }
         assert 0.05 < len(late) / len(scenarios) < 0.07
         for seed, drawn in enumerate(scenarios[:1000]):
