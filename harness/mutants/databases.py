@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from onceproof.engine.checkpoint import snapshot_files
 from onceproof.engine.checkpoint.snapshot_files import SnapshotStorage
-from onceproof.engine.state.descriptors import MAP
+from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot, TaskSnapshot
 from onceproof.engine.state.timers import EVENT_TIMERS, PROCESSING_TIMERS
@@ -93,6 +93,42 @@ def last_pair_of_a_map_is_not_in_the_snapshot(reached: Reached) -> Iterator[None
                 table.put(entry, key, value)
 
     with replaced(RocksDBStateBackend, "snapshot", lacking):
+        yield
+
+
+@mutant(
+    id="lists-in-databases-are-sorted",
+    breaks="state_equivalence",
+    summary="the snapshot of a database holds the elements of lists in the order of their text",
+    on_databases=True,
+    families=("average_by_list", "percentiles"),
+)
+def lists_in_databases_are_sorted(reached: Reached) -> Iterator[None]:
+    """No row of these families shows it: what they compute has no order."""
+    snapshot = RocksDBStateBackend.snapshot
+
+    def sorting(
+        self: RocksDBStateBackend, checkpoint_id: int | None = None
+    ) -> KeyedSnapshot | NativeSnapshot:
+        changed: list[tuple[Any, Any, list[Any]]] = []
+        for registered in self._registered.values():
+            if registered.kind != LIST:
+                continue
+            table = registered.table
+            for entry in list(table):
+                elements = table.get(entry)
+                in_order = sorted(elements, key=repr)
+                if in_order != elements:
+                    reached()
+                    table.put(entry, in_order)
+                    changed.append((table, entry, elements))
+        try:
+            return snapshot(self, checkpoint_id)
+        finally:
+            for table, entry, elements in changed:
+                table.put(entry, elements)
+
+    with replaced(RocksDBStateBackend, "snapshot", sorting):
         yield
 
 

@@ -128,8 +128,9 @@ def commit_is_repeated_where_it_was_not_seen(reached: Reached) -> Iterator[None]
     commit_late = TransactionalSystem._commit_late
 
     def asking(self: TwoPhaseCommitSinkFunction, transaction: Any) -> None:
+        # Only the simulation's external system can be asked, and it knows transactions by their names.
         system: Any = getattr(self, "_system", None)
-        if system is None or not system.is_committed(transaction):
+        if system is None or not isinstance(transaction, str) or not system.is_committed(transaction):
             recover_and_commit(self, transaction)
 
     def writing_again(self: TransactionalSystem, transaction: Transaction) -> None:

@@ -144,6 +144,12 @@ def state_differences(family: Family, scenario: Scenario) -> Iterator[Violation]
         yield from _compared(family, scenario, checkpoint)
 
 
+def backend_differences(family: Family, scenario: Scenario) -> Iterator[Violation]:
+    """Compare each checkpoint of a scenario with that of the same run on the other state backend."""
+    for _, violations in _other_backends(family, scenario, recorded_run(family, scenario)):
+        yield from violations
+
+
 def _backends(
     family: Family, scenario: Scenario, recorded: RecordedCheckpoint
 ) -> tuple[StateBackend | None, ...]:

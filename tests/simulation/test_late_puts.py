@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onceproof.engine.runtime.storage import MissingFile
+from onceproof.harness.checkers.situations import situations_of
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -50,7 +52,8 @@ def test_only_a_scenario_with_a_late_put_has_an_object_store(agenda):
     clock = Clock()
     kill = Fault("kill_process", "completed")
     assert type(storage_for(scenario_with(kill), clock, agenda)) is SimulatedStorage
-    for faults in ((late_put("snapshotted"),), (Fault("power_cut", "completed"), late_put("snapshotted"))):
+    upload = Fault("write_error_after_success", "snapshotted")
+    for faults in ((upload,), (Fault("power_cut", "completed"), late_put("snapshotted"))):
         assert type(storage_for(scenario_with(*faults), clock, agenda)) is LatePutStorage
 
 
@@ -137,3 +140,36 @@ def test_file_that_is_deleted_late_was_listed_to_the_process_that_reads_it(store
     assert store.list("chk-1/") == []
     with pytest.raises(MissingFile, match="chk-1/_metadata"):
         store.read("chk-1/_metadata")
+
+
+def test_put_that_is_answered_with_an_error_took_place(store):
+    store.answers_with_an_error = True
+    with pytest.raises(StorageUnavailable, match="answered with an error"):
+        store.write("chk-1/a", b"1")
+    assert store.files == {"chk-1/a": b"1"}
+    store.write("chk-1/b", b"2")
+
+
+def test_upload_that_is_discarded_is_stored_again_and_restored():
+    """Nothing of it is left, also not of the files of a database that others may share."""
+    upload = [Fault("write_error_after_success", "snapshotted", "count-0", each) for each in (1, 2)]
+    scenario = scenario_with(
+        *upload,
+        Fault("kill_process", "completed", checkpoint=3),
+        tolerable_failures=9,
+        state_backend="rocksdb",
+        incremental=True,
+    )
+    trial = try_scenario(WORD_COUNT, scenario, continued=False)
+    assert trial.verdict.violations == ()
+    assert trial.history.statistics.coverage["write_error_after_success", "snapshotted"] == 2
+    assert "upload discarded, then completed" in situations_of(scenario, trial.history)
+
+
+def test_job_that_has_finished_does_not_begin_again_when_a_deletion_comes_late():
+    """The process has deleted the mark of an earlier end as it began; there was none."""
+    late = Fault("late_delete", "completed", delay=100_000)
+    with find_mutant("the-file-finished-decides").applied():
+        [violation] = try_scenario(WORD_COUNT, scenario_with(late), continued=False).verdict.violations
+    assert (violation.property, violation.anomaly) == ("no_leaks", "deleted mark of its end")
+    assert try_scenario(WORD_COUNT, scenario_with(late), continued=False).verdict.passed

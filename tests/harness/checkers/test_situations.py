@@ -156,6 +156,9 @@ STORIES: Final[dict[str, Callable[[], Story]]] = {
     "deletion failed, then another process": lambda: (
         Story().starts().strikes("fail_delete", "completed").dies().starts()
     ),
+    "upload discarded, then completed": lambda: (
+        Story().starts().strikes("write_error_after_success", "snapshotted").completes(2)
+    ),
     "savepoint between checkpoints": lambda: (
         Story().starts().completes(1).says("savepoint_completed", 2, "1.1").completes(3)
     ),

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from onceproof.harness.checkers.state_equivalence import CheckpointState, StateAddress, check_equivalence
+from onceproof.harness.checkers.state_equivalence import (
+    CheckpointState,
+    StateAddress,
+    WholeContent,
+    check_backends,
+    check_equivalence,
+)
+from onceproof.harness.explanation.sentences import sentence_of
 
 COUNT: StateAddress = ("count", "total", 3)
 TIMER: StateAddress = ("count", "_timer_state/event_user", 3)
@@ -75,3 +82,22 @@ def test_an_operator_is_compared_only_if_its_upstream_timers_are() -> None:
     # At its end it is not compared itself.
     assert expected({"count": (7,)}, equally_far) == 0
     assert expected(equally_far, {"count": (7,)}) == 0
+
+
+def test_all_of_a_checkpoint_is_compared_with_the_other_backend() -> None:
+    here = WholeContent({COUNT: Counter(["a 1"]), TIMER: Counter(["a at 9"])})
+    there = WholeContent({COUNT: Counter(["a 1"]), TIMER: Counter(["a at 8"])})
+    assert not check_backends(5, {"words": 2}, here, here, "hashmap")
+    [violation] = check_backends(5, {"words": 2}, here, there, "hashmap")
+    assert (violation.property, violation.anomaly) == ("state_equivalence", "other value")
+    assert sentence_of(violation) == (
+        "Checkpoint 5 differs from the same run on the backend hashmap: state _timer_state/event_user of"
+        " count in key group 3 has an extra a at 9 and no a at 8."
+    )
+
+
+def test_what_follows_from_an_order_or_from_chance_is_not_compared_with_the_other_backend() -> None:
+    here, there = WholeContent({COUNT: Counter(["a 1"])}), WholeContent({}, frozenset({"count"}))
+    assert not check_backends(5, {"words": 2}, here, there, "rocksdb")
+    assert not check_backends(5, {"words": 2}, here, WholeContent({}), "rocksdb", {("count", "total")})
+    assert check_backends(5, {"words": 2}, here, WholeContent({}), "rocksdb", {("count", "other")})
