@@ -114,19 +114,21 @@ def _deletion_outlives_the_job(chance: Chance, stage: JobOutline) -> list[Fault]
 
 
 def _upload_is_discarded(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """An upload takes place and is answered with an error: its task deletes it, and stores its state again.
+    """Uploads take place and are answered with errors: tasks delete them, and store their state again.
 
-    The deletion may be late. A kill restores what was stored again.
+    There is a complete checkpoint before, whose files the discarded ones refer to. A deletion may be late. A
+    kill restores the checkpoint before, or what was stored again.
     """
-    checkpoint = draw_checkpoint(chance, stage) + chance.integer(0, 1)
+    checkpoint = 1 + draw_checkpoint(chance, stage)
     faults = [
         Fault("write_error_after_success", "snapshotted", ANY_TASK, checkpoint, nth)
-        for nth in chance.sample(range(1, len(stage.tasks) + 1), min(2, len(stage.tasks)))
+        for nth in chance.sample(range(1, len(stage.tasks) + 1), min(3, len(stage.tasks)))
     ]
     if chance.chance(0.4):
         delay = chance.integer(1, stage.interval + 3 * stage.checkpoint_steps)
         faults.append(Fault("late_delete", "completed", ANY_TASK, checkpoint, chance.integer(1, 2), 0, delay))
-    return [*faults, draw_kill(chance, stage, "completed", checkpoint + chance.integer(1, 2))]
+    point: Point = chance.choice(("triggered", "completed"))
+    return [*faults, draw_kill(chance, stage, point, checkpoint + 1)]
 
 
 def files_cannot_be_deleted(chance: Chance, stage: JobOutline) -> list[Fault]:

@@ -18,7 +18,8 @@ class Capability(StrEnum):
     STORAGE_FAULTS = "storage_faults"
     """Reads, lists and deletions of the checkpoint storage can fail."""
     LATE_PUTS = "late_puts"
-    """The checkpoint storage can be an object store: it performs puts and deletions that were given up."""
+    """The checkpoint storage can be an object store: it performs puts and deletions that were given up, and
+    answers puts that it has performed with an error."""
     COMMIT_ERRORS = "commit_errors"
     """Commits take place and are answered with an error."""
     FAILED_COMMITS = "failed_commits"
