@@ -120,11 +120,15 @@ def _upload_is_discarded(chance: Chance, stage: JobOutline) -> list[Fault]:
     kill restores the checkpoint before, or what was stored again.
     """
     checkpoint = 1 + draw_checkpoint(chance, stage)
+    is_deleted_late = chance.chance(0.3)
+    # Mostly those that have keyed state, or sources: sinks store little.
+    stores = [each for each in stage.tasks if each not in stage.sinks]
+    tasks = stage.tasks if is_deleted_late or not stores else stores
     faults = [
-        Fault("write_error_after_success", "snapshotted", ANY_TASK, checkpoint, nth)
-        for nth in chance.sample(range(1, len(stage.tasks) + 1), min(3, len(stage.tasks)))
+        Fault("write_error_after_success", "snapshotted", task, checkpoint)
+        for task in chance.sample(tasks, 1 if is_deleted_late else min(2, len(tasks)))
     ]
-    if chance.chance(0.4):
+    if is_deleted_late:
         delay = chance.integer(1, stage.interval + 3 * stage.checkpoint_steps)
         faults.append(Fault("late_delete", "completed", ANY_TASK, checkpoint, chance.integer(1, 2), 0, delay))
     point: Point = chance.choice(("triggered", "completed"))
