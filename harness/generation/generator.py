@@ -335,4 +335,8 @@ def _with_late_puts(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> 
     """Return the faults with the late puts that are drawn for the seed, if any, in place of the last ones."""
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
     room = max(MOST_FAULTS, len(faults)) - len(late_puts)
+    # Of a job that restarts until ids have another digit no restart is left out.
+    restarts = sum(fault == faults[0] for fault in faults)
+    if restarts > MOST_FAULTS:
+        room = max(room, restarts + 1)
     return (*faults[:room], *late_puts)

@@ -144,9 +144,9 @@ def one_value_stays_behind(reached: Reached) -> Iterator[None]:
     sound = KeyedProcessOperator.create_backend
 
     def forgetful(self: KeyedProcessOperator, context: Any) -> Any:
-        if context.keyed and context.parallelism == 3 and context.subtask == 1:
+        if (context.keyed or context.native) and context.parallelism == 3 and context.subtask == 1:
             reached()
-            context.keyed = None
+            context.keyed, context.native = None, ()
         return sound(self, context)
 
     with replaced(KeyedProcessOperator, "create_backend", forgetful):
