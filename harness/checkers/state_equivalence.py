@@ -61,8 +61,7 @@ class WholeContent:
 
     entries: Entries
     behind: frozenset[str] = frozenset()
-    """The operators behind one whose backend chooses in which order it emits: restored timers of equal time,
-    and the pairs of a map, have no order. What comes behind sees the records in that order."""
+    """The operators behind one whose backend chooses in which order it emits."""
 
 
 def check_equivalence(

@@ -250,8 +250,8 @@ def _other_backends(
                 break
             number = here.metadata.checkpoint_id
             try:
-                held = whole_content_of(here, has_steady_time=steady)
-                expected = whole_content_of(there, has_steady_time=steady)
+                held = WholeContent(*whole_content_of(here, has_steady_time=steady))
+                expected = WholeContent(*whole_content_of(there, has_steady_time=steady))
             except DamagedFile as error:
                 yield here, (unreadable(number, here.cut, error.path, error.what),)
                 continue
@@ -272,7 +272,7 @@ def _states_by_chance(
     """
     for again in recorded_checkpoints(family, scenario):
         if again.metadata.checkpoint_id == checkpoint:
-            one, other = held.entries, whole_content_of(again).entries
+            one, other = held.entries, whole_content_of(again)[0]
             return frozenset(each[:2] for each in one.keys() & other.keys() if one[each] != other[each])
     return frozenset()
 

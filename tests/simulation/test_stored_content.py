@@ -62,12 +62,11 @@ def test_heap_and_databases_hold_the_same_with_times_and_timers() -> None:
         ]
         assert stored[-1].metadata.attempt != stored[0].metadata.attempt
         for one, other in zip(stored, heap, strict=True):
-            here, there = whole_content_of(one), whole_content_of(other)
-            behind = here.behind | there.behind
-            for place in here.entries.keys() | there.entries.keys():
-                if place[0] in behind:
+            (here, behind_here), (there, behind_there) = whole_content_of(one), whole_content_of(other)
+            for place in here.keys() | there.keys():
+                if place[0] in behind_here | behind_there:
                     continue
-                assert here.entries.get(place, Counter()) == there.entries.get(place, Counter()), place
+                assert here.get(place, Counter()) == there.get(place, Counter()), place
                 seen[kind_of(place, place[1] in {state for _, state in one.lifetimes})] += 1
     assert set(seen) == {
         "operator state",

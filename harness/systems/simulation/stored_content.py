@@ -30,7 +30,6 @@ from onceproof.engine.state.raw import RAW_KIND
 from onceproof.engine.state.snapshot import decode_task_snapshot
 from onceproof.engine.state.stored import BROADCAST, EncodedOperator, EncodedTable, NativePart
 from onceproof.engine.state.timers import EVENT_TIMERS, PROCESSING_TIMERS
-from onceproof.harness.checkers.state_equivalence import WholeContent
 from onceproof.harness.systems.simulation.checkpoint_recorder import Progress, RecordedCheckpoint, Upstream
 from onceproof.harness.systems.simulation.engine_settings import DATABASES
 
@@ -104,8 +103,13 @@ def contents_of(
     return contents, progress, upstream
 
 
-def whole_content_of(recorded: RecordedCheckpoint, *, has_steady_time: bool = True) -> WholeContent:
+def whole_content_of(
+    recorded: RecordedCheckpoint, *, has_steady_time: bool = True
+) -> tuple[Contents, frozenset[str]]:
     """Return everything that a checkpoint holds, to compare it with one of a run that is the same otherwise.
+
+    And the operators behind one whose backend chooses in which order it emits: restored timers of equal time,
+    and the pairs of a map, have no order. What comes behind sees the records in that order.
 
     Left out is what has expired, because a backend may have removed it or not: when that happens depends on
     its cleanup. Where time may have gone back nothing tells what had expired once, so without
@@ -138,7 +142,7 @@ def whole_content_of(recorded: RecordedCheckpoint, *, has_steady_time: bool = Tr
                 ):
                     contents.setdefault((name, state_name, group), Counter()).update(entries)
     behind = [names[each] for each, before in recorded.upstream.items() if before & choosing]
-    return WholeContent(contents, frozenset(behind))
+    return contents, frozenset(behind)
 
 
 def _living_entries(
