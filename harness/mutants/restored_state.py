@@ -211,7 +211,6 @@ def second_input_in_flight_is_not_stored(reached: Reached) -> Iterator[None]:
     origin="FLINK-20645",
     breaks="exactly_once",
     summary="the barrier of an aborted checkpoint ends the recording of a channel for the next one",
-    families=("full_join",),
 )
 def any_barrier_ends_the_recording(reached: Reached) -> Iterator[None]:
     """Records behind it are ahead of the right barrier, and are not stored."""
