@@ -6,7 +6,6 @@ to a job that is over gets an error, or the job's result.
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from concurrent.futures import Future
@@ -41,6 +40,9 @@ class CompletableFuture(Future[T], Generic[T]):
     """What will be known later; it can be awaited (PyFlink: CompletableFuture)."""
 
     def __await__(self) -> Generator[Any, None, T]:
+        # Every process of a job imports this module; few await.
+        import asyncio
+
         return asyncio.wrap_future(self).__await__()
 
 

@@ -24,8 +24,6 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-import fsspec
-
 from onceproof.engine.locations import join_location, scheme_of
 from onceproof.engine.runtime.storage import MissingFile, StorageError, check_inside
 
@@ -42,6 +40,9 @@ def _options(scheme: str) -> dict[str, Any]:
     """Return how the file system of a scheme is opened."""
     # Listings are cached by default.
     options: dict[str, Any] = {"use_listings_cache": False}
+    # Every process of a job imports this module, and few have such a storage: a tenth of a process's start.
+    import fsspec
+
     if scheme in ("s3", "s3a") and "config_kwargs" not in fsspec.config.conf.get(scheme, {}):
         # s3fs repeats each request that fails, and by default so does the client below it: a store that is
         # down is to be an error within seconds, because the restart strategy decides how long to go on.
@@ -178,6 +179,8 @@ class RemoteCheckpointStorage:
 
     def _open(self) -> None:
         try:
+            import fsspec
+
             self._opened, self._path = fsspec.core.url_to_fs(self.root, **_options(scheme_of(self.root)))
         except ImportError as error:
             raise StorageError(f"checkpoint folder {self.root} cannot be reached: {error}") from error

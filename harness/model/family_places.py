@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -33,8 +35,12 @@ def family_names() -> list[str]:
     return sorted(_built_in_places())
 
 
-def _built_in_places() -> dict[str, tuple[str, str]]:
-    """Return by family name its module and attribute; "" if the module itself is the family."""
+@cache
+def _built_in_places() -> Mapping[str, tuple[str, str]]:
+    """Return by family name its module and attribute; "" if the module itself is the family.
+
+    To look through the folders takes a millisecond, and some callers load all families one after another.
+    """
     found = {}
     for module in pkgutil.iter_modules(scenarios.__path__, _BUILT_IN):
         inner = [module]

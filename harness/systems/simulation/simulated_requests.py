@@ -23,7 +23,7 @@ from typing import Any, Final
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.async_requests import Answer, MakeRequests
 from onceproof.engine.runtime.execution import Execution
-from onceproof.engine.runtime.request_loop import answer_of
+from onceproof.engine.runtime.loop_thread import answer_of
 from onceproof.engine.task.events import WOKEN_UP
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
