@@ -178,20 +178,19 @@ def sound_run(run: Run) -> Run:
     return run.start("2.2", restored=2).checkpoint(3, 4).commit().checkpoint(4, 6).commit().finish()
 
 
-@pytest.fixture
-def sales(tmp_path: Path) -> Path:
-    """Return the file of the family in the documentation's example."""
+def written_sales(folder: Path) -> Path:
+    """Write the family in the documentation's example into a folder, and return its file."""
     text = PAGE.read_text(encoding="utf-8")
     found = re.search(r"```python\n(\"\"\"Sales.*?)```", text, re.DOTALL)
     assert found is not None
-    path = tmp_path / "sales.py"
+    path = folder / "sales.py"
     path.write_text(found[1], encoding="utf-8")
     return path
 
 
-@pytest.fixture
-def forgetful(sales: Path) -> Path:
-    """Return the file of a family whose job loses its totals when it is killed."""
+def written_forgetful(folder: Path) -> Path:
+    """Write a family whose job loses its totals when it is killed, and the sound one beside it."""
+    sales = written_sales(folder)
     text = sales.read_text(encoding="utf-8")
     assert _REDUCE in text
     path = sales.with_name("forgetful.py")
@@ -199,3 +198,15 @@ def forgetful(sales: Path) -> Path:
         text.replace(_REDUCE, _BUG).replace('"sales"\n', '"forgetful"\n', 1) + _TOTAL, encoding="utf-8"
     )
     return path
+
+
+@pytest.fixture
+def sales(tmp_path: Path) -> Path:
+    """Return the file of the family in the documentation's example."""
+    return written_sales(tmp_path)
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Path:
+    """Return the file of a family whose job loses its totals when it is killed."""
+    return written_forgetful(tmp_path)

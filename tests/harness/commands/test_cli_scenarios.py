@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import FAULT_KINDS
 from onceproof.harness.model.scenario import Fault, read_scenario, to_json
 from onceproof.harness.trials.runner import OUTCOMES
 from onceproof.harness.trials.trial import scenario_of
+from tests.harness.conftest import written_forgetful
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
@@ -59,12 +62,22 @@ def test_trace_is_part_of_the_json_document(onceproof: Command) -> None:
     assert json.loads(ended.out)["trace"]["lanes"][0] == "coordinator"
 
 
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that has failed, which the tests only read."""
+    folder = tmp_path_factory.mktemp("failed")
+    options = ["--scenarios", "12", "-n", "1", "--out", "out", "--shrink-time", "0"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        written_forgetful(folder)
+        assert main(["run", "forgetful.py", *options]) == 1
+    return folder / "out"
+
+
 @pytest.fixture
-def failing(onceproof: Command, forgetful: Path) -> str:
-    ended = onceproof(
-        *("run", "forgetful.py", "--scenarios", "12", "-n", "1", "--out", "out", "--shrink-time", "0")
-    )
-    assert ended.code == 1
+def failing(onceproof: Command, forgetful: Path, failed: Path) -> str:
+    """A scenario that fails in the run of the folder out, as `onceproof` has left it."""
+    shutil.copytree(failed, "out")
     return next(str(path) for path in sorted(Path("out", "failures").glob("*.original.json")))
 
 

@@ -47,7 +47,7 @@ def test_structured_scenarios_are_not_only_small() -> None:
     sizes: list[int] = []
     kinds: Counter[str] = Counter()
 
-    @in_shard("sizes", 0, 4 * 400)
+    @in_shard("sizes", 0, 4 * 150)
     @given(structured(FAMILY))
     def collect(scenario: Scenario) -> None:
         sizes.append(scenario.record_count())
