@@ -4,7 +4,8 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup bytecode java pyflink services flink test nightly properties soak lint docs clean
+.PHONY: help setup bytecode java pyflink services flink test run-tests nightly properties soak lint run-linters \
+  docs build-docs clean
 .DEFAULT_GOAL := help
 
 # An active environment or Spark of the calling shell must not affect the commands.
@@ -91,7 +92,12 @@ flink: setup ## install Apache Flink, and put 20 families on trial there; half a
 # no test cuts the power.
 IN_MEMORY := $(shell [ -w /dev/shm ] && [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -n 1)" -ge 4000000 ] && \
   echo TMPDIR=/dev/shm)
-test: lint docs ## run the linters, build the documentation site, run all tests; a skipped test prints its reason
+# The linters and the site are built beside the tests: they have a processor each for half a minute, in which the first
+# tests wait for servers and for Spark. `--keep-going`: what fails fails the command, and the others come to their end.
+test: setup ## run the linters, build the documentation site, run all tests; a skipped test prints its reason
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 run-tests run-linters build-docs
+
+run-tests:
 	@$(IN_MEMORY) $(RUN)/python -m pytest -n 4 --dist=worksteal
 
 nightly: setup ## run the nightly job: flights under kills, then a campaign; report in reports/out/index.html
@@ -104,12 +110,18 @@ soak: setup ## a job under requests and kills for ten minutes: rows exact, and a
 	@$(RUN)/python -m tests.engine.runtime.monitor.soak $(OPTIONS)
 
 lint: setup ## run ruff and mypy
+	@$(MAKE) --no-print-directory run-linters
+
+run-linters:
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
 
 # The pages keep their places, so links between them hold on the site as they do in the repository.
 docs: setup ## the documentation site, built without the network into build/docs/site
+	@$(MAKE) --no-print-directory build-docs
+
+build-docs:
 	@rm -rf $(DOCS) && mkdir -p $(DOCS)/pages
 	@tar -cf - --exclude=mkdocs.yml *.md engine/README.md engine/docs harness/README.md harness/docs $(LINKED) | tar -xf - -C $(DOCS)/pages
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet --config-file harness/docs/mkdocs.yml

@@ -10,6 +10,7 @@ of the shared Spark session are in the first stretch, so that most runs start it
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -77,12 +78,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let this process and those that the tests start write no more bytecode.
+    """Let this process and those that the tests start write no more bytecode, and freeze what is there.
 
-    It is valid for a source of the same size and second, and tests write a module again within a second.
+    Bytecode is valid for a source of the same size and second, and tests write a module again within a
+    second. What is there are ten thousand tests, which stay until the end: each full collection of garbage
+    would look through them.
     """
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    gc.collect()
+    gc.freeze()
 
 
 def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
