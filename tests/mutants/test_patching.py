@@ -18,29 +18,35 @@ from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 MUTANTS = built_in_mutants()
 IDS = [each.id for each in MUTANTS]
+CODE = (FunctionType, property, staticmethod, classmethod)
 
 
-def everything() -> dict[str, int]:
+Identities = dict[str, dict[str, int]]
+"""By the name of a module or of a class, the identity of each attribute."""
+
+
+def everything() -> Identities:
     """Return the identity of every attribute of every module and class that a mutant could touch."""
-    found: dict[str, int] = {}
-    for name, module in sorted(sys.modules.items()):
+    found: Identities = {}
+    for name, module in list(sys.modules.items()):
         if not name.startswith(
             ("onceproof.engine", "onceproof.harness.systems.simulation", "onceproof.harness.checkers")
         ):
             continue
-        for attribute, value in vars(module).items():
-            found[f"{name}.{attribute}"] = id(value)
+        attributes = vars(module)
+        found[name] = {attribute: id(value) for attribute, value in attributes.items()}
+        for attribute, value in attributes.items():
             if isinstance(value, type) and value.__module__ == name:
                 add_members(found, f"{name}.{attribute}", value)
     return found
 
 
-def add_members(found: dict[str, int], name: str, owner: type) -> None:
-    for inner, part in vars(owner).items():
-        # Caches that Python or a library keeps in a class are not the class.
-        if isinstance(part, FunctionType | property | staticmethod | classmethod):
-            found[f"{name}.{inner}"] = id(part)
-        elif isinstance(part, type) and part.__qualname__ == f"{owner.__qualname__}.{inner}":
+def add_members(found: Identities, name: str, owner: type) -> None:
+    members = vars(owner)
+    # Caches that Python or a library keeps in a class are not the class.
+    found[name] = {inner: id(part) for inner, part in members.items() if isinstance(part, CODE)}
+    for inner, part in members.items():
+        if isinstance(part, type) and part.__qualname__ == f"{owner.__qualname__}.{inner}":
             add_members(found, f"{name}.{inner}", part)
 
 
