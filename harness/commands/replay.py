@@ -32,7 +32,8 @@ from onceproof.harness.model.scenario import Scenario, ScenarioError, read_scena
 from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
-from onceproof.harness.trials.failures import write_scenario
+from onceproof.harness.trials.failures import scenario_file
+from onceproof.harness.trials.output_files import made_folder, write_file
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 from onceproof.reports.text import counted
 
@@ -195,7 +196,8 @@ def shrink_command(
         return PASSED
     result = examined.shrunk
     path = out or _beside(subject)
-    write_scenario(result.scenario, path)
+    made_folder(path.parent)
+    write_file(path, scenario_file(result.scenario))
     before, after = result.before, result.after
     signature = examined.trial.verdict.signature or ()
     replay = wording.replay_command(path, family or scenario.family, system)

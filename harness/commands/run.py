@@ -8,7 +8,7 @@ from typing import Final
 
 from onceproof.harness.commands.check import warn_of_mistakes
 from onceproof.harness.model.exit_codes import UsageError
-from onceproof.harness.model.family import Family, options_of, turns_of
+from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import numbered
@@ -19,7 +19,7 @@ from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
-from onceproof.harness.trials.runner import RunResult, RunStopped, run
+from onceproof.harness.trials.runner import RunResult, RunStopped, load_families, run, scenarios_of_share
 from onceproof.harness.trials.trial import scenario_of
 
 _TRIED_WHERE_JOBS_ARE_DRAWN: Final = 20
@@ -36,9 +36,8 @@ def run_command(plan: RunPlan) -> int:
 
 def _run(plan: RunPlan) -> int:
     warn_of_mistakes(plan.families, plan.system, plan.seed)
-    scenarios = plan.scenarios
-    if scenarios is not None:
-        scenarios = plan.share.scenarios_in(scenarios, _turns_in_a_round(plan))
+    families = load_families(plan.families)
+    scenarios = scenarios_of_share(families, plan.scenarios, plan.share, plan.takes_all)
     unwritten: list[OutputUnwritable] = []
     with progress_bar(scenarios, plan.max_time) as bar:
         result, cases, mistake = run_and_examine(plan, bar, unwritten)
@@ -53,12 +52,6 @@ def _run(plan: RunPlan) -> int:
         if error is not None:
             raise error
     return exit_code(report)
-
-
-def _turns_in_a_round(plan: RunPlan) -> int:
-    if not plan.takes_all:
-        return len(plan.families)
-    return sum(turns_of([load_family(name) for name in plan.families]))
 
 
 def without_refused(plan: RunPlan) -> RunPlan:

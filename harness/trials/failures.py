@@ -185,9 +185,8 @@ def store_failure(
     paths = failure_paths(folder, family.name, group.signature)
     is_written = True
     try:
-        made_folder(paths[0].parent)
-        for path, stored in ((paths[1], original), (paths[0], shrunk.scenario)):
-            replace_file(path, (to_json(stored, indent=2) + "\n").encode())
+        write_scenario(original, paths[1])
+        write_scenario(shrunk.scenario, paths[0])
     except OutputUnwritable as error:
         if unwritten is None:
             raise
@@ -247,9 +246,11 @@ def failure_paths(folder: Path, family: str, signature: Signature) -> tuple[Path
 
 
 def write_scenario(scenario: Scenario, path: Path) -> None:
-    """Write a scenario's JSON."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(to_json(scenario, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputUnwritable(f"{path}: cannot be written: {error.strerror or error}") from None
+    """Write a scenario into a file of a folder of results, whole; raises OutputUnwritable."""
+    made_folder(path.parent)
+    replace_file(path, scenario_file(scenario))
+
+
+def scenario_file(scenario: Scenario) -> bytes:
+    """Return the content of a scenario's file."""
+    return (to_json(scenario, indent=2) + "\n").encode()

@@ -161,9 +161,9 @@ def run(
     for family in loaded:
         check_family(family)
     count = workers or usable_processors()
-    turns = turns_of(loaded) if by_turns else (1,) * len(loaded)
+    turns = _turns_in_a_round(loaded, by_turns)
+    scenarios = scenarios_of_share(loaded, scenarios, share, by_turns)
     if scenarios is not None:
-        scenarios = share.scenarios_in(scenarios, sum(turns))
         # Never more processes than work.
         count = max(1, min(count, scenarios))
     result = RunResult(loaded, tuple(families), seed, count, system=find_system(system), share=share)
@@ -193,6 +193,19 @@ def run(
             result.exhausted = ordered.exhausted(loaded)
             result.seconds = perf_counter() - started
     return result
+
+
+def scenarios_of_share(
+    families: Sequence[Family], scenarios: int | None, share: Share, by_turns: bool
+) -> int | None:
+    """Return how many of a run's scenarios its share has; None for no limit. See ``run``."""
+    if scenarios is None:
+        return None
+    return share.scenarios_in(scenarios, sum(_turns_in_a_round(families, by_turns)))
+
+
+def _turns_in_a_round(families: Sequence[Family], by_turns: bool) -> tuple[int, ...]:
+    return turns_of(families) if by_turns else (1,) * len(families)
 
 
 def load_families(names: Sequence[str]) -> tuple[Family, ...]:

@@ -11,7 +11,7 @@ import pytest
 from onceproof.harness.checkers.outcome import Outcome, from_line
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.seeds import Share, scenario_seed
 from onceproof.harness.reporting.run_summary import exhausted_lines
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.pool import Batch, Start, WorkerDied, WorkerPool
@@ -21,7 +21,9 @@ from onceproof.harness.trials.runner import (
     RunResult,
     RunStopped,
     interrupts_held,
+    load_families,
     run,
+    scenarios_of_share,
 )
 from onceproof.harness.trials.tally import Tally
 
@@ -35,6 +37,20 @@ def lines_of(folder: Path) -> list[Outcome]:
 def without_times(outcomes: list[Outcome]) -> list[dict[str, object]]:
     kept = [field for field in Outcome.__struct_fields__ if field not in ("milliseconds", "recovery_seconds")]
     return [{field: getattr(outcome, field) for field in kept} for outcome in outcomes]
+
+
+@pytest.mark.parametrize("by_turns", [False, True])
+def test_share_of_a_run_has_as_many_scenarios_as_are_announced(by_turns: bool) -> None:
+    names = ("word_count", "async_lookups")
+    announced = []
+    for first in range(2):
+        share = Share(2, first)
+        expected = scenarios_of_share(load_families(names), 6, share, by_turns)
+        assert expected == run(names, scenarios=6, share=share, by_turns=by_turns, workers=1).tally.scenarios
+        announced.append(expected)
+    # In a round the second family has one turn, or two.
+    assert announced == ([3, 3] if by_turns else [4, 2])
+    assert scenarios_of_share(load_families(names), None, Share(2, 0), by_turns) is None
 
 
 def test_number_of_workers_does_not_change_the_outcomes(tmp_path: Path) -> None:
