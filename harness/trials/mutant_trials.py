@@ -34,6 +34,7 @@ import msgspec.structs
 
 from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.model.exit_codes import is_full
 from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
@@ -291,6 +292,8 @@ def tried(
         except (FamilyError, MutantError):
             raise
         except Exception as error:
+            if is_full(error):
+                raise
             # Even the world around the engine could not go on.
             witness = {"exception": type(error).__name__, "function": "world"}
             return Verdict((Violation("no_error", "exception", "", witness),)), History()

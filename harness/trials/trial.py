@@ -28,7 +28,7 @@ from onceproof.harness.generation.generator import USUAL, Drawing, generate
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.exit_codes import REPLAY_NOTE
+from onceproof.harness.model.exit_codes import REPLAY_NOTE, is_full
 from onceproof.harness.model.family import Declared, Family, FamilyError, source_file, tasks_with
 from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.program_family import ProgramFamily
@@ -86,6 +86,8 @@ def try_scenario(
         history, recorded = _run(system, family, scenario, trace, records=is_to_continue)
         verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
+        if is_full(error):
+            raise
         raise_as_family_error(family, error, f"seed {scenario.seed}")
         check_values(family, scenario)
         if history is not None:

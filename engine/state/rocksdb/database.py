@@ -8,16 +8,19 @@ The rules this module lives by:
   folders; the next process below the same base folder finds them unlocked and removes them.
 - A checkpoint of the database is a folder of hard links to its SST files, which never change. The small files
   that do change are read into memory.
+- A full disk is an OSError with its number and the folder, as it is for Python's own files. It is no
+  damage of the checkpoint that is restored.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from msgspec import Struct
@@ -53,6 +56,9 @@ FILES_TOLERATED. Lower numbers double what incremental checkpoints store."""
 TABLE_SUFFIX: Final = ".sst"
 NEEDED: Final = ("CURRENT", "MANIFEST-")
 """The files that opening a database needs, besides its SST files."""
+
+
+_DISK_IS_FULL: Final = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
 
 
 class Folder:
@@ -155,7 +161,7 @@ class DatabaseUnreadable(StateError):
 class Database:
     """One open database. ``get``, ``put`` and ``delete`` are those of rocksdict, bound once."""
 
-    __slots__ = ("__weakref__", "_finalizer", "_folders", "_rdict", "delete", "get", "put")
+    __slots__ = ("__weakref__", "_finalizer", "_folders", "_path", "_rdict", "delete", "get", "put")
 
     def __init__(
         self, folders: WorkingFolders, folder: Folder, settings: StateBackendSettings, read_only: bool = False
@@ -164,8 +170,12 @@ class Database:
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         path = os.path.join(folder.path, "db")
         note_opened()
+        self._path = path
         try:
-            self._rdict = Rdict(path, _options(settings), access_type=access)
+            with _full_disk_named(path):
+                self._rdict = Rdict(path, _options(settings), access_type=access)
+        except OSError:
+            raise
         except Exception as error:
             # The binding raises plain Exception for every error; only the message differs.
             reason = " ".join(str(error).replace(path, "").split())
@@ -244,18 +254,19 @@ class Database:
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = ()) -> None:
         """Apply the deletes, then the puts, in batches."""
         batch = WriteBatch(raw_mode=True)
-        for key in deletes:
-            batch.delete(key)
-            if len(batch) >= BATCH:
+        with _full_disk_named(self._path):
+            for key in deletes:
+                batch.delete(key)
+                if len(batch) >= BATCH:
+                    self._rdict.write(batch)
+                    batch = WriteBatch(raw_mode=True)
+            for key, value in puts:
+                batch.put(key, value)
+                if len(batch) >= BATCH:
+                    self._rdict.write(batch)
+                    batch = WriteBatch(raw_mode=True)
+            if len(batch):
                 self._rdict.write(batch)
-                batch = WriteBatch(raw_mode=True)
-        for key, value in puts:
-            batch.put(key, value)
-            if len(batch) >= BATCH:
-                self._rdict.write(batch)
-                batch = WriteBatch(raw_mode=True)
-        if len(batch):
-            self._rdict.write(batch)
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
         """Delete all keys from ``begin`` (inclusive) to ``end`` (exclusive)."""
@@ -265,7 +276,8 @@ class Database:
         """Return a checkpoint of the database as of now."""
         folder = self._folders.make()
         path = os.path.join(folder.path, "checkpoint")
-        Checkpoint(self._rdict).create_checkpoint(path)
+        with _full_disk_named(path):
+            Checkpoint(self._rdict).create_checkpoint(path)
         tables: list[str] = []
         small: dict[str, bytes] = {}
         for name in sorted(os.listdir(path)):
@@ -279,6 +291,18 @@ class Database:
     def close(self) -> None:
         """Close the database and remove its folder."""
         self._finalizer()
+
+
+@contextmanager
+def _full_disk_named(path: str) -> Iterator[None]:
+    """Raise the binding's error of a full disk as an OSError. The binding gives only a message."""
+    try:
+        yield
+    except Exception as error:
+        for text, number in _DISK_IS_FULL.items():
+            if text in str(error) and not isinstance(error, OSError):
+                raise OSError(number, text, path) from error
+        raise
 
 
 def _close_and_remove(rdict: Rdict, folder: Folder, owner: int) -> None:

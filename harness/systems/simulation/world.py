@@ -28,6 +28,7 @@ from onceproof.engine.runtime.recovery import FINISHED, recover
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.task.outputs import Queue
+from onceproof.harness.model.exit_codes import is_full
 from onceproof.harness.model.family import Family, FamilyError, source_file
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
@@ -365,7 +366,12 @@ class World:
     # The end.
 
     def machine_failed(self, where: str, error: BaseException) -> None:
-        """A machine raised an error of the engine's own: record it, and end the run."""
+        """A machine raised an error of the engine's own: record it, and end the run.
+
+        A full disk, that of a database, is not the scenario's: it ends all runs.
+        """
+        if is_full(error):
+            raise error
         self.recorder.error(where, error)
         self.end()
 

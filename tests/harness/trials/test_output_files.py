@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import stat
 import threading
@@ -79,6 +80,22 @@ def test_disk_that_is_full_at_the_report_is_one_line(capsys: pytest.CaptureFixtu
     assert lines[0] == "word_count: 2 scenarios, passed"
     assert lines[-1] == "report: none, because it cannot be written"
     assert sorted(path.name for path in Path("out").iterdir()) == [OUTCOMES]
+
+
+def test_full_disk_below_a_database_ends_the_run_and_is_no_failure_of_a_scenario(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with largest_file(4000):
+        code = main([*RUN, "--system", "simulated-rocksdb"])
+    captured = capsys.readouterr()
+    assert code == USAGE
+    [line] = captured.err.splitlines()
+    assert re.fullmatch(
+        r"onceproof: /\S+/onceproof-rocksdb-\S+: cannot be written:"
+        " File too large: free some space, or name another folder",
+        line,
+    )
+    assert "FAILED" not in captured.out
 
 
 def test_summary_of_a_run_whose_outcomes_fill_the_disk_comes_first(
