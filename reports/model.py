@@ -146,6 +146,8 @@ class Shrinking(ReportStruct, frozen=True):
     after: Sizes
     seconds: float = 0.0
     runs: int = 0
+    needed: str = ""
+    """Of a scenario that stays large: that it was run without each of its parts."""
 
 
 class InputRecord(ReportStruct, frozen=True):

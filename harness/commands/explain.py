@@ -104,6 +104,8 @@ def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
         yield from (f"  {line}".rstrip() for line in case.mistake.example.splitlines())
     if real:
         yield shrunk_text(case, real)
+    if needed := wording.needed_text(case.scenario):
+        yield needed
     accuses = case.mistake is None or not case.mistake.title
     for title, text in (("cause", explanation.cause), ("first divergence", explanation.first_divergence)):
         if text and accuses:

@@ -19,6 +19,7 @@ from onceproof.harness.model.family_places import family_names
 from onceproof.harness.model.mutants import Mutant, built_in_mutants, find_mutant, load_mutants
 from onceproof.harness.trials.mutant_trials import SHRINK_SECONDS, Result, measure_all
 from onceproof.harness.trials.runner import usable_processors
+from onceproof.harness.trials.shrunk_sizes import shrunk_lines
 
 _TITLES = (
     "seed  reached  killed  scenarios  records  faults  schedule  cpu s  family            property: breaks"
@@ -105,3 +106,5 @@ def _print_summary(results: Sequence[Result], killed: int, mutants: int, seeds: 
             f" found by the property that it breaks: {precise} of {len(kills)};"
             f" {sum(result.cpu_seconds for result in results):,.0f} s of processor time"
         )
+        for line in shrunk_lines(results):
+            print(line)

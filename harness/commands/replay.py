@@ -120,6 +120,8 @@ def replay_command(
         print(f"  {wording.fault_text(fault)}")
     for operation in scenario.asked:
         print(f"  {wording.operation_text(operation)}")
+    if needed := wording.needed_text(scenario):
+        print(f"  {needed}")
     for line in violation_lines(trial.verdict.violations):
         print(line)
     print(
@@ -217,6 +219,8 @@ def shrink_command(
     print(f"{', '.join(signature)}: {result.runs:,} runs in {result.seconds:.1f} s")
     for name in ("records", "faults", "schedule"):
         print(f"  {name:<9} {getattr(before, name):>6} -> {getattr(after, name)}")
+    if needed := wording.needed_text(result.scenario):
+        print(f"  {needed}")
     print(replay)
     return FAILED
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import UNSET
+
 from onceproof.engine.checkpoint.failure_counter import (
     EXPIRED,
     FAILOVER,
@@ -29,6 +31,7 @@ from onceproof.engine.messages import (
 from onceproof.harness.model.family_places import family_names
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, OperationKind, Scenario
+from onceproof.reports.text import counted, joined
 
 SIMULATED: Final = "simulated"
 """The system that a command uses if its ``--system`` is missing."""
@@ -173,6 +176,21 @@ def scenario_text(scenario: Scenario) -> str:
         f" {len(scenario.faults)} fault{'' if len(scenario.faults) == 1 else 's'},"
         f" {_operations_text(scenario)}{scenario.schedule.kind} schedule"
     )
+
+
+def needed_text(scenario: Scenario) -> str:
+    """Return that a shrunk scenario that stays large needs each of its parts; "" if that was not shown."""
+    needed = scenario.needed
+    if needed is UNSET:
+        return ""
+    counts = (
+        (needed.records, "record"),
+        (needed.faults, "fault"),
+        (needed.operations, "request"),
+        (needed.choices, "choice"),
+    )
+    parts = [counted(count, name) for count, name in counts if count]
+    return f"Each of its {joined(parts)} was left out alone: none of these runs failed so."
 
 
 def replay_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:

@@ -179,6 +179,20 @@ USUAL_WATERMARK_INTERVAL_MS: Final = 200
 """The engine's default of ``pipeline.auto-watermark-interval``."""
 
 
+class Needed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """That the failure of a shrunk scenario, which stays large, needs each of its parts.
+
+    The shrinker left out each record, fault, operation and choice of the schedule alone, and ran the rest:
+    none of these runs failed with the signature.
+    """
+
+    signature: tuple[str, str]
+    records: Count
+    faults: Count
+    operations: Count
+    choices: Count
+
+
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One case of a family with its input, its settings, its faults and its schedule."""
 
@@ -222,6 +236,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endless: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether the sources never end: records arrive while the job runs, and once all are read its user stops
     it, drained. If unset, all records are there from the beginning and the sources end behind them."""
+    needed: Needed | msgspec.UnsetType = msgspec.UNSET
+    """Of a shrunk scenario that stays large: its parts, which it needs. No run reads it."""
 
     @property
     def is_endless(self) -> bool:
@@ -308,7 +324,9 @@ def read_scenario(path: Path) -> Scenario:
         text = read_at_most(path, MOST_BYTES)
     except OSError as error:
         raise ScenarioError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return from_json(text, str(path))
+    scenario = from_json(text, str(path))
+    _check_needed(scenario, path)
+    return scenario
 
 
 def check(scenario: Scenario, path: str = "scenario") -> None:
@@ -347,6 +365,25 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
             operation, parallelism=0, state_backend=None, claims=False
         ):
             raise ScenarioError(f"{place}: how the job goes on belongs to a stop, not to a {operation.kind}")
+
+
+def _check_needed(scenario: Scenario, path: Path) -> None:
+    """Raise ScenarioError where what was shown of a scenario cannot be of this one."""
+    needed, schedule = scenario.needed, scenario.schedule
+    if needed is msgspec.UNSET:
+        return
+    listed = len(schedule.preemptions) + len(schedule.priorities) + len(schedule.changes)
+    for name, shown, there in (
+        ("records", needed.records, scenario.record_count()),
+        ("faults", needed.faults, len(scenario.faults)),
+        ("operations", needed.operations, len(scenario.asked)),
+        ("choices", needed.choices, listed + (schedule.seed > 0)),
+    ):
+        if shown != there:
+            raise ScenarioError(
+                f"{path}: needed.{name} is {shown:,}, but the scenario has {there:,}: it was changed"
+                " after it was shrunk; delete needed"
+            )
 
 
 def _beyond_bounds(scenario: Scenario) -> str:

@@ -28,7 +28,12 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.explanation.decisions import DecisionEffects
-from onceproof.harness.explanation.descriptions import fault_text, operation_text, replay_command
+from onceproof.harness.explanation.descriptions import (
+    fault_text,
+    needed_text,
+    operation_text,
+    replay_command,
+)
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import line_of
@@ -322,6 +327,7 @@ def failure_of(case: FailureCase) -> Failure:
             after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),
             seconds=round(shrunk.seconds, 3),
             runs=shrunk.runs,
+            needed=needed_text(scenario),
         ),
         records=records,
         faults=(

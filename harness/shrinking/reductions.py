@@ -25,6 +25,7 @@ from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
+    ActionClass,
     CheckpointMode,
     Fault,
     InputRecord,
@@ -47,6 +48,8 @@ PLAIN_SETTINGS: Final = {
     "mode": UNSET,
     "watermark_interval_ms": UNSET,
     "endless": UNSET,
+    "state_backend": UNSET,
+    "incremental": UNSET,
 }
 PLAIN_MAX_PARALLELISM: Final = 4
 SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)
@@ -57,6 +60,19 @@ UNIFORM_PARTS: Final = 2000
 PRIORITY_PARTS: Final = 1000
 FEW_PRIORITIES: Final = 2
 """A priority schedule with at most this many priorities can be described in a line: "storage is slow"."""
+OFTEN_ENOUGH: Final[tuple[tuple[ActionClass, int], ...]] = (
+    ("deliver", -1),
+    ("poll", -1),
+    ("store", -1),
+    ("poll", 1),
+)
+"""The priorities that most failures of planted bugs need, where they need one, the most frequent first."""
+SINGLE_PRIORITIES: Final = tuple(
+    dict.fromkeys((*OFTEN_ENOUGH, *((action, sign) for action in ACTION_CLASSES for sign in (-1, 1))))
+)
+"""One kind of step comes before or behind all others, which take turns."""
+FEW_FAULTS: Final = 6
+"""Of fewer faults every subset is tried, of so many those of up to two, of more each alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +286,9 @@ def simpler_schedules(scenario: Scenario) -> Iterator[Scenario]:
     if schedule.kind == "fair":
         return
     yield replace(scenario, schedule=Schedule())
-    for action in ACTION_CLASSES:
-        for priority in (-1, 1):
-            few = Schedule("priority", 0, {action: priority}, (), schedule.horizon)
-            yield replace(scenario, schedule=few)
+    for action, priority in SINGLE_PRIORITIES:
+        few = Schedule("priority", 0, {action: priority}, (), schedule.horizon)
+        yield replace(scenario, schedule=few)
     if schedule.changes:
         yield replace(scenario, schedule=replace(schedule, changes=()))
     for index in range(len(schedule.changes)):
@@ -283,6 +298,15 @@ def simpler_schedules(scenario: Scenario) -> Iterator[Scenario]:
         # The seed stays, because it decides between actions of equal priority.
         rest = {each: priority for each, priority in schedule.priorities.items() if each != action}
         yield replace(scenario, schedule=replace(schedule, priorities=rest))
+
+
+def first_choices(scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the scenario with the first eighth, quarter, half and three quarters of its choices."""
+    listed = scenario.schedule.preemptions
+    for eighths in (1, 2, 4, 6):
+        first = listed[: len(listed) * eighths // 8]
+        if len(first) < len(listed):
+            yield replace(scenario, schedule=replace(scenario.schedule, preemptions=first))
 
 
 def fewer_operations(scenario: Scenario) -> Iterator[Scenario]:
@@ -315,8 +339,13 @@ def simpler_jobs(scenario: Scenario, simpler_parameters: SimplerParameters | Non
 
 
 def fault_subsets(scenario: Scenario) -> Iterator[Scenario]:
-    """Yield the scenario with every proper subset of its faults, the smallest first."""
-    for count in range(len(scenario.faults)):
+    """Yield the scenario with proper subsets of its faults, the smallest first.
+
+    These are all of them, or those of up to two faults where there are many: 2 to the power of their number
+    is soon more than there is time for. Then ddmin leaves the others out.
+    """
+    many = len(scenario.faults)
+    for count in range(many if many < FEW_FAULTS else 3 if many == FEW_FAULTS else 2):
         for faults in combinations(scenario.faults, count):
             yield replace(scenario, faults=faults)
 
@@ -432,6 +461,17 @@ def fewer_values(scenario: Scenario, original: Scenario | None = None) -> Iterat
             for split, (timestamp, value) in pairs
         ]
         yield with_records(scenario, changed)
+
+
+def with_ample_horizon(scenario: Scenario) -> Scenario:
+    """Return the scenario with a schedule that is fair as soon as one of its size may be.
+
+    A horizon that was drawn for many records lets a job that is stuck with a few take several times as long.
+    """
+    schedule, ample = scenario.schedule, ample_horizon(scenario)
+    if schedule.kind == "fair" or schedule.horizon <= ample:
+        return scenario
+    return replace(scenario, schedule=replace(schedule, horizon=ample))
 
 
 def with_consecutive_timestamps(scenario: Scenario) -> Scenario:

@@ -14,6 +14,8 @@ The rules this module lives by:
 - Small-scope search ends after a number of draws, so the same failure shrinks to the same scenario on every
   machine that has time enough.
 - There is a time limit. When it is over, the best scenario so far is the result; it fails like the original.
+- What stays large is left without each of its parts in turn, until none of these runs fails like it. The last
+  part of the time is kept for that, and the scenario says so if there was enough (``Needed``).
 """
 
 from __future__ import annotations
@@ -25,12 +27,14 @@ from itertools import islice
 from time import perf_counter
 from typing import Final, TypeAlias
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.checker import RunForSignature, Signature
-from onceproof.harness.model.scenario import InputRecord, Scenario, Schedule, to_json
+from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule, to_json
 from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.shrinking.reductions import (
+    FEW_FAULTS,
     SimplerParameters,
     Size,
     cost_of,
@@ -41,6 +45,7 @@ from onceproof.harness.shrinking.reductions import (
     fewer_operations,
     fewer_subtasks,
     fewer_values,
+    first_choices,
     is_readable,
     is_seen_at_once,
     listed_records,
@@ -52,9 +57,11 @@ from onceproof.harness.shrinking.reductions import (
     simpler_settings,
     size_of,
     slower_sources,
+    with_ample_horizon,
     with_consecutive_timestamps,
     with_records,
 )
+from onceproof.harness.shrinking.removals import is_large, needed_of, single_removals
 from onceproof.harness.shrinking.small_scope import small_scenarios
 
 RecordPreemptions: TypeAlias = Callable[[Scenario], Schedule]
@@ -64,6 +71,8 @@ BUDGET_DIVISOR: Final = 4
 """Candidates run with this part of their step budget: of 60,000 correct runs 19 needed more."""
 
 LIMIT_SECONDS: Final = 5.0
+SHARE_FOR_NEED: Final = 0.1
+"""The share of the time that is kept for showing what a scenario that stays large needs."""
 SEEDS_PER_CANDIDATE: Final = 3
 FEW_RECORDS: Final = 16
 FIRST_SMALL_SCENARIOS: Final = 150
@@ -108,8 +117,9 @@ def shrink(
     choices = None
     if record_preemptions and draws_steps(scenario.schedule):
         choices = len(record_preemptions(scenario).preemptions)
-    unseeded = replace(scenario, seed=None)
-    search = _Search(unseeded, run, signature, started + limit_seconds, simpler_parameters)
+    unseeded = replace(scenario, seed=None, needed=UNSET)
+    deadline = started + limit_seconds
+    search = _Search(unseeded, run, signature, deadline - limit_seconds * SHARE_FOR_NEED, simpler_parameters)
     try:
         search.reduce_coarsely()
         if search.best.record_count() <= FEW_RECORDS and not draws_steps(search.best.schedule):
@@ -117,7 +127,9 @@ def shrink(
             search.reduce()
         search.confirm()
         search.search_small_scope(started + limit_seconds * 0.3, FIRST_SMALL_SCENARIOS)
-        search.reduce()
+        if search.best.record_count() <= FEW_RECORDS or not draws_steps(search.best.schedule):
+            search.reduce()
+        # Otherwise each part that is left out draws all steps anew; listed, most of them stay.
         search.confirm()
         search.record_choices(record_preemptions)
         search.search_small_scope(started + limit_seconds * 0.8, SMALL_SCENARIOS)
@@ -128,9 +140,12 @@ def shrink(
     except _TimeIsUp:
         pass
     search.confirm()
+    needs_all = search.leave_out_each_part(deadline)
     best = scenario if search.is_unchanged else search.smallest
     before = size_of(scenario, choices)
     after = before if search.is_unchanged else size_of(best)
+    if needs_all:
+        best = replace(best, needed=needed_of(best, signature))
     return ShrinkResult(best, search.runs, perf_counter() - started, before, after)
 
 
@@ -183,11 +198,20 @@ class _Search:
         self._confirmed = self.smallest
 
     def reduce_coarsely(self) -> None:
-        """Try the reductions that save most with the fewest runs."""
-        self._first(simpler_schedules)
-        self._first(fault_subsets)
+        """Try the reductions that save most with the fewest runs.
+
+        These runs are the longest of all, so priorities with a seed are tried only with few records.
+        """
+        self._first(simpler_schedules, seeds=1)
+        self._leave_out_faults()
         self._first(record_prefixes)
+        if self._is_short():
+            self._first(simpler_schedules)
         self._all(self._simpler_jobs)
+
+    def _is_short(self) -> bool:
+        """Return whether the best scenario has so few records that its runs are short."""
+        return self.best.record_count() <= FEW_RECORDS
 
     def reduce(self) -> None:
         """Apply all reductions, those that save most first, until none of them helps."""
@@ -195,7 +219,7 @@ class _Search:
         while self.cost < cost:
             cost = self.cost
             self._first(simpler_schedules)
-            self._first(fault_subsets)
+            self._leave_out_faults()
             self._first(record_prefixes)
             self._all(self._simpler_jobs)
             self._leave_out_records()
@@ -233,7 +257,7 @@ class _Search:
             smaller = cost_of(candidate) < self.cost or self._is_smaller_without_schedule(candidate)
             if smaller and self._has_same_failure(candidate):
                 self._accept(candidate)
-                self._first(simpler_schedules)
+                self._first(simpler_schedules, seeds=1)
 
     def finish(self) -> None:
         """Reduce the smallest scenario once more, and number its records."""
@@ -241,6 +265,31 @@ class _Search:
             self.best, self.cost = self.smallest, cost_of(self.smallest)
             self.reduce()
         self._renumber()
+
+    def leave_out_each_part(self, deadline: float) -> bool:
+        """Leave out each part of a scenario that stays large, alone, and with its whole step budget.
+
+        What still fails is the smallest scenario from then on. A schedule that draws its steps has no parts.
+
+        :param deadline: when to stop, in seconds of ``perf_counter``
+        :return: whether the scenario is still large, and does not fail so without any one of its parts
+        """
+        place = needed = 0
+        parts: list[Scenario] = []
+        while is_large(size_of(self.smallest)) and not draws_steps(self.smallest.schedule):
+            parts = parts or list(single_removals(self.smallest))
+            if needed == len(parts):
+                return True
+            if perf_counter() > deadline:
+                return False
+            rest = parts[place % len(parts)]
+            rest = replace(rest, step_budget=ample_step_budget(rest))
+            self.runs += 1
+            if self._run(rest) == self._signature:
+                self.smallest, parts, needed = rest, [], 0
+            else:
+                place, needed = place + 1, needed + 1
+        return False
 
     def _renumber(self) -> None:
         """Give the records the timestamps 0, 1, 2, ... if the scenario then still fails."""
@@ -254,12 +303,22 @@ class _Search:
 
         ddmin(listed_records(self.best), fails)
 
+    def _leave_out_faults(self) -> None:
+        def fails(kept: list[Fault]) -> bool:
+            return self._improves(replace(self.best, faults=tuple(kept)))
+
+        self._first(fault_subsets)
+        if len(self.best.faults) >= FEW_FAULTS:
+            ddmin(self.best.faults, fails)
+
     def _leave_out_choices(self) -> None:
         def fails(kept: list[tuple[int, str]]) -> bool:
             schedule = replace(self.best.schedule, preemptions=tuple(kept))
             return self._improves(replace(self.best, schedule=schedule))
 
         if self.best.schedule.preemptions:
+            # What comes behind the first violation changes nothing.
+            self._first(first_choices)
             ddmin(self.best.schedule.preemptions, fails)
 
     def _first(
@@ -279,6 +338,7 @@ class _Search:
 
     def _improves(self, candidate: Scenario, seeds: int = SEEDS_PER_CANDIDATE) -> bool:
         """Run a smaller candidate, with a few seeds if its schedule draws, and accept it if it fails."""
+        candidate = with_ample_horizon(candidate)
         if cost_of(candidate) >= self.cost:
             return False
         schedule = candidate.schedule

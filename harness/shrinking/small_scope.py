@@ -57,6 +57,8 @@ def small_scenarios(scenario: Scenario, original: Scenario | None = None) -> Ite
     too_many = len(scenario.faults) > MOST_FAULTS
     most = MOST_RECORDS if too_many else scenario.record_count()
     first_of = exchanging_splits(original or scenario)
+    # Many records may do what a fault does with few of them.
+    known_faults = scenario.faults or (original or scenario).faults
     values = _values(scenario, first_of) or _values(original or scenario, first_of)
     # Splits whose group has no values left get no records.
     usable = [split for split in scenario.records if first_of[split] in values]
@@ -78,7 +80,7 @@ def small_scenarios(scenario: Scenario, original: Scenario | None = None) -> Ite
         delay = LONG_DELAY_MS if chance.chance(0.1) else scenario.restart_delay_ms
         if chance.chance(0.9 if too_many else 0.5):
             some_faults = chance.sample(
-                scenario.faults, MOST_FAULTS if too_many else chance.integer(0, MOST_FAULTS)
+                known_faults, MOST_FAULTS if too_many else chance.integer(0, MOST_FAULTS)
             )
             if chance.chance(0.3):
                 faults = _moved_together(chance, some_faults)

@@ -55,6 +55,9 @@ SHRINK_SECONDS: Final = 4.5
 LONGEST_RUN_SECONDS: Final = 2.0
 """The processor time of a run. It takes milliseconds, however busy the machine is."""
 
+LONGEST_SMALL_RUN_SECONDS: Final = 0.2
+"""The same, while a scenario is shrunk that has an endless step: with 2 s for each run it stays large."""
+
 LONGEST_WAIT_SECONDS: Final = 60.0
 """The time on the clock after which a run that needs no processor is stopped."""
 
@@ -68,7 +71,12 @@ class Killing(msgspec.Struct, frozen=True):
     shrunk: Scenario | None = None
     size: Size | None = None
     """The size of ``shrunk``."""
+    before: Size | None = None
+    """The size of ``scenario``, if it was shrunk."""
     shrink_seconds: float = 0.0
+    shrink_cpu_seconds: float = 0.0
+    """The processor time of the shrinking; ``shrink_seconds`` counts the work of other processes as well."""
+    shrink_runs: int = 0
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -235,9 +243,11 @@ def _shrunk(
     if not shrink_seconds:
         return Killing(family.name, signature, scenario)
     continued = broken in CONTINUATIONS
+    is_endless = signature == _ENDLESS.signature
+    run_seconds = LONGEST_SMALL_RUN_SECONDS if is_endless else None
 
     def run(candidate: Scenario) -> Signature | None:
-        found = failure_of(family, candidate, mutant, continued=continued)
+        found = failure_of(family, candidate, mutant, continued=continued, run_seconds=run_seconds)
         if found is None or found.signature != signature:
             return None
         return found.signature if failure_of(family, candidate, continued=continued) is None else None
@@ -247,8 +257,24 @@ def _shrunk(
             return record_preemptions(family, candidate)
 
     simpler = options_of(family).simpler_parameters
+    cpu_started = process_time()
     result = shrink(scenario, run, signature, shrink_seconds, preemptions, simpler)
-    return Killing(family.name, signature, scenario, result.scenario, result.after, result.seconds)
+    if is_endless:
+        run_seconds = None
+        if run(result.scenario) != signature:
+            # It was slow, and comes to an end in the time that others have.
+            return Killing(family.name, signature, scenario)
+    return Killing(
+        family.name,
+        signature,
+        scenario,
+        shrunk=result.scenario,
+        size=result.after,
+        before=result.before,
+        shrink_seconds=result.seconds,
+        shrink_cpu_seconds=process_time() - cpu_started,
+        shrink_runs=result.runs,
+    )
 
 
 def _confirmed_failure_of(family: Family, scenario: Scenario, mutant: Mutant, reach: Reach) -> Verdict | None:
@@ -265,12 +291,14 @@ def failure_of(
     mutant: Mutant | None = None,
     reach: Reach | None = None,
     continued: bool | None = None,
+    run_seconds: float | None = None,
 ) -> Verdict | None:
     """Run a scenario, with the mutant if one is given; None if it passes.
 
     :param continued: whether its checkpoints are restored and compared; None leaves that to the seed
+    :param run_seconds: the processor time of the run; None stands for LONGEST_RUN_SECONDS
     """
-    verdict, _ = tried(family, scenario, mutant, reach, continued)
+    verdict, _ = tried(family, scenario, mutant, reach, continued, run_seconds)
     return None if verdict.passed else verdict
 
 
@@ -280,11 +308,12 @@ def tried(
     mutant: Mutant | None = None,
     reach: Reach | None = None,
     continued: bool | None = None,
+    run_seconds: float | None = None,
 ) -> tuple[Verdict, History]:
     """Run a scenario as :func:`failure_of` does; return its verdict, and its history if it came to an end."""
     with mutant.applied() if mutant else nullcontext(Reach()) as reached:
         try:
-            with _time_limit():
+            with _time_limit(LONGEST_RUN_SECONDS if run_seconds is None else run_seconds):
                 trial = try_scenario(family, scenario, twice=False, continued=continued)
             return trial.verdict, trial.history
         except RunTooLong:
@@ -303,7 +332,7 @@ def tried(
 
 
 @contextmanager
-def _time_limit() -> Iterator[None]:
+def _time_limit(run_seconds: float) -> Iterator[None]:
     """Raise RunTooLong where a run takes too long; only the main thread of a process can be stopped so."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -313,7 +342,7 @@ def _time_limit() -> Iterator[None]:
         raise RunTooLong
 
     clocks = (
-        (signal.ITIMER_PROF, signal.SIGPROF, LONGEST_RUN_SECONDS),
+        (signal.ITIMER_PROF, signal.SIGPROF, run_seconds),
         (signal.ITIMER_REAL, signal.SIGALRM, LONGEST_WAIT_SECONDS),
     )
     before = [signal.signal(number, stop) for _, number, _ in clocks]

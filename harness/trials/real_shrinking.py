@@ -184,7 +184,7 @@ def without_schedule(scenario: Scenario, system: System) -> Scenario:
     scenario = prepared(system, scenario)
     servers = [fault.server for fault in scenario.faults]
     faults, _ = applicable(scenario.faults, system.capabilities, system.missing, servers)
-    return replace(scenario, seed=None, faults=faults, schedule=Schedule())
+    return replace(scenario, seed=None, faults=faults, schedule=Schedule(), needed=UNSET)
 
 
 def fewer_faults(scenario: Scenario, system: System) -> Iterator[Scenario]:
