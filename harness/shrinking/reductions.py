@@ -474,6 +474,11 @@ def with_ample_horizon(scenario: Scenario) -> Scenario:
     return replace(scenario, schedule=replace(schedule, horizon=ample))
 
 
+def until_horizon(scenario: Scenario) -> Scenario:
+    """Return the scenario with steps up to its horizon: behind it no choice differs from a fair one."""
+    return replace(scenario, step_budget=max(1, min(scenario.step_budget, scenario.schedule.horizon)))
+
+
 def with_consecutive_timestamps(scenario: Scenario) -> Scenario:
     """Return the scenario with timestamps 0, 1, 2, ... over all splits, in their old order."""
     pairs = listed_records(scenario)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from math import inf
 from time import perf_counter
 from typing import Final, TypeAlias
 
@@ -57,6 +58,7 @@ from onceproof.harness.shrinking.reductions import (
     simpler_settings,
     size_of,
     slower_sources,
+    until_horizon,
     with_ample_horizon,
     with_consecutive_timestamps,
     with_records,
@@ -71,6 +73,8 @@ BUDGET_DIVISOR: Final = 4
 """Candidates run with this part of their step budget: of 60,000 correct runs 19 needed more."""
 
 LIMIT_SECONDS: Final = 5.0
+SHARE_FOR_LONG_RUNS: Final = 0.3
+"""The share of the time in which the whole scenario is tried before small ones are drawn."""
 SHARE_FOR_NEED: Final = 0.1
 """The share of the time that is kept for showing what a scenario that stays large needs."""
 SEEDS_PER_CANDIDATE: Final = 3
@@ -103,6 +107,7 @@ def shrink(
     limit_seconds: float = LIMIT_SECONDS,
     record_preemptions: RecordPreemptions | None = None,
     simpler_parameters: SimplerParameters | None = None,
+    large_seconds: float = 0.0,
 ) -> ShrinkResult:
     """Return the smallest scenario found that fails with the signature.
 
@@ -112,24 +117,48 @@ def shrink(
     :param limit_seconds: the time limit
     :param record_preemptions: turns a drawn schedule into a list of choices; None if the system cannot
     :param simpler_parameters: yields the parameters of simpler jobs; None where they describe no job
+    :param large_seconds: for how much longer to shrink what is still large when the limit is reached
     """
+    result = _shrink_once(scenario, run, signature, limit_seconds, record_preemptions, simpler_parameters)
+    stays_large = is_large(result.after) or draws_steps(result.scenario.schedule)
+    if not large_seconds or not stays_large or result.scenario.needed is not UNSET:
+        return result
+    further = _shrink_once(
+        result.scenario, run, signature, large_seconds, record_preemptions, simpler_parameters
+    )
+    return ShrinkResult(
+        further.scenario,
+        result.runs + further.runs,
+        result.seconds + further.seconds,
+        result.before,
+        further.after,
+    )
+
+
+def _shrink_once(
+    scenario: Scenario,
+    run: RunForSignature,
+    signature: Signature,
+    limit_seconds: float,
+    record_preemptions: RecordPreemptions | None,
+    simpler_parameters: SimplerParameters | None,
+) -> ShrinkResult:
     started = perf_counter()
     choices = None
     if record_preemptions and draws_steps(scenario.schedule):
-        choices = len(record_preemptions(scenario).preemptions)
+        choices = len(record_preemptions(until_horizon(scenario)).preemptions)
     unseeded = replace(scenario, seed=None, needed=UNSET)
     deadline = started + limit_seconds
     search = _Search(unseeded, run, signature, deadline - limit_seconds * SHARE_FOR_NEED, simpler_parameters)
     try:
-        search.reduce_coarsely()
+        search.reduce_coarsely(started + limit_seconds * SHARE_FOR_LONG_RUNS)
         if search.best.record_count() <= FEW_RECORDS and not draws_steps(search.best.schedule):
             # Under this schedule a left-out part changes nothing else, and few candidates are left.
             search.reduce()
         search.confirm()
-        search.search_small_scope(started + limit_seconds * 0.3, FIRST_SMALL_SCENARIOS)
-        if search.best.record_count() <= FEW_RECORDS or not draws_steps(search.best.schedule):
+        search.search_small_scope(perf_counter() + limit_seconds * 0.3, FIRST_SMALL_SCENARIOS)
+        if not search.is_long_and_drawn:
             search.reduce()
-        # Otherwise each part that is left out draws all steps anew; listed, most of them stay.
         search.confirm()
         search.record_choices(record_preemptions)
         search.search_small_scope(started + limit_seconds * 0.8, SMALL_SCENARIOS)
@@ -174,6 +203,7 @@ class _Search:
         self._simpler_jobs = partial(simpler_jobs, simpler_parameters=simpler_parameters)
         self._tried: set[str] = set()
         """The candidates that were run, as JSON."""
+        self._pauses_at = inf
         self._uses_part_of_budget = True
         self._confirmed = scenario
         """The latest scenario that failed with its whole step budget."""
@@ -197,21 +227,29 @@ class _Search:
                 return
         self._confirmed = self.smallest
 
-    def reduce_coarsely(self) -> None:
+    def reduce_coarsely(self, until: float) -> None:
         """Try the reductions that save most with the fewest runs.
 
         These runs are the longest of all, so priorities with a seed are tried only with few records.
+
+        :param until: when to stop, in seconds of ``perf_counter``
         """
+        self._pauses_at = until
         self._first(simpler_schedules, seeds=1)
         self._leave_out_faults()
         self._first(record_prefixes)
-        if self._is_short():
+        if not self.is_long_and_drawn:
             self._first(simpler_schedules)
-        self._all(self._simpler_jobs)
+            self._all(self._simpler_jobs)
+        self._pauses_at = inf
 
-    def _is_short(self) -> bool:
-        """Return whether the best scenario has so few records that its runs are short."""
-        return self.best.record_count() <= FEW_RECORDS
+    @property
+    def is_long_and_drawn(self) -> bool:
+        """Return whether many records are read in an order that is drawn.
+
+        Each part that is left out draws all steps anew. Listed as choices, most of them stay.
+        """
+        return draws_steps(self.best.schedule) and self.best.record_count() > FEW_RECORDS
 
     def reduce(self) -> None:
         """Apply all reductions, those that save most first, until none of them helps."""
@@ -237,7 +275,7 @@ class _Search:
         """Replace a schedule that draws its steps by the list of its choices, and shorten the list."""
         if record_preemptions is None or not draws_steps(self.best.schedule):
             return
-        if self._improves(replace(self.best, schedule=record_preemptions(self.best))):
+        if self._improves(replace(self.best, schedule=record_preemptions(until_horizon(self.best)))):
             self._leave_out_choices()
             self.reduce()
 
@@ -326,6 +364,8 @@ class _Search:
     ) -> None:
         """Accept the first candidate that fails with the same signature."""
         for candidate in candidates(self.best):
+            if perf_counter() > self._pauses_at:
+                return
             if self._improves(candidate, seeds):
                 return
 

@@ -52,8 +52,14 @@ SCENARIOS: Final = 2000
 SHRINK_SECONDS: Final = 4.5
 """A person waits for it."""
 
+LARGE_SECONDS: Final = 15.0
+"""So much longer if it is still large: one in thirty is."""
+
 LONGEST_RUN_SECONDS: Final = 2.0
 """The processor time of a run. It takes milliseconds, however busy the machine is."""
+
+SECONDS_TO_TELL: Final = 10.0
+"""The same, once before a scenario is shrunk: a run that ends in it was stuck, and in no endless step."""
 
 LONGEST_SMALL_RUN_SECONDS: Final = 0.2
 """The same, while a scenario is shrunk that has an endless step: with 2 s for each run it stays large."""
@@ -243,6 +249,9 @@ def _shrunk(
     if not shrink_seconds:
         return Killing(family.name, signature, scenario)
     continued = broken in CONTINUATIONS
+    if signature == _ENDLESS.signature:
+        longer = failure_of(family, scenario, mutant, continued=continued, run_seconds=SECONDS_TO_TELL)
+        signature = (longer and longer.signature) or signature
     is_endless = signature == _ENDLESS.signature
     run_seconds = LONGEST_SMALL_RUN_SECONDS if is_endless else None
 
@@ -258,7 +267,7 @@ def _shrunk(
 
     simpler = options_of(family).simpler_parameters
     cpu_started = process_time()
-    result = shrink(scenario, run, signature, shrink_seconds, preemptions, simpler)
+    result = shrink(scenario, run, signature, shrink_seconds, preemptions, simpler, LARGE_SECONDS)
     if is_endless:
         run_seconds = None
         if run(result.scenario) != signature:
