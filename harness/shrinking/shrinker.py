@@ -67,7 +67,9 @@ from onceproof.harness.shrinking.removals import is_large, needed_of, single_rem
 from onceproof.harness.shrinking.small_scope import small_scenarios
 
 RecordPreemptions: TypeAlias = Callable[[Scenario], Schedule]
-"""Runs a scenario and returns its schedule as preemptions of the fair schedule, with the same steps."""
+"""Runs a scenario and returns its schedule as preemptions of the fair schedule, with the same steps.
+
+Where the run does not end it returns the schedule that the scenario has."""
 
 BUDGET_DIVISOR: Final = 4
 """Candidates run with this part of their step budget: of 60,000 correct runs 19 needed more."""
@@ -146,7 +148,8 @@ def _shrink_once(
     started = perf_counter()
     choices = None
     if record_preemptions and draws_steps(scenario.schedule):
-        choices = len(record_preemptions(until_horizon(scenario)).preemptions)
+        recorded = record_preemptions(until_horizon(scenario))
+        choices = len(recorded.preemptions) if recorded.kind == "preemptions" else None
     unseeded = replace(scenario, seed=None, needed=UNSET)
     deadline = started + limit_seconds
     search = _Search(unseeded, run, signature, deadline - limit_seconds * SHARE_FOR_NEED, simpler_parameters)

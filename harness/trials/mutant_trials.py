@@ -23,7 +23,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import get_context
 from time import perf_counter, process_time
 from types import FrameType
@@ -262,8 +262,9 @@ def _shrunk(
         return found.signature if failure_of(family, candidate, continued=continued) is None else None
 
     def preemptions(candidate: Scenario) -> Schedule:
-        with mutant.applied():
+        with mutant.applied(), suppress(RunTooLong), _time_limit(LONGEST_RUN_SECONDS):
             return record_preemptions(family, candidate)
+        return candidate.schedule
 
     simpler = options_of(family).simpler_parameters
     cpu_started = process_time()

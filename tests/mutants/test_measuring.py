@@ -20,6 +20,7 @@ from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, load_m
 from onceproof.harness.trials import mutant_trials as mutation
 from onceproof.harness.trials.mutant_trials import Result, measure, measure_all
 from onceproof.harness.trials.trial import try_scenario
+from tests.mutants.kills import recorded_kills, tried_where_recorded
 
 FAMILY = load_family("word_count")
 
@@ -193,6 +194,33 @@ def test_an_endless_step_is_stopped_and_counts_as_a_kill(
     assert result.killed
     assert result.killing is not None
     assert result.killing.signature == ("liveness", "endless step")
+
+
+def test_a_stuck_run_that_was_stopped_in_time_is_shrunk_as_stuck() -> None:
+    """When a run is stopped, nobody can tell whether it is in an endless step or stuck in many short ones."""
+    stuck = find_mutant("late-barrier-blocks")
+    recorded = tried_where_recorded(stuck, recorded_kills()[stuck.id], 0)
+    assert recorded is not None
+    killing = recorded.killing
+    assert killing is not None
+    assert killing.signature == ("liveness", "stuck")
+    family = load_family(killing.family)
+    shrunk = mutation._shrunk(
+        family, killing.scenario, stuck, "liveness", ("liveness", "endless step"), shrink_seconds=0.3
+    )
+    assert shrunk.signature == killing.signature
+
+
+def test_an_endless_step_is_shrunk_with_little_time_for_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.2)
+    monkeypatch.setattr(mutation, "SECONDS_TO_TELL", 0.3)
+    monkeypatch.setattr(mutation, "LONGEST_SMALL_RUN_SECONDS", 0.02)
+    result = measure(computes_for_ever, [FAMILY], 1, limit=1, shrink_seconds=30)
+    assert result.killing is not None
+    assert result.killing.signature == ("liveness", "endless step")
+    assert result.shrunk is not None
+    # It reads at all, so it never ends.
+    assert (result.shrunk.records, result.shrunk.faults, result.shrunk.schedule) == (0, 0, 0)
 
 
 def test_an_exception_in_the_simulated_world_counts_as_a_kill() -> None:

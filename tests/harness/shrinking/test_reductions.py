@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
+from onceproof.harness.model.step_limits import ample_horizon
 from onceproof.harness.shrinking.reductions import (
     cost_of,
     ddmin,
@@ -19,6 +21,7 @@ from onceproof.harness.shrinking.reductions import (
     fault_subsets,
     fewer_subtasks,
     fewer_values,
+    first_choices,
     is_readable,
     listed_records,
     record_prefixes,
@@ -28,10 +31,13 @@ from onceproof.harness.shrinking.reductions import (
     simpler_settings,
     size_of,
     slower_sources,
+    until_horizon,
+    with_ample_horizon,
     with_consecutive_timestamps,
     with_records,
 )
 from onceproof.harness.shrinking.small_scope import small_scenarios
+from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 
 Make = Callable[..., Scenario]
 FAMILY = load_family("word_count")
@@ -175,6 +181,46 @@ def test_a_scenario_without_records_has_small_scenarios_as_well(make_scenario: M
     for candidate in islice(small_scenarios(make_scenario(records={"words": ()})), 50):
         check(candidate)
         assert candidate.record_count() == 0
+
+
+def test_few_of_many_faults_are_tried_and_every_subset_of_few(make_scenario: Make) -> None:
+    kinds = tuple(Fault("kill_all", "completed", after=number) for number in range(16))
+
+    def sizes(number: int) -> Counter[int]:
+        return Counter(len(each.faults) for each in fault_subsets(make_scenario(faults=kinds[:number])))
+
+    assert sizes(3) == {0: 1, 1: 3, 2: 3}
+    assert sum(sizes(5).values()) == 2**5 - 1
+    assert sizes(6) == {0: 1, 1: 6, 2: 15}
+    assert sizes(16) == {0: 1, 1: 16}
+
+
+def test_fewer_choices_are_the_first_of_them(make_scenario: Make) -> None:
+    listed = tuple((step, "poll source-0") for step in range(16))
+    scenario = make_scenario(schedule=Schedule("preemptions", preemptions=listed))
+    found = [each.schedule.preemptions for each in first_choices(scenario)]
+    assert found == [listed[:2], listed[:4], listed[:8], listed[:12]]
+    assert not list(first_choices(make_scenario(schedule=Schedule("preemptions"))))
+
+
+def test_a_horizon_is_lowered_to_the_size_and_never_raised(make_scenario: Make) -> None:
+    scenario = make_scenario(schedule=Schedule("uniform", 4, horizon=100_000))
+    ample = with_ample_horizon(scenario)
+    assert ample == replace(scenario, schedule=replace(scenario.schedule, horizon=ample_horizon(scenario)))
+    assert with_ample_horizon(ample) is ample
+    short = make_scenario(schedule=Schedule("uniform", 4, horizon=10))
+    fair = make_scenario()
+    assert [with_ample_horizon(short), with_ample_horizon(fair)] == [short, fair]
+
+
+@pytest.mark.parametrize("kind", ["uniform", "priority"])
+def test_no_choice_behind_the_horizon_differs_from_a_fair_one(kind: str) -> None:
+    scenario = next(each for each in GENERATED if each.schedule.kind == kind)
+    scenario = replace(scenario, schedule=replace(scenario.schedule, horizon=60))
+    cut = until_horizon(scenario)
+    assert cut.step_budget == 60
+    assert record_preemptions(FAMILY, cut) == record_preemptions(FAMILY, scenario)
+    assert record_preemptions(FAMILY, cut).preemptions
 
 
 def test_the_usual_watermark_interval_is_simplest_and_then_the_shortest(make_scenario: Make) -> None:

@@ -74,6 +74,37 @@ def test_shrinking_the_same_scenario_twice_gives_the_same_result() -> None:
     assert (first.scenario, first.runs) == (second.scenario, second.runs)
 
 
+def test_needed_faults_among_many_are_found_in_few_runs() -> None:
+    needed = {Fault("kill_all", "completed", after=number) for number in (2, 9, 17)}
+    many = tuple(Fault("kill_all", "completed", after=number) for number in range(24))
+    scenario = replace(generated(large), faults=many, schedule=Schedule())
+
+    def fails(candidate: Scenario) -> Signature | None:
+        return LOST if len(needed.intersection(candidate.faults)) == 3 else None
+
+    search = _Search(scenario, fails, LOST, float("inf"))
+    search.reduce_coarsely(float("inf"))
+    assert set(search.best.faults) == needed
+    assert search.runs < 120
+
+
+def test_what_is_still_large_is_shrunk_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def slow(scenario: Scenario) -> Signature | None:
+        clock[0] += 0.1
+        return LOST if scenario.record_count() >= 12 else None
+
+    monkeypatch.setattr("onceproof.harness.shrinking.shrinker.perf_counter", lambda: clock[0])
+    scenario = replace(generated(large), faults=(), schedule=Schedule(), parallelism=1)
+    cut_off = shrink(scenario, slow, LOST, 0.3)
+    assert cut_off.after.records > 12
+    further = shrink(scenario, slow, LOST, 0.3, large_seconds=60)
+    assert (further.before, further.after.records) == (cut_off.before, 12)
+    assert further.runs > cut_off.runs
+    assert further.seconds > 0.3
+
+
 def test_only_the_same_signature_counts() -> None:
     def fails(scenario: Scenario) -> Signature | None:
         # Without its kills the scenario fails with another signature, which is another failure.
