@@ -17,6 +17,7 @@ from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import FAULT_KINDS
 from onceproof.harness.model.scenario import Fault, read_scenario, to_json
+from onceproof.harness.shrinking.removals import needed_of
 from onceproof.harness.trials.runner import OUTCOMES
 from onceproof.harness.trials.trial import scenario_of
 from tests.harness.conftest import written_forgetful
@@ -103,6 +104,20 @@ def test_shrink_explain_and_report_print_one_document(onceproof: Command, failin
     assert json.loads(rendered.out)["verdict"] == "failed"
     passing = onceproof("explain", "3", "--family", "word_count", "--json")
     assert (passing.code, json.loads(passing.out)["verdict"]) == (0, "passed")
+
+
+def test_what_a_large_scenario_was_shown_to_need_is_printed(onceproof: Command, failing: str) -> None:
+    scenario = read_scenario(Path(failing))
+    stated = replace(scenario, needed=needed_of(scenario, ("exactly_once", "lost")))
+    Path("large.json").write_text(to_json(stated), encoding="utf-8")
+    line = f"Each of its {scenario.record_count()} records"
+    replayed = onceproof("replay", "large.json", "--family", "forgetful.py")
+    assert line in replayed.out
+    explained = onceproof("explain", "large.json", "--family", "forgetful.py", "--out", "why", "--json")
+    assert line in explained.error
+    assert json.loads(explained.out)["failure"]["shrinking"]["needed"].startswith(line)
+    assert line in Path("why", "index.html").read_text(encoding="utf-8")
+    assert "was left out alone" not in onceproof("replay", failing, "--family", "forgetful.py").out
 
 
 def test_shrink_writes_a_smaller_scenario_with_the_same_signature(onceproof: Command, failing: str) -> None:
