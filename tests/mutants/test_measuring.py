@@ -197,7 +197,7 @@ def test_an_endless_step_is_stopped_and_counts_as_a_kill(
 
 
 def test_a_stuck_run_that_was_stopped_in_time_is_shrunk_as_stuck() -> None:
-    """When a run is stopped, nobody can tell whether it is in an endless step or stuck in many short ones."""
+    """A stopped run does not tell an endless step from being stuck in many short ones."""
     stuck = find_mutant("late-barrier-blocks")
     recorded = tried_where_recorded(stuck, recorded_kills()[stuck.id], 0)
     assert recorded is not None

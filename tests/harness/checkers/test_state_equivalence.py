@@ -96,7 +96,7 @@ def test_all_of_a_checkpoint_is_compared_with_the_other_backend() -> None:
     )
 
 
-def test_what_follows_from_an_order_or_from_chance_is_not_compared_with_the_other_backend() -> None:
+def test_what_follows_from_order_or_chance_is_not_compared_across_backends() -> None:
     here, there = WholeContent({COUNT: Counter(["a 1"])}), WholeContent({}, frozenset({"count"}))
     assert not check_backends(5, {"words": 2}, here, there, "rocksdb")
     assert not check_backends(5, {"words": 2}, here, WholeContent({}), "rocksdb", {("count", "total")})
