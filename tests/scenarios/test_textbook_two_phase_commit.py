@@ -85,12 +85,15 @@ def test_jobs_are_restored_between_any_two_phases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lesson", "lost"),
-    [("lesson", "aborted, 0, 0) never became visible"), ("lesson_of_coordinators", ") never became visible")],
+    ("lesson", "first", "lost"),
+    [
+        ("lesson", 49, "aborted, 0, 0) never became visible"),
+        ("lesson_of_coordinators", 51, ") never became visible"),
+    ],
     ids=("promises", "votes"),
 )
-def test_a_log_outside_the_state_is_found_and_explained(lesson: str, lost: str) -> None:
-    examined = examined_lesson(f"{PROGRAM}:{lesson}", 100, first=51)
+def test_a_log_outside_the_state_is_found_and_explained(lesson: str, first: int, lost: str) -> None:
+    examined = examined_lesson(f"{PROGRAM}:{lesson}", 100, first=first)
     assert examined is not None
     assert examined.trial is not None
     assert examined.mistake is None, "the lesson is right as long as nothing fails"
