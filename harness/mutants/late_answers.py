@@ -153,6 +153,7 @@ def two_metadata_writes_at_a_time(reached: Reached) -> Iterator[None]:
     breaks="no_error",
     summary="a database names files of an earlier checkpoint though one of an empty database came between",
     on_databases=True,
+    unseen="a database is seldom empty at one checkpoint and not at those before and after it",
 )
 def files_known_over_an_empty_snapshot(reached: Reached) -> Iterator[None]:
     """That one refers to no file, so they are deleted once it is complete."""
