@@ -59,6 +59,13 @@ THEMES: Final = (
     "late_messages",
     "restored_windows",
     "restored_state",
+    "starting_points",
+    "barriers_and_notices",
+    "due_times",
+    "answers_and_watermarks",
+    "open_transactions",
+    "positions",
+    "files_of_databases",
 )
 
 
