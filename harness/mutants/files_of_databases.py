@@ -28,7 +28,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     summary="a checkpoint refers to a shared file that was deleted after its snapshot had been taken",
 )
 def slow_snapshot_names_files_deleted_meanwhile(reached: Reached) -> Iterator[None]:
-    """The file was unused when the snapshot was stored, and nobody looks whether it is still there."""
+    """The file was unused when the snapshot was stored, and it is not looked for again."""
     unregister, placed = SharedStateRegistry.unregister_unused, SharedStateRegistry.placed
     deleted: dict[str, str] = {}
 

@@ -52,6 +52,13 @@ FROM_TRACKERS = (
     "late_answers",
     "restored_windows",
     "restored_state",
+    "starting_points",
+    "barriers_and_notices",
+    "due_times",
+    "answers_and_watermarks",
+    "open_transactions",
+    "positions",
+    "files_of_databases",
 )
 """The themes whose bugs all stand in the list of origins."""
 
