@@ -18,6 +18,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     origin="FLINK-28474",
     breaks="timeliness",
     summary="a task begins an unaligned checkpoint of whose abort it has heard already, and keeps it",
+    unseen="equivalent here: the coordinator discards the answer, and the next checkpoint what was collected",
 )
 def checkpoint_aborted_before_its_barrier_begins(reached: Reached) -> Iterator[None]:
     """Nothing ends what it collects for it."""

@@ -23,6 +23,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     origin="FLINK-7728",
     breaks="exactly_once",
     summary="when all channels have turned idle, event time stays where the last of them had it",
+    unseen="event time is only later, and no job of a family needs it while all inputs are idle",
 )
 def last_idle_channel_decides_the_time(reached: Reached) -> Iterator[None]:
     """It depends on the order in which they turn idle which windows are closed."""
@@ -46,6 +47,7 @@ def last_idle_channel_decides_the_time(reached: Reached) -> Iterator[None]:
     origin="beam#15123",
     breaks="exactly_once",
     summary="a timer that is due fires although one that fired before it has deleted it",
+    unseen="no function of a family deletes a timer when another one fires",
 )
 def timers_of_one_moment_cannot_be_deleted(reached: Reached) -> Iterator[None]:
     """The timers of a bundle are read once, when it begins."""
@@ -75,6 +77,7 @@ def timers_of_one_moment_cannot_be_deleted(reached: Reached) -> Iterator[None]:
     origin="bytewax#507",
     breaks="liveness",
     summary="an operator that holds values back until a time does not ask to be woken then",
+    unseen="values come later, with the next record, barrier or end; no property has their latency",
 )
 def waiting_values_ask_for_no_wake_up(reached: Reached) -> Iterator[None]:
     """What it holds waits for the next record."""
@@ -101,6 +104,7 @@ def waiting_values_ask_for_no_wake_up(reached: Reached) -> Iterator[None]:
     origin="FLINK-4994",
     breaks="exactly_once",
     summary="purging a window clears its trigger and its place among the windows that have merged, too",
+    unseen="no row tells whether a late record has joined a session that was purged",
 )
 def purged_window_leaves_its_session(reached: Reached) -> Iterator[None]:
     """A later record of the session begins one of its own."""
