@@ -3,10 +3,11 @@
 The rules this module lives by:
 
 - The watermark is the least of the aligned channels, and only increases are emitted.
-- An idle channel is not aligned, and its watermarks are ignored. When the last channel turns idle and was the
-  one that held the others back, the highest watermark of all is emitted first, then idleness.
+- An idle channel is not aligned, and its watermarks are ignored. When the last channel turns idle, the
+  highest watermark of all is emitted first, then idleness: whichever is last, event time comes as far.
 - A channel that turns active with a watermark below the emitted one is not aligned until it has caught up: an
-  input's event time never goes back, and does not wait for a channel that was idle.
+  input's event time never goes back, and does not wait for a channel that was idle. One that is ahead counts
+  at once, and may be the only one that does (FLINK-40475, which Flink 2.3.0 does not have).
 """
 
 from __future__ import annotations
@@ -61,22 +62,22 @@ class WatermarkValve:
 
     def _turned_idle(self, channel: int) -> Sequence[TimeElement]:
         self._counts[channel] = False
-        held_back = self._watermarks[channel] == self._output
         if not all(self._idle):
-            return self._lowest() if held_back else NOTHING
+            return self._lowest()
         self._is_idle = True
         highest = max(self._watermarks)
-        if held_back and highest > self._output:
+        if highest > self._output:
             self._output = highest
             return Watermark(highest), IDLE
         return (IDLE,)
 
     def _turned_active(self, channel: int) -> Sequence[TimeElement]:
         self._counts[channel] = self._watermarks[channel] >= self._output
-        if self._is_idle:
-            self._is_idle = False
-            return (ACTIVE,)
-        return NOTHING
+        if not self._is_idle:
+            return self._lowest()
+        self._is_idle = False
+        # The receiver ignores watermarks of an idle channel.
+        return ACTIVE, *self._lowest()
 
     def _lowest(self) -> Sequence[TimeElement]:
         """Return the least watermark of the aligned channels if it has increased."""

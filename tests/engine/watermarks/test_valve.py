@@ -27,6 +27,26 @@ def test_last_channel_that_ends_while_idle_wakes_the_input():
     assert valve.ended(0, MAX_WATERMARK) == (ACTIVE, Watermark(MAX_WATERMARK))
 
 
+def with_none_aligned():
+    """Return a valve at 7 whose only active channel is behind: 10 and 7 are idle, 5 has come back."""
+    valve = WatermarkValve(3)
+    for channel, timestamp in enumerate((10, 5, 7)):
+        valve.watermark(channel, timestamp)
+    assert valve.status(0, True) == ()
+    assert valve.status(1, True) == (Watermark(7),)
+    assert valve.status(1, False) == ()
+    assert valve.status(2, True) == ()
+    return valve
+
+
+def test_a_channel_that_comes_back_ahead_of_all_advances_the_time():
+    assert with_none_aligned().status(0, False) == (Watermark(10),)
+
+
+def test_time_comes_as_far_whichever_channel_turns_idle_last():
+    assert with_none_aligned().status(1, True) == (Watermark(10), IDLE)
+
+
 def test_least_of_two_inputs_counts():
     inputs = CombinedInputs(2)
     assert inputs.take(0, [Watermark(10)]) == ()
