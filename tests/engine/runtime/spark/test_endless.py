@@ -78,7 +78,8 @@ def test_epochs_without_records_rest_and_the_job_ends_by_a_stop(monitored, stopp
     idle = [moment for moment, read in execution.completed if read == 600]
     pauses = [later - moment for moment, later in pairwise(idle[1:])]
     assert len(pauses) == 3
-    assert min(pauses) >= SHORTEST_REST_MS / 1000
+    # The rest begins before the test sees the completion, which takes some milliseconds at times.
+    assert min(pauses) >= 0.9 * SHORTEST_REST_MS / 1000
 
 
 @pytest.mark.parametrize("drains", [True, False])
