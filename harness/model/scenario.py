@@ -145,6 +145,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     horizon: Count = 0
     preemptions: tuple[tuple[Count, str], ...] = ()
 
+    @property
+    def choices(self) -> int:
+        """How many choices it lists that a fair schedule would not make; a seed counts as one."""
+        listed = len(self.preemptions) + len(self.priorities) + len(self.changes)
+        return listed + (self.seed > 0)
+
 
 class Parallelism(NamedTuple):
     """The number of subtasks of each kind of operator."""
@@ -369,15 +375,14 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
 
 def _check_needed(scenario: Scenario, path: Path) -> None:
     """Raise ScenarioError where what was shown of a scenario cannot be of this one."""
-    needed, schedule = scenario.needed, scenario.schedule
+    needed = scenario.needed
     if needed is msgspec.UNSET:
         return
-    listed = len(schedule.preemptions) + len(schedule.priorities) + len(schedule.changes)
     for name, shown, there in (
         ("records", needed.records, scenario.record_count()),
         ("faults", needed.faults, len(scenario.faults)),
         ("operations", needed.operations, len(scenario.asked)),
-        ("choices", needed.choices, listed + (schedule.seed > 0)),
+        ("choices", needed.choices, scenario.schedule.choices),
     ):
         if shown != there:
             raise ScenarioError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
@@ -20,6 +21,26 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 _OF_CHECKPOINTS: Final = (CheckpointBarrier, BarrierAnnouncement, CancelCheckpointMarker)
 
 
+@contextmanager
+def _noted_writes(note: Callable[[TwoPhaseCommitSinkFunction], None]) -> Iterator[None]:
+    """Call ``note`` with a sink before each row or batch that it is given."""
+    invoke, invoke_batch = TwoPhaseCommitSinkFunction.invoke, TwoPhaseCommitSinkFunction.invoke_batch
+
+    def one(self: TwoPhaseCommitSinkFunction, value: Any, context: Any) -> None:
+        note(self)
+        invoke(self, value, context)
+
+    def many(self: TwoPhaseCommitSinkFunction, values: list[Any]) -> bool:
+        note(self)
+        return invoke_batch(self, values)
+
+    with (
+        replaced(TwoPhaseCommitSinkFunction, "invoke", one),
+        replaced(TwoPhaseCommitSinkFunction, "invoke_batch", many),
+    ):
+        yield
+
+
 @mutant(
     id="output-of-timers-alone-is-not-prepared",
     origin="KAFKA-6906",
@@ -29,8 +50,7 @@ _OF_CHECKPOINTS: Final = (CheckpointBarrier, BarrierAnnouncement, CancelCheckpoi
 def output_of_timers_alone_is_not_prepared(reached: Reached) -> Iterator[None]:
     """The transaction stays open, and a failure aborts it."""
     handle, take = Task.handle, Task.take_checkpoint
-    snapshot_state, invoke = TwoPhaseCommitSinkFunction.snapshot_state, TwoPhaseCommitSinkFunction.invoke
-    invoke_batch = TwoPhaseCommitSinkFunction.invoke_batch
+    snapshot_state = TwoPhaseCommitSinkFunction.snapshot_state
     has_read: dict[int, Task] = {}
     written: dict[int, TwoPhaseCommitSinkFunction] = {}
     taking: list[Task] = []
@@ -53,13 +73,8 @@ def output_of_timers_alone_is_not_prepared(reached: Reached) -> Iterator[None]:
             taking.pop()
             has_read.pop(id(self), None)
 
-    def one(self: TwoPhaseCommitSinkFunction, value: Any, context: Any) -> None:
-        written[id(self)] = self
-        invoke(self, value, context)
-
-    def many(self: TwoPhaseCommitSinkFunction, values: list[Any]) -> bool:
-        written[id(self)] = self
-        return invoke_batch(self, values)
+    def note(sink: TwoPhaseCommitSinkFunction) -> None:
+        written[id(sink)] = sink
 
     def only_if_read(self: TwoPhaseCommitSinkFunction, context: FunctionSnapshotContext) -> None:
         if taking and id(taking[-1]) not in has_read and self._open is not None:
@@ -73,8 +88,7 @@ def output_of_timers_alone_is_not_prepared(reached: Reached) -> Iterator[None]:
     with (
         replaced(Task, "handle", handled),
         replaced(Task, "take_checkpoint", taken),
-        replaced(TwoPhaseCommitSinkFunction, "invoke", one),
-        replaced(TwoPhaseCommitSinkFunction, "invoke_batch", many),
+        _noted_writes(note),
         replaced(TwoPhaseCommitSinkFunction, "snapshot_state", only_if_read),
     ):
         yield
@@ -90,7 +104,6 @@ def output_of_timers_alone_is_not_prepared(reached: Reached) -> Iterator[None]:
 def rescale_commits_what_is_open(reached: Reached) -> Iterator[None]:
     """Its rows are written again from the checkpoint that is restored."""
     redeploy, close = JobMaster._redeploy, TwoPhaseCommitSinkFunction.close
-    invoke, invoke_batch = TwoPhaseCommitSinkFunction.invoke, TwoPhaseCommitSinkFunction.invoke_batch
     revoked: set[AttemptId | None] = set()
     written: dict[int, Any] = {}
 
@@ -98,13 +111,8 @@ def rescale_commits_what_is_open(reached: Reached) -> Iterator[None]:
         revoked.add(self.attempt)
         return redeploy(self, now)
 
-    def one(self: TwoPhaseCommitSinkFunction, value: Any, context: Any) -> None:
-        written[id(self)] = self, self._open
-        invoke(self, value, context)
-
-    def many(self: TwoPhaseCommitSinkFunction, values: list[Any]) -> bool:
-        written[id(self)] = self, self._open
-        return invoke_batch(self, values)
+    def note(sink: TwoPhaseCommitSinkFunction) -> None:
+        written[id(sink)] = sink, sink._open
 
     def committing(self: TwoPhaseCommitSinkFunction) -> None:
         current = self._open
@@ -118,8 +126,7 @@ def rescale_commits_what_is_open(reached: Reached) -> Iterator[None]:
 
     with (
         replaced(JobMaster, "_redeploy", revoking),
-        replaced(TwoPhaseCommitSinkFunction, "invoke", one),
-        replaced(TwoPhaseCommitSinkFunction, "invoke_batch", many),
+        _noted_writes(note),
         replaced(TwoPhaseCommitSinkFunction, "close", committing),
     ):
         yield

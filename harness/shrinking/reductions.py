@@ -99,10 +99,8 @@ def size_of(scenario: Scenario, choices: int | None = None) -> Size:
 
     :param choices: the number of choices of the schedule, if the schedule does not list them
     """
-    schedule = scenario.schedule
     if choices is None:
-        listed = len(schedule.preemptions) + len(schedule.priorities) + len(schedule.changes)
-        choices = listed + (schedule.seed > 0)
+        choices = scenario.schedule.choices
     return Size(scenario.record_count(), len(scenario.faults), choices)
 
 

@@ -30,7 +30,15 @@ from onceproof.scenarios.random_graphs import _functions as plain
 from onceproof.scenarios.random_graphs import _keyed_functions as keyed
 from onceproof.scenarios.random_graphs import _meeting_functions as meeting
 from onceproof.scenarios.random_graphs._functions import VALUE
-from onceproof.scenarios.random_graphs._graph import KINDS, SIDE, SINK, Graph, Vertex, in_front_of
+from onceproof.scenarios.random_graphs._graph import (
+    KINDS,
+    SIDE,
+    SINK,
+    Graph,
+    Vertex,
+    in_front_of,
+    is_never_chained,
+)
 from onceproof.scenarios.random_graphs._reference import last_of_step
 
 if TYPE_CHECKING:
@@ -90,6 +98,18 @@ def build(env: StreamExecutionEnvironment, io: JobIO, graph: Graph) -> None:
 def arguments_of(vertex: Vertex) -> tuple[object, ...]:
     """Return the arguments of a vertex's function: its name, and whether its state has a time to live."""
     return (vertex.name, vertex.ttl) if KINDS[vertex.kind].keeps_state else (vertex.name,)
+
+
+def assigner_of(windows: str) -> Any:
+    """Return the assigner of tumbling, sliding or session windows."""
+    size = Time.milliseconds(plain.SIZE_MS)
+    match windows:
+        case "tumbling":
+            return TumblingEventTimeWindows.of(size)
+        case "sliding":
+            return SlidingEventTimeWindows.of(size, Time.milliseconds(plain.SLIDE_MS))
+        case _:
+            return EventTimeSessionWindows.with_gap(Time.milliseconds(plain.GAP_MS))
 
 
 class _Builder:
@@ -171,16 +191,7 @@ class _Builder:
         return one.connect(two).process(meeting.Pairs(name, vertex.kind == "twins"), VALUE)
 
     def _windowed(self, vertex: Vertex) -> DataStream:
-        size = Time.milliseconds(plain.SIZE_MS)
-        assigner: Any
-        match vertex.kind:
-            case "tumbling":
-                assigner = TumblingEventTimeWindows.of(size)
-            case "sliding":
-                assigner = SlidingEventTimeWindows.of(size, Time.milliseconds(plain.SLIDE_MS))
-            case _:
-                assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(plain.GAP_MS))
-        windows = self._keyed(vertex).window(assigner)
+        windows = self._keyed(vertex).window(assigner_of(vertex.kind))
         inside = meeting.Inside(vertex.name)
         match vertex.form:
             case "reduce":
@@ -195,12 +206,9 @@ class _Builder:
         """Return each value once: from a window, which a firing empties, or from what came too late."""
         stamped = self._united(vertex).rebalance().assign_timestamps_and_watermarks(STAMPED)
         by_key = self._in_front(stamped, vertex).key_by(plain.key_of, Types.STRING())
-        assigner: Any = TumblingEventTimeWindows.of(Time.milliseconds(plain.SIZE_MS))
-        if vertex.form == "session":
-            assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(plain.GAP_MS))
         late = plain.late_of(vertex.name)
         windows = (
-            by_key.window(assigner)
+            by_key.window(assigner_of(vertex.form))
             .trigger(PurgingTrigger.of(EventTimeTrigger.create()))
             .allowed_lateness(plain.LATENESS_MS)
             .side_output_late_data(late)
@@ -254,7 +262,7 @@ class _Builder:
         settled = stream.name(name).uid(name).set_parallelism(self._parallelism_of(vertex))
         if vertex.max_parallelism:
             settled.set_max_parallelism(vertex.max_parallelism)
-        if vertex.alone and not name.endswith("copied"):
+        if is_never_chained(vertex, name):
             settled.disable_chaining()
         return settled
 

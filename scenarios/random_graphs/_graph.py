@@ -51,6 +51,8 @@ OWN_STATES: Final[Mapping[str, tuple[str, ...]]] = {
 SOURCES: Final = ("left", "right")
 SIDE: Final = "s"
 SINK: Final = "sink"
+COPIED: Final = "copied"
+"""The word for the operator in front of a fold in bundles."""
 MOST_VERTICES: Final = 6
 MOST_KEYS: Final = 5
 MOST_SINKS: Final = 3
@@ -346,7 +348,7 @@ def tasks_of(graph: Graph) -> dict[str, Role | int]:
                 chains.append([name])
                 roles.append(vertex.parallelism)
             chain_of[name] = chain_of[first] if joins else chains[-1]
-            if name == f"{vertex.name} copied":
+            if name == f"{vertex.name} {COPIED}":
                 chain_of[name].append("Local Reduce")
             first, joins = name, not vertex.alone and not _is_exchanged(vertex)
     sinks = {sink.name for sink in graph.sinks}
@@ -363,12 +365,20 @@ def in_front_of(vertex: Vertex) -> tuple[str, ...]:
         case "lateness", _:
             words: tuple[str, ...] = ("stamped", "windows")
         case "whole", _:
-            words = ("copied", "bundled")
+            words = (COPIED, "bundled")
         case kind, "copies" | "reduce" | "filter" as form if kind not in WINDOWS:
             words = ({"copies": "copies", "reduce": "reduced", "filter": "kept"}[form],)
         case _:
             words = ()
     return tuple([f"{vertex.name} {word}" for word in words])
+
+
+def is_never_chained(vertex: Vertex, name: str) -> bool:
+    """Return whether the operator of the name is never chained: a vertex that is alone, and what it needs.
+
+    What copies values for a fold in bundles has the local fold chained to it.
+    """
+    return vertex.alone and name != f"{vertex.name} {COPIED}"
 
 
 def _is_exchanged(vertex: Vertex) -> bool:

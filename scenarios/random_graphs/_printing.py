@@ -28,7 +28,16 @@ from onceproof.scenarios.random_graphs._building import (
     LATENCY_MS,
     arguments_of,
 )
-from onceproof.scenarios.random_graphs._graph import KINDS, SIDE, SINK, Graph, Vertex, graph_of, in_front_of
+from onceproof.scenarios.random_graphs._graph import (
+    KINDS,
+    SIDE,
+    SINK,
+    Graph,
+    Vertex,
+    graph_of,
+    in_front_of,
+    is_never_chained,
+)
 from onceproof.scenarios.random_graphs._reference import last_of_step
 
 _SOURCES: Final = ("_functions", "_keyed_functions", "_meeting_functions")
@@ -48,6 +57,13 @@ def read(env: StreamExecutionEnvironment, records: list[Any], name: str) -> Any:
     )
     return stream.map(lambda record: record[1], VALUE).name(name)
 '''
+
+
+_ASSIGNERS: Final = {
+    "tumbling": "TumblingEventTimeWindows.of(Time.milliseconds(SIZE_MS))",
+    "sliding": "SlidingEventTimeWindows.of(Time.milliseconds(SIZE_MS), Time.milliseconds(SLIDE_MS))",
+    "session": "EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS))",
+}
 
 
 def as_program(records: Records, parameters: Mapping[str, Parameter]) -> str:
@@ -134,11 +150,8 @@ def _with_latecomers(vertex: Vertex) -> Iterator[str]:
     strategy = "WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())"
     text = f"{_united(vertex)}.rebalance().assign_timestamps_and_watermarks({strategy})"
     yield f"{name} = {_settled(text, vertex, stamped)}"
-    assigner = "TumblingEventTimeWindows.of(Time.milliseconds(SIZE_MS))"
-    if vertex.form == "session":
-        assigner = "EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS))"
     text = (
-        f"{name}.key_by(key_of, Types.STRING()).window({assigner})"
+        f"{name}.key_by(key_of, Types.STRING()).window({_ASSIGNERS[vertex.form]})"
         ".trigger(PurgingTrigger.of(EventTimeTrigger.create())).allowed_lateness(LATENESS_MS)"
         f".side_output_late_data(late_of({name!r})).process(Each(), VALUE)"
     )
@@ -166,7 +179,7 @@ def _settled(stream: str, vertex: Vertex, name: str) -> str:
         text += f".set_parallelism({min(int(vertex.parallelism), most)})"
     if vertex.max_parallelism:
         text += f".set_max_parallelism({vertex.max_parallelism})"
-    return text + ".disable_chaining()" * (vertex.alone and not name.endswith("copied"))
+    return text + ".disable_chaining()" * is_never_chained(vertex, name)
 
 
 def _united(vertex: Vertex) -> str:
@@ -206,12 +219,7 @@ def _joined(vertex: Vertex) -> str:
 
 
 def _windowed(vertex: Vertex) -> str:
-    assigner = {
-        "tumbling": "TumblingEventTimeWindows.of(Time.milliseconds(SIZE_MS))",
-        "sliding": "SlidingEventTimeWindows.of(Time.milliseconds(SIZE_MS), Time.milliseconds(SLIDE_MS))",
-        "session": "EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS))",
-    }[vertex.kind]
-    windows, inside = f"{_sent(vertex)}.window({assigner})", f"Inside({vertex.name!r})"
+    windows, inside = f"{_sent(vertex)}.window({_ASSIGNERS[vertex.kind]})", f"Inside({vertex.name!r})"
     match vertex.form:
         case "reduce":
             return f"{windows}.reduce(together, {inside}, VALUE)"

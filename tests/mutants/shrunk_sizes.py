@@ -14,8 +14,8 @@ from pathlib import Path
 from time import process_time
 
 from onceproof.harness.model.mutants import built_in_mutants
-from onceproof.harness.model.scenario import to_json
 from onceproof.harness.shrinking import shrinker
+from onceproof.harness.trials.failures import write_scenario
 from onceproof.harness.trials.mutant_trials import SHRINK_SECONDS, Result
 from onceproof.harness.trials.shrunk_sizes import shrunk_lines
 from tests.mutants.kills import recorded_kills, tried_where_recorded
@@ -41,9 +41,7 @@ def main() -> None:
         results.append(result)
         print(line_of(result), flush=True)
         if asked.out and result.killing and result.killing.shrunk:
-            asked.out.mkdir(parents=True, exist_ok=True)
-            path = asked.out / f"{each.id}.json"
-            path.write_text(to_json(result.killing.shrunk, indent=2) + "\n")
+            write_scenario(result.killing.shrunk, asked.out / f"{each.id}.json")
     print(f"{len(results)} of {len(asked.only or kills)} planted bugs")
     for line in shrunk_lines(results):
         print(line)
