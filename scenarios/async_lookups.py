@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
 
 name = "async_lookups"
-generator_version = 1
-options = FamilyOptions(declares=True, turns=2)
+generator_version = 2
+options = FamilyOptions(declares=True, turns=6)
 tasks: dict[str, Role] = {"items": "source", "answers -> checked": "keyed", "table": "sink"}
 record_schema = "item BIGINT, fate STRING"
 row_schema = "item BIGINT, answer STRING"
@@ -63,7 +63,7 @@ def generate(random: Random) -> Workload:
             drawn.append((timestamp, (split * 1000 + place, fate)))
         records[f"items-{split}"] = tuple(drawn)
     parameters = {
-        "ordered": chance.chance(0.5),
+        "ordered": chance.chance(0.3),
         "capacity": chance.weighted([(1, 3), (2, 2), (4, 2), (16, 1)]),
         "timeout_ms": chance.choice([25, 60, 150]),
         "grows": chance.chance(0.3),
@@ -90,7 +90,7 @@ class LookUp(AsyncFunction):
 
     async def async_invoke(self, value: tuple[int, str]) -> list[tuple[int, str]]:
         item, fate = value
-        await asyncio.sleep(HOUR_SECONDS if fate == "never" else item % 7 / 500)
+        await asyncio.sleep(HOUR_SECONDS if fate == "never" else item % 7 / (500 if item % 3 else 100))
         if fate in ("flaky", "empty") and self._failures[item] < FAILURES:
             self._failures[item] += 1
             if fate == "flaky":

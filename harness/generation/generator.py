@@ -59,7 +59,7 @@ from onceproof.harness.model.scenario import (
 )
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps, held_up_ms
 
-GENERATION: Final = 18
+GENERATION: Final = 19
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -72,11 +72,11 @@ BARRIERS: Final[tuple[tuple[Barriers, int], ...]] = (("aligned", 9), ("unaligned
 CONCURRENT: Final = ((1, 7), (2, 2), (3, 1))
 LONGEST_PAUSE: Final = 40
 
-DATABASES: Final = 0.03
-"""The share of scenarios whose keyed state is in databases. Such a run takes five times as long as others."""
+DATABASES: Final = 0.08
+"""The share of scenarios whose keyed state is in databases. Such a run takes three times as long as others."""
 DISCARDED: Final = 0.4
 """The share of the scenarios with an upload that is discarded whose keyed state is in databases."""
-INCREMENTAL: Final = 0.7
+INCREMENTAL: Final = 0.8
 """The share of those whose checkpoints are incremental."""
 ENDLESS: Final = 0.1
 """The share of scenarios whose sources never end. None of them has a short timeout: a stop whose savepoint
@@ -124,12 +124,13 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
-    tasks, sinks = _subtasks(vertices, source or parallelism, parallelism, sink or parallelism)
+    tasks, sinks, sources = _subtasks(vertices, source or parallelism, parallelism, sink or parallelism)
     expires = may_expire(family, mode := draw_mode(chance, family))
     short = _short_timeout(chance, mode, 4, steps)
     stage = JobOutline(
         tasks=tasks,
         sinks=sinks,
+        sources=sources,
         records=records,
         checkpoints=1 + min(wanted, STEPS_PER_RECORD * records // (interval + steps)),
         checkpoint_steps=steps,
@@ -275,15 +276,15 @@ def _source_parallelism(chance: Chance, splits: int) -> int:
 
 def _subtasks(
     vertices: Vertices, source: int, keyed: int, sink: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of all subtasks and of those of sinks."""
+) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Return the names of all subtasks and of those of sinks, and how many those of sources are."""
     of_role: dict[Role | int, int] = {"source": source, "keyed": keyed, "sink": sink}
     sizes = {name: role if isinstance(role, int) else of_role[role] for name, role in vertices.items()}
     tasks = tuple(f"{name}-{index}" for name, size in sizes.items() for index in range(size))
     sinks = tuple(
         f"{name}-{index}" for name, role in vertices.items() if role == "sink" for index in range(sink)
     )
-    return tasks, sinks
+    return tasks, sinks, source * list(vertices.values()).count("source")
 
 
 def _records(workload: Workload) -> dict[str, tuple[InputRecord, ...]]:

@@ -14,6 +14,8 @@ class JobOutline:
     tasks: tuple[str, ...]
     """All subtasks at the start."""
     sinks: tuple[str, ...]
+    sources: int
+    """How many subtasks of sources it has at the start."""
     records: int
     checkpoints: int
     """About how many checkpoints will complete."""

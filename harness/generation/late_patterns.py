@@ -91,17 +91,22 @@ def aborted_checkpoint_goes_on(chance: Chance, stage: JobOutline) -> list[Fault]
 def aborted_barrier_comes_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A write fails, and one source is triggered late for that checkpoint and for the next one.
 
-    So its barrier of the aborted checkpoint comes when another source's barrier of the next one has come, and
+    It does not hear that the first one is aborted, or it would take no notice of the late trigger. So its barrier of the aborted checkpoint comes when another source's barrier of the next one has come, and
     records lie between it and its next barrier.
     """
+    if stage.sources < 2:
+        # All barriers come one behind the other.
+        return aborted_checkpoint_goes_on(chance, stage)
     checkpoint = draw_checkpoint(chance, stage)
-    source = chance.integer(1, 3)
-    until_next = stage.interval + chance.integer(0, stage.checkpoint_steps)
-    later = until_next - stage.interval + chance.integer(stage.checkpoint_steps, 2 * stage.checkpoint_steps)
+    source = chance.integer(1, stage.sources)
+    # The source goes on reading meanwhile: what comes much later comes when it has read everything.
+    late = chance.integer(stage.checkpoint_steps // 3, stage.checkpoint_steps)
+    between = chance.integer(stage.checkpoint_steps // 3, 3 * stage.checkpoint_steps // 2)
     return [
-        Fault("delay_message", "triggered", ANY_TASK, checkpoint, source, 0, until_next),
-        Fault("delay_message", "triggered", ANY_TASK, checkpoint + 1, source, 0, later),
+        Fault("delay_message", "triggered", ANY_TASK, checkpoint, source, 0, stage.interval + late),
+        Fault("delay_message", "triggered", ANY_TASK, checkpoint + 1, source, 0, late + between),
         Fault("fail_write", "snapshotted", ANY_TASK, checkpoint, 1),
+        Fault("lose_message", "abort_notified", ANY_TASK, checkpoint, source),
         draw_kill(chance, stage, "completed", checkpoint + 1, soon=1),
     ]
 

@@ -116,6 +116,7 @@ def _stage(scenario: Scenario, parallelism: Parallelism, records: int, interval:
     return JobOutline(
         tasks=(ANY_TASK,) * sum(parallelism),
         sinks=(ANY_TASK,) * parallelism.sink,
+        sources=parallelism.source,
         records=records,
         checkpoints=2,
         checkpoint_steps=checkpoint_steps(*parallelism),

@@ -75,6 +75,7 @@ FUNCTIONS: Final[dict[tuple[str, str], tuple[str, type]]] = {
     ("map", "process"): ("process", plain.MapInProcess),
     ("twice", "flat_map"): ("flat_map", plain.Twice),
     ("parity", "process"): ("process", plain.Parity),
+    ("punctual", "process"): ("process", plain.Punctual),
     ("total", "value"): ("process", keyed.TotalInValue),
     ("total", "reducing"): ("process", keyed.TotalInReducing),
     ("total", "aggregating"): ("flat_map", keyed.TotalInAggregating),
@@ -86,6 +87,7 @@ FUNCTIONS: Final[dict[tuple[str, str], tuple[str, type]]] = {
     ("distinct", "map"): ("process", keyed.Distinct),
     ("distinct", "copies"): ("process", keyed.Distinct),
     ("tumbling", "timers"): ("process", meeting.TumblingByTimers),
+    ("tumbling", "two_timers"): ("process", meeting.TumblingByTwoTimers),
 }
 """By kind and form the method of a stream and the class of the function, where no more is to be said."""
 
@@ -162,7 +164,7 @@ class _Builder:
                 return self._keyed(vertex).count_window(3).process(keyed.Triple(name), VALUE)
             case "pairs" | "twins" | "near", _:
                 return self._joined(vertex)
-            case "tumbling" | "sliding" | "session", form if form != "timers":
+            case "tumbling" | "sliding" | "session", form if (vertex.kind, form) not in FUNCTIONS:
                 return self._windowed(vertex)
         method, function = FUNCTIONS[vertex.kind, vertex.form]
         stream = self._sent(vertex)
@@ -207,12 +209,13 @@ class _Builder:
         stamped = self._united(vertex).rebalance().assign_timestamps_and_watermarks(STAMPED)
         by_key = self._in_front(stamped, vertex).key_by(plain.key_of, Types.STRING())
         late = plain.late_of(vertex.name)
+        each = meeting.EachOfSessions(vertex.name) if vertex.form == "session" else meeting.Each()
         windows = (
             by_key.window(assigner_of(vertex.form))
             .trigger(PurgingTrigger.of(EventTimeTrigger.create()))
             .allowed_lateness(plain.LATENESS_MS)
             .side_output_late_data(late)
-            .process(meeting.Each(), VALUE)
+            .process(each, VALUE)
         )
         in_time = self._in_front(windows, vertex, 1)
         return in_time.union(in_time.get_side_output(late)).map(plain.Step(vertex.name), VALUE)

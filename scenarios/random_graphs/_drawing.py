@@ -45,6 +45,7 @@ WEIGHTS: Final = (
     ("twice", 1),
     ("parity", 2),
     ("async", 3),
+    ("punctual", 2),
     ("total", 6),
     ("latest", 3),
     ("residues", 2),
@@ -60,6 +61,8 @@ WEIGHTS: Final = (
     ("lateness", 3),
     ("whole", 2),
 )
+BEHIND_ANSWERS: Final = 20
+"""The weight of ``punctual`` behind an asynchronous operator, which holds watermarks back."""
 SINK_FORMS: Final = (("two_phase", 4), ("committing", 3), ("buffering", 2), ("sharing", 1))
 WRITE_AHEAD: Final = 0.15
 """The share of jobs whose sinks are all write-ahead sinks."""
@@ -114,8 +117,9 @@ def _draw_vertex(
     ]
     inputs = (first, chance.choice(others)) if others and chance.chance(0.35) else (first,)
     edge, parallelism, most = _draw_edge(chance, inputs, before)
+    answers = any(vertex.name in inputs and vertex.kind == "async" for vertex in before)
     kinds = [
-        (kind, weight)
+        (kind, BEHIND_ANSWERS if kind == "punctual" and answers else weight)
         for kind, weight in WEIGHTS
         if _fits(KINDS[kind], kind, [streams[each] for each in inputs], edge)
     ]

@@ -85,6 +85,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "twice": Kind(("flat_map",)),
     "parity": Kind(("process",)),
     "async": Kind(("ordered", "unordered")),
+    "punctual": Kind(("process",), "time"),
     "total": Kind(("value", "reducing", "aggregating", "reduce"), "order", "lane", 1, True),
     "latest": Kind(("list",), "order", "lane", 1, True),
     "residues": Kind(("map",), "order", "lane", 1, True),
@@ -94,7 +95,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "pairs": Kind(("co_process", "broadcast"), "nothing", "key", 2),
     "twins": Kind(("co_process",), "nothing", "key", 2),
     "near": Kind(("interval_join",), "time", "key", 2),
-    "tumbling": Kind(("timers", "process", "reduce", "aggregate"), "time", "key"),
+    "tumbling": Kind(("timers", "two_timers", "process", "reduce", "aggregate"), "time", "key"),
     "sliding": Kind(("process", "reduce", "aggregate"), "time", "key"),
     "session": Kind(("process", "reduce", "aggregate"), "time", "key"),
     "lateness": Kind(("tumbling", "session"), "nothing", "key"),
@@ -399,7 +400,7 @@ def arrival_states_of(graph: Graph) -> list[str]:
             states += _SESSION_STATES
         if vertex.kind == "lateness":
             # Which records a window has fired, and which came too late for it, follows from the watermarks.
-            states += _WINDOW_STATES
+            states += (*_WINDOW_STATES, f"{vertex.name} fired")
         if not behind.isdisjoint(vertex.inputs):
             states += [f"{vertex.name} {word}" for word in STATES.get(vertex.kind, ())]
             states += OWN_STATES.get(vertex.kind, ())

@@ -110,7 +110,7 @@ class Residues(KeyedProcessFunction):
         lane, key, origin, number = value
         seen = (self._seen.get(number % 3) or 0) + 1
         self._seen.put(number % 3, seen)
-        yield lane + self._name[1:], key, origin, 10 * seen + len(list(self._seen.keys()))
+        yield lane + self._name[1:], key, origin, 10 * seen + len(list(self._seen.items()))
 
 
 class Triple(ProcessWindowFunction):

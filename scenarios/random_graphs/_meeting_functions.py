@@ -17,7 +17,7 @@ from onceproof.engine import (
     RuntimeContext,
     Types,
 )
-from onceproof.scenarios.random_graphs._functions import MODULUS, SIZE_MS, VALUE, Value
+from onceproof.scenarios.random_graphs._functions import LATENESS_MS, MODULUS, SIZE_MS, VALUE, Value
 
 
 def pair_of(name: str, key: str, one: Any, two: Any) -> Value:
@@ -129,6 +129,29 @@ class Each(ProcessWindowFunction):
         yield from elements
 
 
+class EachOfSessions(ProcessWindowFunction):
+    """Emits each value in a session as it is, and one value more where the session should be part of another.
+
+    A value that comes in time joins the sessions that it touches, also one that has fired and holds nothing
+    more. A fired session was kept when another began, where it still is, or where it ends no earlier. So the
+    other contains it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._fired = ListStateDescriptor(f"{name} fired", Types.TUPLE([Types.LONG(), Types.LONG()]))
+
+    def process(self, key: str, context: Any, elements: Iterable[Value]) -> Iterator[Value]:
+        yield from elements
+        start, end = context.window().start, context.window().end
+        fired = context.global_state().get_list_state(self._fired)
+        others = [other for other in fired.get() if other[0] < start or other[1] > end]
+        for first, last in others:
+            is_kept = context.current_watermark() < last - 1 + LATENESS_MS or end <= last
+            if is_kept and first <= end and start <= last:
+                yield "not merged", key, f"{start} to {end} beside {first} to {last}", 0
+        fired.update([*others, (start, end)])
+
+
 class Gather(AggregateFunction):
     """Gathers the origins of values, and the sum of their numbers."""
 
@@ -171,3 +194,20 @@ class TumblingByTimers(KeyedProcessFunction):
         _, key, origin, number = self._inside.get(timestamp)
         self._inside.remove(timestamp)
         yield self._name[1:], key, " ".join(sorted(origin.split(" "))), number % MODULUS
+
+
+class TumblingByTwoTimers(TumblingByTimers):
+    """The same with a second timer, 1 ms later, which the first one deletes. One watermark makes both due."""
+
+    def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> None:
+        super().process_element(value, ctx)
+        at = ctx.timestamp()
+        assert at is not None
+        ctx.timer_service().register_event_time_timer(at - at % SIZE_MS + SIZE_MS)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Value]:
+        if timestamp % SIZE_MS == 0:
+            yield "not deleted", ctx.get_current_key(), f"the timer of {timestamp}", 0
+            return
+        ctx.timer_service().delete_event_time_timer(timestamp + 1)
+        yield from super().on_timer(timestamp, ctx)

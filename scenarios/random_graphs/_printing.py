@@ -133,7 +133,7 @@ def _statements(vertex: Vertex) -> Iterator[str]:
             applied = f"{stream}.count_window(3).process(Triple({name!r}), VALUE)"
         case "pairs" | "twins" | "near", _:
             applied = _joined(vertex)
-        case "tumbling" | "sliding" | "session", form if form != "timers":
+        case "tumbling" | "sliding" | "session", form if (vertex.kind, form) not in FUNCTIONS:
             applied = _windowed(vertex)
         case _:
             method, function = FUNCTIONS[vertex.kind, vertex.form]
@@ -150,10 +150,11 @@ def _with_latecomers(vertex: Vertex) -> Iterator[str]:
     strategy = "WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())"
     text = f"{_united(vertex)}.rebalance().assign_timestamps_and_watermarks({strategy})"
     yield f"{name} = {_settled(text, vertex, stamped)}"
+    each = f"EachOfSessions({name!r})" if vertex.form == "session" else "Each()"
     text = (
         f"{name}.key_by(key_of, Types.STRING()).window({_ASSIGNERS[vertex.form]})"
         ".trigger(PurgingTrigger.of(EventTimeTrigger.create())).allowed_lateness(LATENESS_MS)"
-        f".side_output_late_data(late_of({name!r})).process(Each(), VALUE)"
+        f".side_output_late_data(late_of({name!r})).process({each}, VALUE)"
     )
     yield f"{name} = {_settled(text, vertex, windows)}"
     text = f"{name}.union({name}.get_side_output(late_of({name!r}))).map(Step({name!r}), VALUE)"

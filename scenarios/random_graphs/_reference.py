@@ -264,6 +264,7 @@ _RULES: Final[Mapping[str, Callable[..., dict[str, Stream]]]] = {
     "twice": _each(lambda number: (number, (number + 1) % MODULUS)),
     "async": _each(lambda number: ((7 * number + 3) % MODULUS,)),
     "lateness": _each(lambda number: (number,)),
+    "punctual": _each(lambda number: (number,)),
     "parity": _parity,
     "total": _total,
     "latest": _latest,

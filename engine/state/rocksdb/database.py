@@ -54,6 +54,8 @@ FILES_MERGED: Final = 4
 """Each checkpoint adds a small SST file. RocksDB merges at least FILES_MERGED of them once there are
 FILES_TOLERATED. Lower numbers double what incremental checkpoints store."""
 TABLE_SUFFIX: Final = ".sst"
+FEW_TABLES: Final = 16
+"""Up to so many one thread opens the files of tables. To start the 16 threads of RocksDB takes longer."""
 NEEDED: Final = ("CURRENT", "MANIFEST-")
 """The files that opening a database needs, besides its SST files."""
 
@@ -129,7 +131,7 @@ def remove_working_folders() -> None:
 _caches: Final[dict[int, Cache]] = {}
 
 
-def _options(settings: StateBackendSettings) -> Options:
+def _options(settings: StateBackendSettings, tables: int) -> Options:
     cache = _caches.get(settings.block_cache_bytes)
     if cache is None:
         cache = _caches[settings.block_cache_bytes] = Cache(settings.block_cache_bytes)
@@ -145,6 +147,8 @@ def _options(settings: StateBackendSettings) -> Options:
     options.set_max_write_buffer_number(settings.write_buffers)
     options.set_keep_log_file_num(1)
     options.set_is_fd_close_on_exec(True)
+    if tables <= FEW_TABLES:
+        options.set_max_file_opening_threads(1)
     if settings.compaction == UNIVERSAL:
         style = UniversalCompactOptions()
         style.min_merge_width = FILES_MERGED
@@ -164,7 +168,13 @@ class Database:
     __slots__ = ("__weakref__", "_finalizer", "_folders", "_path", "_rdict", "delete", "get", "put")
 
     def __init__(
-        self, folders: WorkingFolders, folder: Folder, settings: StateBackendSettings, read_only: bool = False
+        self,
+        folders: WorkingFolders,
+        folder: Folder,
+        settings: StateBackendSettings,
+        read_only: bool = False,
+        *,
+        tables: int = 0,
     ) -> None:
         self._folders = folders
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
@@ -173,7 +183,7 @@ class Database:
         self._path = path
         try:
             with _full_disk_named(path):
-                self._rdict = Rdict(path, _options(settings), access_type=access)
+                self._rdict = Rdict(path, _options(settings, tables), access_type=access)
         except OSError:
             raise
         except Exception as error:
@@ -203,12 +213,14 @@ class Database:
         folder = folders.make()
         path = os.path.join(folder.path, "db")
         os.mkdir(path)
+        tables = 0
         for name, content in files:
             if not is_database_file(name):
                 raise DatabaseUnreadable(f"it has a file {name!r}, which is no name of a database's file")
+            tables += name.endswith(TABLE_SUFFIX)
             with open(os.path.join(path, name), "wb") as file:
                 file.write(content)
-        return cls(folders, folder, settings, read_only)
+        return cls(folders, folder, settings, read_only, tables=tables)
 
     @classmethod
     def of_checkpoint(cls, taken: DatabaseCheckpoint, settings: StateBackendSettings) -> Database:
@@ -222,7 +234,7 @@ class Database:
         for name, content in taken.small.items():
             with open(os.path.join(path, name), "wb") as file:
                 file.write(content)
-        return cls(folders, folder, settings, read_only=True)
+        return cls(folders, folder, settings, read_only=True, tables=len(taken.tables))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over all pairs whose key has a prefix, in order, as of now."""
