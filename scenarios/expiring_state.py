@@ -44,7 +44,7 @@ numbers."""
 
 name = "expiring_state"
 generator_version = 1
-options = FamilyOptions(declares=True, needs_steady_time=True, turns=6)
+options = FamilyOptions(declares=True, needs_steady_time=True, turns=9)
 tasks: dict[str, Role] = {"events": "source", "left": "keyed", "table": "sink"}
 record_schema = "key STRING, number BIGINT"
 row_schema = (

@@ -130,6 +130,9 @@ def decisions_of(scenario: Scenario) -> Iterator[Decision]:
     if scenario.watermark_interval != USUAL_WATERMARK_INTERVAL_MS:
         text = f"watermarks every {scenario.watermark_interval} ms"
         yield Decision(text, replace(scenario, watermark_interval_ms=UNSET))
+    if scenario.most_buffer_records > 1:
+        text = f"up to {scenario.most_buffer_records} records at a time"
+        yield Decision(text, replace(scenario, buffer_records=UNSET))
     if scenario.is_endless:
         yield Decision("sources without an end", replace(scenario, endless=UNSET))
 

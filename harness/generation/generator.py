@@ -19,7 +19,7 @@ from collections import Counter
 from random import Random
 from typing import Final, NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.drawn_operations import draw_aimed_stop, draw_operations
@@ -87,6 +87,9 @@ MOST_WATERMARK_INTERVALS: Final = ((1, 4), (10, 4), (60, 2), (USUAL_WATERMARK_IN
 
 _WAITED_FOR: Final = frozenset(("triggered", "declined"))
 """Where a message is lost, a checkpoint waits for it until it expires."""
+
+BUFFER_RECORDS: Final = ((1, 7), (2, 1), (4, 1), (16, 1))
+"""Records that are sent one by one may be interrupted between any two; others share a step."""
 
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
@@ -176,6 +179,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         state_backend="rocksdb" if in_databases else UNSET,
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
+        buffer_records=_draw_buffer_records(chance),
         endless=(chance.chance(ENDLESS) and not hurried) or UNSET,
     )
 
@@ -195,6 +199,11 @@ def draw_watermark_interval(chance: Chance) -> int:
     """Draw how often stock watermark strategies emit, from 1 ms to the engine's default."""
     most = chance.weighted(MOST_WATERMARK_INTERVALS)
     return most if most == USUAL_WATERMARK_INTERVAL_MS else chance.integer(1, most)
+
+
+def _draw_buffer_records(chance: Chance) -> int | UnsetType:
+    most = chance.weighted(BUFFER_RECORDS)
+    return UNSET if most == 1 else most
 
 
 def draw_mode(chance: Chance, family: Family) -> CheckpointMode:

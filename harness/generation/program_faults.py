@@ -80,6 +80,7 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
         state_backend=UNSET,
         incremental=UNSET,
         watermark_interval_ms=UNSET,
+        buffer_records=UNSET,
         endless=UNSET,
     )
     if scenario.seed is None:

@@ -239,6 +239,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The requests to the running job; none if unset."""
     watermark_interval_ms: Positive | msgspec.UnsetType = msgspec.UNSET
     """How often stock watermark strategies emit; the engine's default if unset."""
+    buffer_records: Positive | msgspec.UnsetType = msgspec.UNSET
+    """The most records that a source sends, and a task reads, at a time; 1 if unset."""
     endless: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether the sources never end: records arrive while the job runs, and once all are read its user stops
     it, drained. If unset, all records are there from the beginning and the sources end behind them."""
@@ -255,6 +257,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """How often stock watermark strategies emit, in milliseconds, with its default."""
         interval = self.watermark_interval_ms
         return USUAL_WATERMARK_INTERVAL_MS if interval is msgspec.UNSET else interval
+
+    @property
+    def most_buffer_records(self) -> int:
+        """The most records that a source sends at a time, with its default."""
+        return 1 if self.buffer_records is msgspec.UNSET else self.buffer_records
 
     @property
     def asked(self) -> tuple[Operation, ...]:

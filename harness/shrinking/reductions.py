@@ -47,6 +47,7 @@ PLAIN_SETTINGS: Final = {
     "restart_delay_ms": 1,
     "mode": UNSET,
     "watermark_interval_ms": UNSET,
+    "buffer_records": UNSET,
     "endless": UNSET,
     "state_backend": UNSET,
     "incremental": UNSET,

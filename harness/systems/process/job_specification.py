@@ -207,6 +207,7 @@ def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
         sink_parallelism=scenario.sink_parallelism,
         max_parallelism=scenario.max_parallelism,
         interval_records=max(1, scenario.checkpoint_interval_ms // STEPS_PER_RECORD),
+        buffer_records=scenario.most_buffer_records,
         channel_buffers=scenario.channel_capacity,
         retained=scenario.retained,
         tolerable_failures=scenario.tolerable_failures,

@@ -169,6 +169,7 @@ def _run_to_cut(
         # Its barriers overtake nothing: what is before the cut is in the state.
         mode=UNSET,
         endless=UNSET,
+        buffer_records=UNSET,
         state_backend=UNSET,
         incremental=UNSET,
         schedule=Schedule(horizon=2 * budget),

@@ -116,7 +116,7 @@ class SimulatedProcess(ExecutionWithRequests):
             ports.storage,
             recovered,
             faults.probe,
-            buffer_records=1,
+            buffer_records=ports.scenario.most_buffer_records,
             watches_elements=faults.watches_elements,
         )
         # Only what most steps use has an attribute of its own. With more than 30 attributes Python stops
