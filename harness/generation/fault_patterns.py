@@ -447,7 +447,7 @@ _PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
     (_kill_between_checkpoints, 1),
     (_clock_is_set, 1),
     (_power_is_cut, 3),
-    (_storage_cannot_be_read, 2),
+    (_storage_cannot_be_read, 3),
     (files_cannot_be_deleted, 2),
     (_clock_is_set_while_the_job_is_down, 2),
     (_clock_is_set_while_a_checkpoint_waits, 1),

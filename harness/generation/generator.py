@@ -74,6 +74,8 @@ LONGEST_PAUSE: Final = 40
 
 DATABASES: Final = 0.08
 """The share of scenarios whose keyed state is in databases. Such a run takes three times as long as others."""
+DATABASES_THAT_COME_BACK: Final = 0.25
+"""The same of scenarios with two kills or more: what a database takes over from a checkpoint shows in the next."""
 DISCARDED: Final = 0.4
 """The share of the scenarios with an upload that is discarded whose keyed state is in databases."""
 INCREMENTAL: Final = 0.8
@@ -88,7 +90,7 @@ MOST_WATERMARK_INTERVALS: Final = ((1, 4), (10, 4), (60, 2), (USUAL_WATERMARK_IN
 _WAITED_FOR: Final = frozenset(("triggered", "declined"))
 """Where a message is lost, a checkpoint waits for it until it expires."""
 
-BUFFER_RECORDS: Final = ((1, 7), (2, 1), (4, 1), (16, 1))
+BUFFER_RECORDS: Final = ((1, 7), (2, 1), (3, 1), (8, 1))
 """Records that are sent one by one may be interrupted between any two; others share a step."""
 
 SHORTEST_INTERVAL: Final = 10
@@ -154,7 +156,8 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     waits = _waits_for_a_message(faults)
     hurried = tolerates and not stop and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
-    in_databases = any_backend and (chance.chance(DATABASES) or _discards_of_a_database(faults, seed))
+    databases = DATABASES_THAT_COME_BACK if _kills(faults) > 1 else DATABASES
+    in_databases = any_backend and (chance.chance(databases) or _discards_of_a_database(faults, seed))
     return Scenario(
         family=family.name,
         generator_version=generator_version(family),
@@ -307,6 +310,10 @@ def _between(lowest: int, value: int, highest: int) -> int:
 def _channel_capacity(chance: Chance, mode: CheckpointMode) -> int:
     """Draw how much a channel holds: barriers of concurrent checkpoints must leave room for records."""
     return max(mode.max_concurrent, chance.weighted(CAPACITIES))
+
+
+def _kills(faults: tuple[Fault, ...]) -> int:
+    return sum(FAULTS[fault.kind].is_kill for fault in faults)
 
 
 def _waits_for_a_message(faults: tuple[Fault, ...]) -> bool:
