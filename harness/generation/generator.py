@@ -156,8 +156,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     waits = _waits_for_a_message(faults)
     hurried = tolerates and not stop and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
-    databases = DATABASES_THAT_COME_BACK if _kills(faults) > 1 else DATABASES
-    in_databases = any_backend and (chance.chance(databases) or _discards_of_a_database(faults, seed))
+    in_databases = any_backend and _draws_databases(chance, faults, seed)
     return Scenario(
         family=family.name,
         generator_version=generator_version(family),
@@ -312,8 +311,11 @@ def _channel_capacity(chance: Chance, mode: CheckpointMode) -> int:
     return max(mode.max_concurrent, chance.weighted(CAPACITIES))
 
 
-def _kills(faults: tuple[Fault, ...]) -> int:
-    return sum(FAULTS[fault.kind].is_kill for fault in faults)
+def _draws_databases(chance: Chance, faults: tuple[Fault, ...], seed: int) -> bool:
+    """Draw whether keyed state is in databases."""
+    kills = sum(FAULTS[fault.kind].is_kill for fault in faults)
+    share = DATABASES_THAT_COME_BACK if kills > 1 else DATABASES
+    return chance.chance(share) or _discards_of_a_database(faults, seed)
 
 
 def _waits_for_a_message(faults: tuple[Fault, ...]) -> bool:
