@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import Point
 from onceproof.harness.model.mutants.patching import replaced
@@ -23,6 +25,7 @@ from onceproof.harness.model.scenario import (
     to_json,
 )
 from onceproof.harness.shrinking.reductions import cost_of, fewer_operations
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.trial import try_scenario
 
 FAMILY = load_family("word_count")
@@ -145,6 +148,20 @@ def test_sinks_are_closed_as_a_rescale_ends_their_attempt():
     with replaced(TwoPhaseCommitSinkFunction, "close", note):
         assert len(attempts_of(replace(calm(*rescales(4)), parallelism=2))) == 2
     assert "1.1" in closed
+
+
+class FixedSize(SimulatedSystem):
+    """The simulation of a job whose user cannot rescale it."""
+
+    capabilities = SimulatedSystem.capabilities - {Capability.RESCALE_RUNNING}
+
+
+def test_rescale_is_not_applicable_where_a_running_job_cannot_be_rescaled():
+    scenario = replace(calm(*rescales(4, 1)), parallelism=2)
+    trial = try_scenario(FAMILY, scenario, system=FixedSize(), continued=False)
+    assert trial.history.statistics.not_applicable == {("rescale", "element"): 2}
+    assert trial.history.statistics.attempts == 1
+    assert trial.scenario.operations is UNSET
 
 
 def test_shrunk_rescale_keeps_a_parallelism_and_loses_the_rest():
