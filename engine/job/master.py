@@ -205,11 +205,14 @@ class JobMaster:
             return self._deploy()
         return ()
 
+    @property
+    def is_rescalable(self) -> bool:
+        """Whether a rescale would take effect now; not while the outcome of a checkpoint is open."""
+        return self.state is _RUNNING and self.ending is None and not self.coordinator.is_finalizing
+
     def _rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
-        """Redeploy without asking the restart strategy; ignored while the outcome of a checkpoint is open."""
-        if self.state is not _RUNNING or self.coordinator.is_finalizing or self.ending is not None:
-            return ()
-        return self._redeploy(now)
+        """Redeploy without asking the restart strategy; ignored where the job is not rescalable."""
+        return self._redeploy(now) if self.is_rescalable else ()
 
     def _redeploy(self, now: int) -> Sequence[MasterEffect]:
         assert self.attempt is not None

@@ -6,7 +6,8 @@ Anomalies:
 - failure without a fault: a task fails in an attempt in which no fault has fired. Consequences of a fault in
   the same attempt are excused, such as a checkpoint that fails because a message was lost.
 - restart without a fault: there are more restarts than fired faults. Each fault ends at most one attempt. The
-  attempt that starts after a stop with savepoint, successful or not, is not counted. Nor is one that follows
+  attempt that starts after a stop with savepoint, successful or not, is not counted, nor is one that starts
+  because the user rescaled the running job. Nor is one that follows
   on an attempt without a fault of its own, which ended because a server was away: a server that was struck
   may be away for many attempts, and a task that was idle finds its connection broken long after. Nor is one
   that follows on an attempt whose failure names a process that an earlier kill has ended: an engine that has
@@ -25,6 +26,7 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     ERROR,
     FAULT_FIRED,
+    JOB_RESCALED,
     JOB_STOPPED,
     STOP_FAILED,
     TASK_FAILED,
@@ -65,7 +67,7 @@ class NoError:
                     where = f"attempt {subject}, step {step}"
                     violations.append(Violation(self.property, RESTART_WITHOUT_FAULT, where, witness))
                 faults_at_start = faults
-            elif kind in (JOB_STOPPED, STOP_FAILED):
+            elif kind in (JOB_STOPPED, STOP_FAILED, JOB_RESCALED):
                 restarts -= 1
             elif kind == TASK_FAILED:
                 is_away |= is_struck and payload["injected"]

@@ -31,6 +31,7 @@ from onceproof.harness.model.history import (
     CHECKPOINT_TRIGGERED,
     COMMIT_FAILED,
     FAULT_FIRED,
+    JOB_RESCALED,
     JOB_STOPPED,
     SAVEPOINT_COMPLETED,
     STOP_FAILED,
@@ -74,6 +75,8 @@ SITUATIONS: Final = (
     Situation("rescaled down", "state of subtasks that are gone"),
     Situation("rescaled up", "state for subtasks that are new"),
     Situation("rescaled twice", "state that was dealt out is dealt out again"),
+    Situation("rescaled while it runs", "tasks that are closed in order, and not killed, before a restore"),
+    Situation("rescaled while transactions are open", "what a sink does with rows that no checkpoint has"),
     Situation("key groups came back", "what a subtask keeps of key groups that it had before"),
     Situation("restored with something prepared", "transactions that only the restore can commit"),
     Situation("restored when some was committed", "a commit that is repeated for a part of a checkpoint"),
@@ -159,6 +162,7 @@ class _Watch:
         "stopping",
         "triggered",
         "visible",
+        "was_rescaled",
     )
 
     def __init__(self, history: History) -> None:
@@ -180,6 +184,8 @@ class _Watch:
         self.expired = self.declined = self.refused = self.savepoint_since = False
         self.has_ended_process = self.clock_back = self.notification_lost = self.stopped = False
         self.power_cut = self.deletion_failed = self.stopping = self.discarded = False
+        self.was_rescaled = False
+        """Whether the attempt is over because its user has rescaled the job."""
         self.latest: Mapping[str, Any] = _NO_PAYLOAD
 
     def transaction_visible(self, subject: str, payload: Mapping[str, Any]) -> None:
@@ -252,6 +258,12 @@ class _Watch:
     def stop_failed(self, subject: str, payload: Mapping[str, Any]) -> None:
         self.found.add("stop failed")
 
+    def job_rescaled(self, subject: str, payload: Mapping[str, Any]) -> None:
+        self.was_rescaled = True
+        self.found.add("rescaled while it runs")
+        if payload.get("open"):
+            self.found.add("rescaled while transactions are open")
+
     def fault_fired(self, subject: str, payload: Mapping[str, Any]) -> None:
         point = payload["point"]
         if subject in KILLS:
@@ -316,7 +328,7 @@ class _Watch:
         self.pending.clear()
         self.expired = self.declined = self.refused = self.discarded = False
         self.has_ended_process = self.notification_lost = self.power_cut = False
-        self.stopped = self.stopping = False
+        self.stopped = self.stopping = self.was_rescaled = False
 
     def _followed(self, restored: int | None) -> None:
         """Note how the attempt before this one went."""
@@ -326,8 +338,11 @@ class _Watch:
             if self.chain == 3:
                 self.found.add("one checkpoint for each attempt")
             return
-        self.barren += 1
         self.chain = 0
+        if self.was_rescaled:
+            # It did not fail.
+            return
+        self.barren += 1
         if self.restored is not None:
             self.found.add("killed before its first checkpoint")
         if self.barren == 3:
@@ -394,6 +409,7 @@ _HANDLERS: Final[Mapping[str, Callable[[_Watch, Any, Mapping[str, Any]], None]]]
     SAVEPOINT_COMPLETED: _Watch.savepoint_completed,
     JOB_STOPPED: _Watch.job_stopped,
     STOP_FAILED: _Watch.stop_failed,
+    JOB_RESCALED: _Watch.job_rescaled,
     FAULT_FIRED: _Watch.fault_fired,
     ATTEMPT_STARTED: _Watch.attempt_started,
 }

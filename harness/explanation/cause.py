@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from onceproof.harness.checkers import Violation, consistent_cut, exactly_once, fencing
@@ -21,7 +22,7 @@ from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
 from onceproof.harness.explanation.facts import Checkpoint, Facts, Visible
-from onceproof.harness.explanation.sentences import fault_story, row_text
+from onceproof.harness.explanation.sentences import fault_story, rescale_story, row_text
 from onceproof.harness.model.faults import KILLS
 
 Violations: TypeAlias = Sequence[Violation]
@@ -37,12 +38,14 @@ def cause_of(facts: Facts, violations: Violations, step: int) -> str:
     text = specific_cause_of(facts, violations)
     if text:
         return text
-    faults = facts.faults_before(step)
-    if not faults and any(not visible.is_transaction for visible in facts.visible):
+    faults = [(fault.step, fault_story(fault)) for fault in facts.faults_before(step)]
+    rescales = [(at, rescale_story(parallelism)) for at, parallelism in facts.rescales if at <= step]
+    before = sorted([*faults, *rescales], key=itemgetter(0))
+    if not before and any(not visible.is_transaction for visible in facts.visible):
         return "No fault had fired before: the program does this undisturbed."
-    if not faults:
+    if not before:
         return "No fault had fired before: the order of steps alone caused the failure."
-    last = "; ".join(f"at step {fault.step} {fault_story(fault)}" for fault in faults[-2:])
+    last = "; ".join(f"at step {at} {what}" for at, what in before[-2:])
     return f"Before that, {last}."
 
 
@@ -71,7 +74,12 @@ def _commit_before_completion(facts: Facts, violations: Violations) -> str:
         if listing
         else ", and no later checkpoint lists it"
     )
-    return f"Transaction {name} was committed at step {step}, when no completed checkpoint listed it{later}."
+    told = [rescale_story(parallelism) for at, parallelism in facts.rescales if at == step]
+    rescaled = f" In that step {told[0]}." if told else ""
+    return (
+        f"Transaction {name} was committed at step {step}, when no completed checkpoint listed it{later}."
+        f"{rescaled}"
+    )
 
 
 def _foreign_snapshot(facts: Facts, violations: Violations) -> str:

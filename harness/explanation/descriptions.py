@@ -94,6 +94,7 @@ _OPERATIONS: Final[Mapping[OperationKind, str]] = {
     "savepoint": "take a savepoint",
     "stop": "stop with a savepoint",
     "terminate": "end the program in order, and start it again",
+    "rescale": "rescale the running job",
 }
 
 

@@ -24,7 +24,12 @@ from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.explanation.cause import cause_of, first_wrong_transaction, specific_cause_of
 from onceproof.harness.explanation.descriptions import reason_text
 from onceproof.harness.explanation.facts import Facts, StruckFault, facts_of
-from onceproof.harness.explanation.sentences import fault_story, row_text, sentence_of
+from onceproof.harness.explanation.sentences import (
+    fault_story,
+    rescale_story,
+    row_text,
+    sentence_of,
+)
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     BUDGET_EXHAUSTED,
@@ -35,6 +40,7 @@ from onceproof.harness.model.history import (
     FAULT_FIRED,
     JOB_FAILED,
     JOB_FINISHED,
+    JOB_RESCALED,
     JOB_STOPPED,
     LEAK,
     ROWS_FOUND,
@@ -299,6 +305,8 @@ def _event_text(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
         return f"left behind: {subject} {payload['name']}"
     if kind == JOB_STOPPED and "outside" in payload:
         return "the program was asked to end, and ended"
+    if kind == JOB_RESCALED:
+        return rescale_story(payload["parallelism"])
     return {
         JOB_FINISHED: "the job finishes",
         JOB_FAILED: f"the job fails: {payload.get('cause', '')}",

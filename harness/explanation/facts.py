@@ -17,6 +17,7 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     FAULT_FIRED,
+    JOB_RESCALED,
     JOB_STOPPED,
     ROWS_FOUND,
     TRANSACTION_VISIBLE,
@@ -92,6 +93,8 @@ class Facts:
     faults: list[StruckFault] = field(default_factory=list)
     stops: list[int] = field(default_factory=list)
     """The steps at which a program ended as it was asked to."""
+    rescales: list[tuple[int, int]] = field(default_factory=list)
+    """The steps at which a running job was rescaled as its user asked, each with its parallelism then."""
 
     def attempt(self, name: str) -> Attempt | None:
         return next((attempt for attempt in self.attempts if attempt.name == name), None)
@@ -147,6 +150,8 @@ def facts_of(history: History) -> Facts:
             facts.visible.append(Visible(subject, step, payload["attempt"], payload["epoch"], rows))
         elif kind == JOB_STOPPED and "outside" in payload:
             facts.stops.append(step)
+        elif kind == JOB_RESCALED:
+            facts.rescales.append((step, payload["parallelism"]))
         elif kind == FAULT_FIRED:
             facts.faults.append(StruckFault.of(event))
     return facts

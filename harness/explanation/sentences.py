@@ -63,6 +63,11 @@ def fault_story(fault: StruckFault) -> str:
     return f"{done} at the point {fault.point.replace('_', ' ')}" + ("" if is_any else f" of {fault.task}")
 
 
+def rescale_story(parallelism: int) -> str:
+    """Return what a user did who rescaled a running job."""
+    return f"the user rescaled the running job to parallelism {parallelism}, and its tasks were cancelled"
+
+
 def sentence_of(violation: Violation) -> str:
     """Return what is wrong with the output or the job, in one sentence."""
     witness = violation.witness

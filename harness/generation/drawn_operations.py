@@ -1,4 +1,4 @@
-"""What the user of a job asks for in a scenario: savepoints, and stops with one.
+"""What the user of a job asks for in a scenario: savepoints, stops with one, and rescales while it runs.
 
 The rules this module lives by:
 
@@ -6,6 +6,8 @@ The rules this module lives by:
   are drawn while input is left, so that the restarted job has records to read.
 - Some stops are aimed at a fault that is drawn with them: transactions wait for a notification that is lost,
   or the savepoint cannot be written. A stop anywhere else seldom meets one.
+- Rescales are aimed at moments in which a sink has written rows that no checkpoint has, or has prepared them
+  for one that is not complete. They are drawn by themselves, so a scenario without one is as it was before.
 """
 
 from __future__ import annotations
@@ -31,6 +33,18 @@ ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
     ("acknowledged", 2),
     ("completed", 3),
     ("committing", 1),
+    ("end_of_data", 1),
+)
+RESCALES: Final = 0.065
+"""The share of scenarios with a rescale while the job runs, among those that may change their size."""
+RESCALED_AT: Final[tuple[tuple[Point, int], ...]] = (
+    ("element", 10),
+    ("pre_committed", 2),
+    ("acknowledged", 2),
+    ("metadata_written", 1),
+    ("completed", 2),
+    ("committing", 1),
+    ("restored", 1),
     ("end_of_data", 1),
 )
 OTHER_BACKEND: Final = 0.02
@@ -71,6 +85,37 @@ def draw_aimed_stop(
         after = chance.integer(0, 3)
     stop = _stop(chance, stage, "completed", checkpoint, 1, after, any_backend)
     return faults, (stop,)
+
+
+def draw_rescales(chance: Chance, stage: JobOutline, parallelism: int) -> tuple[Operation, ...]:
+    """Draw, for some scenarios, a rescale of the running job, and in some of these one back; else nothing.
+
+    :param parallelism: that of the keyed operators at the start
+    """
+    if not stage.rescales or not chance.chance(RESCALES):
+        return ()
+    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    others = [size for size in range(1, most + 1) if size != parallelism]
+    first = _rescale(chance, stage, chance.choice(others))
+    if not chance.chance(0.25):
+        return (first,)
+    return first, _rescale(chance, stage, parallelism)
+
+
+def _rescale(chance: Chance, stage: JobOutline, parallelism: int) -> Operation:
+    point = chance.weighted(RESCALED_AT)
+    if point == "element" and chance.chance(0.5):
+        # Right behind a row that a sink was given.
+        sink = chance.choice(stage.sinks)
+        occurrence = chance.integer(1, 1 + stage.records // len(stage.sinks))
+        return Operation("rescale", point, sink, 0, occurrence, chance.integer(0, 3), parallelism)
+    checkpoint, occurrence = draw_checkpoint(chance, stage), 1
+    if point == "element":
+        checkpoint, occurrence = 0, chance.integer(1, 1 + 2 * stage.records)
+    elif point in ("end_of_data", "restored", "committing"):
+        checkpoint, occurrence = 0, chance.integer(1, len(stage.tasks))
+    after = chance.choice((0, chance.integer(0, stage.checkpoint_steps), chance.integer(0, stage.interval)))
+    return Operation("rescale", point, ANY_TASK, checkpoint, occurrence, after, parallelism)
 
 
 def _operation(chance: Chance, stage: JobOutline, kind: OperationKind, any_backend: bool) -> Operation:

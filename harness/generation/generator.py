@@ -22,7 +22,11 @@ from typing import Final, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
-from onceproof.harness.generation.drawn_operations import draw_aimed_stop, draw_operations
+from onceproof.harness.generation.drawn_operations import (
+    draw_aimed_stop,
+    draw_operations,
+    draw_rescales,
+)
 from onceproof.harness.generation.fault_patterns import (
     MOST_FAULTS,
     FaultDraw,
@@ -149,7 +153,9 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     any_backend = options_of(family).any_backend
     faults, stop = _draw_faults(chance, seed, stage, any_backend, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
-    delays = (restart_delay + interval) * len(faults) + sum(map(held_up_ms, faults))
+    rescales_running = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
+    disturbances = len(faults) + len(rescales_running)
+    delays = (restart_delay + interval) * disturbances + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural, drawing.schedules)
     ample = schedule.horizon + 10 * natural + delays  # Only a lost message delays a checkpoint for longer.
     tolerates = chance.chance(0.75) or expires
@@ -177,7 +183,10 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         schedule=schedule,
         step_budget=ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
         mode=mode,
-        operations=draw_operations(chance, stage, stop, any_backend=any_backend, may_stop=not hurried),
+        operations=_together(
+            draw_operations(chance, stage, stop, any_backend=any_backend, may_stop=not hurried),
+            rescales_running,
+        ),
         state_backend="rocksdb" if in_databases else UNSET,
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
@@ -342,6 +351,12 @@ def _draw_faults(
     drawn = drawing.faults(chance, stage)
     faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
     return _with_late_puts(faults, seed, stage), stop
+
+
+def _together(
+    operations: tuple[Operation, ...] | UnsetType, rescales: tuple[Operation, ...]
+) -> tuple[Operation, ...] | UnsetType:
+    return (() if operations is UNSET else operations) + rescales if rescales else operations
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:

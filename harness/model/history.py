@@ -35,6 +35,7 @@ ERROR: Final = "error"
 SAVEPOINT_COMPLETED: Final = "savepoint_completed"
 JOB_STOPPED: Final = "job_stopped"
 STOP_FAILED: Final = "stop_failed"
+JOB_RESCALED: Final = "job_rescaled"
 JOB_FINISHED: Final = "job_finished"
 JOB_FAILED: Final = "job_failed"
 BUDGET_EXHAUSTED: Final = "budget_exhausted"
@@ -68,6 +69,7 @@ EVENT_KINDS: Final = (
     SAVEPOINT_COMPLETED,
     JOB_STOPPED,
     STOP_FAILED,
+    JOB_RESCALED,
     JOB_FINISHED,
     JOB_FAILED,
     BUDGET_EXHAUSTED,
@@ -312,6 +314,16 @@ class History:
     def stop_failed(self, step: int, reason: str) -> None:
         """Record that the savepoint of a stop failed; the tasks have stopped, so the attempt is over."""
         self.events.append((step, STOP_FAILED, "job", {"reason": reason}))
+
+    def job_rescaled(self, step: int, parallelism: int, open_transactions: int | None = None) -> None:
+        """Record that the tasks of a running job are cancelled, and another attempt begins at once.
+
+        ``open_transactions``: how many transactions have rows and are not prepared; None: not known.
+        """
+        payload = {"parallelism": parallelism}
+        if open_transactions is not None:
+            payload["open"] = open_transactions
+        self.events.append((step, JOB_RESCALED, "job", payload))
 
     def job_finished(self, step: int) -> None:
         """Record that every task ended after its last commit."""

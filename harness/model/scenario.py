@@ -64,7 +64,7 @@ ActionClass: TypeAlias = Literal[
 ]
 ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
 
-OperationKind: TypeAlias = Literal["savepoint", "stop", "terminate"]
+OperationKind: TypeAlias = Literal["savepoint", "stop", "terminate", "rescale"]
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
 Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
@@ -113,7 +113,9 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     A savepoint is taken while the job runs on. A stop ends the job with a savepoint; the job is then started
     from it, at ``parallelism`` and on ``state_backend`` if they are given. A program of which nothing is
-    known is asked to terminate, and is then started again.
+    known is asked to terminate, and is then started again. A rescale gives a job that runs another
+    ``parallelism``: its tasks are cancelled, which closes them, and the next attempt begins at once, from the
+    latest checkpoint.
     """
 
     kind: OperationKind
@@ -283,6 +285,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         keyed = keyed or self.parallelism
         return Parallelism(self.source_parallelism or keyed, keyed, self.sink_parallelism or keyed)
 
+    @property
+    def highest_parallelism(self) -> int:
+        """The highest parallelism of keyed operators in the course of a run, stops aside."""
+        rescales = [each.parallelism for each in self.asked if each.kind == "rescale"]
+        return max(self.parallelism, *rescales, *[fault.rescale_to for fault in self.faults], 1)
+
     def record_count(self) -> int:
         """Return the number of records over all splits."""
         return sum(len(records) for records in self.records.values())
@@ -374,8 +382,12 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
         place = f"{path}: operations[{index}]"
         if operation.parallelism > highest:
             raise ScenarioError(f"{place}: parallelism {operation.parallelism} > max_parallelism {highest}")
+        is_rescale = operation.kind == "rescale"
+        if is_rescale and not operation.parallelism:
+            raise ScenarioError(f"{place}: a rescale needs a parallelism of 1 or more")
+        kept = operation.parallelism if is_rescale else 0
         if operation.kind != "stop" and operation != replace(
-            operation, parallelism=0, state_backend=None, claims=False
+            operation, parallelism=kept, state_backend=None, claims=False
         ):
             raise ScenarioError(f"{place}: how the job goes on belongs to a stop, not to a {operation.kind}")
 

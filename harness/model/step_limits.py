@@ -51,8 +51,7 @@ def ample_steps(natural: int, horizon: int, delays: int, records: int, steps: in
 
 def _parallelism_of(scenario: Scenario) -> tuple[int, int, int]:
     """Return the highest parallelism of sources, keyed operators and sinks."""
-    highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
-    return scenario.parallelisms(highest)
+    return scenario.parallelisms(scenario.highest_parallelism)
 
 
 def _natural_steps(scenario: Scenario) -> int:
@@ -64,9 +63,11 @@ def _natural_steps(scenario: Scenario) -> int:
 
 
 def _delays(scenario: Scenario) -> int:
-    """Return for how many milliseconds the faults of a scenario may hold its job up."""
+    """Return for how many milliseconds faults and rescales of a scenario may hold its job up."""
     each = scenario.restart_delay_ms + scenario.checkpoint_interval_ms
-    return sum(held_up_ms(fault) + each for fault in scenario.faults) + each * scenario.is_endless
+    rescales = [operation.kind for operation in scenario.asked].count("rescale")
+    held_up = sum(held_up_ms(fault) + each for fault in scenario.faults)
+    return held_up + each * (rescales + scenario.is_endless)
 
 
 def held_up_ms(fault: Fault) -> int:

@@ -18,6 +18,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol, cast, runtime_checkable
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints
@@ -87,9 +90,26 @@ class Trying(Protocol):
 
 
 def prepared(system: System, scenario: Scenario) -> Scenario:
-    """Return the scenario with what the system decides before a run, if it decides anything."""
+    """Return the scenario with what the system decides before a run, without what its user cannot ask."""
+    if scenario.operations is not UNSET and Capability.RESCALE_RUNNING not in system.capabilities:
+        scenario = _without_rescales(scenario)
     # Asked for every scenario; an instance check against a protocol takes 20 us each time.
     return cast("Preparing", system).prepared(scenario) if _prepares(type(system)) else scenario
+
+
+def _without_rescales(scenario: Scenario) -> Scenario:
+    asked = tuple([each for each in scenario.asked if each.kind != "rescale"])
+    return scenario if asked == scenario.operations else replace(scenario, operations=asked or UNSET)
+
+
+def requests_left(scenario: Scenario, as_run: Scenario) -> dict[tuple[str, str], int]:
+    """Return how many rescales a system has left out of a scenario as it ran, by ("rescale", point)."""
+    left: dict[tuple[str, str], int] = {}
+    if len(as_run.asked) < len(scenario.asked):
+        for each in scenario.asked:
+            if each.kind == "rescale":
+                left[each.kind, each.point] = left.get((each.kind, each.point), 0) + 1
+    return left
 
 
 @cache

@@ -99,7 +99,6 @@ def output_of_timers_alone_is_not_prepared(reached: Reached) -> Iterator[None]:
     origin="KAFKA-18943",
     breaks="exactly_once",
     summary="a sink that a rescale takes away commits its open transaction, which no checkpoint has",
-    unseen="the simulation rescales a job only as it restarts one that was killed",
 )
 def rescale_commits_what_is_open(reached: Reached) -> Iterator[None]:
     """Its rows are written again from the checkpoint that is restored."""

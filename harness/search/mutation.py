@@ -237,9 +237,8 @@ def _with_sound_limits(family: Family, scenario: Scenario, budget: int) -> Scena
         scenario.is_endless or any(map(_is_stop, scenario.asked))
     )
     if may_hurry:
-        highest = max(scenario.parallelism, *(fault.rescale_to for fault in scenario.faults), 1)
         vertices = tasks_with(family, scenario.parameters)
-        steps = checkpoint_steps_of(vertices, scenario.parallelisms(highest))
+        steps = checkpoint_steps_of(vertices, scenario.parallelisms(scenario.highest_parallelism))
         least = PATIENCE * scenario.checkpoint_mode.max_concurrent * steps + 20
         schedule = scenario.schedule
         if schedule.kind != "fair":

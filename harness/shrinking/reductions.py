@@ -29,6 +29,7 @@ from onceproof.harness.model.scenario import (
     CheckpointMode,
     Fault,
     InputRecord,
+    Operation,
     Parameter,
     RecordValue,
     Scenario,
@@ -145,7 +146,7 @@ def cost_of(scenario: Scenario) -> int:
     numbers += _magnitude(scenario.checkpoint_interval_ms)
     numbers += 0 if scenario.watermark_interval_ms is UNSET else _magnitude(scenario.watermark_interval_ms)
     numbers += sum(_cost_of_fault(fault) for fault in scenario.faults)
-    numbers += sum(_magnitude(each.after) + _magnitude(each.occurrence - 1) for each in scenario.asked)
+    numbers += sum(map(_cost_of_request, scenario.asked))
     schedule = scenario.schedule
     if schedule.kind == "uniform":
         parts += UNIFORM_PARTS
@@ -166,6 +167,14 @@ def draws_steps(schedule: Schedule) -> bool:
 def _cost_of_fault(fault: Fault) -> int:
     numbers = (fault.after, fault.delay, fault.occurrence - 1, fault.checkpoint, fault.rescale_to)
     return sum(_magnitude(number) for number in numbers) + PART * (fault.task != ANY_TASK)
+
+
+def _cost_of_request(operation: Operation) -> int:
+    numbers = _magnitude(operation.after) + _magnitude(operation.occurrence - 1)
+    if operation.kind == "rescale":
+        numbers += _magnitude(operation.parallelism) + _magnitude(operation.checkpoint)
+        numbers += PART * (operation.task != ANY_TASK)
+    return numbers
 
 
 def _magnitude(number: int) -> int:
@@ -320,11 +329,24 @@ def fewer_operations(scenario: Scenario) -> Iterator[Scenario]:
         for simpler in (
             replace(operation, after=0),
             replace(operation, after=operation.after // 2),
-            replace(operation, parallelism=0, state_backend=None, claims=False),
+            *_simpler_ways_on(operation),
             replace(operation, occurrence=max(1, operation.occurrence // 2)),
         ):
             if simpler != operation:
                 yield replace(scenario, operations=(*asked[:index], simpler, *asked[index + 1 :]))
+
+
+def _simpler_ways_on(operation: Operation) -> Iterator[Operation]:
+    """Yield a request with less about how the job goes on behind it; a rescale keeps a parallelism."""
+    if operation.kind != "rescale":
+        yield replace(operation, parallelism=0, state_backend=None, claims=False)
+        return
+    for lower in range(1, operation.parallelism):
+        yield replace(operation, parallelism=lower)
+    if operation.task != ANY_TASK:
+        yield replace(operation, task=ANY_TASK)
+    if operation.checkpoint:
+        yield replace(operation, checkpoint=0)
 
 
 def simpler_jobs(scenario: Scenario, simpler_parameters: SimplerParameters | None) -> Iterator[Scenario]:
@@ -374,7 +396,7 @@ def fewer_subtasks(scenario: Scenario, original: Scenario | None = None) -> Iter
             # Unset source and sink parallelism follow the keyed one, so they are fixed: one change at a time.
             fixed = {"source_parallelism": source, "sink_parallelism": sink, field: lower}
             yield replace(scenario, **fixed)
-    highest = max(source, keyed, sink, *(fault.rescale_to for fault in scenario.faults), 1)
+    highest = max(source, scenario.highest_parallelism, sink)
     if scenario.max_parallelism > PLAIN_MAX_PARALLELISM >= highest:
         yield replace(scenario, max_parallelism=PLAIN_MAX_PARALLELISM)
 

@@ -34,7 +34,7 @@ from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTIO
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
-from onceproof.harness.model.system import System, prepared
+from onceproof.harness.model.system import System, prepared, requests_left
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.simulation.world import World
@@ -77,13 +77,14 @@ def try_scenario(
         seed
     :raises FamilyError: the family's own code raised
     """
-    scenario = as_run(system, family, scenario)
+    drawn, scenario = scenario, as_run(system, family, scenario)
     is_to_continue = (is_continued(scenario.seed) if continued is None else continued) and (
         Capability.CONTINUATIONS in system.capabilities
     )
     history: History | None = None
     try:
         history, recorded = _run(system, family, scenario, trace, records=is_to_continue)
+        history.statistics.not_applicable |= requests_left(drawn, scenario)
         verdict = judge(scenario, history, PythonOracle(family, scenario))
     except Exception as error:
         if is_full(error):

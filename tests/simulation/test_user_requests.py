@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.faults import Point
+from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import (
     Fault,
     Operation,
@@ -19,6 +24,8 @@ from onceproof.harness.model.scenario import (
     from_json,
     to_json,
 )
+from onceproof.harness.shrinking.reductions import cost_of, fewer_operations
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.trial import try_scenario
 
 FAMILY = load_family("word_count")
@@ -80,3 +87,88 @@ def test_a_process_without_a_checkpoint_names_its_savepoint_anew():
     assert before[2] < after[2]
     events = [event[1] for event in trial.history.events]
     assert events.index("checkpoint_completed") > events.index("savepoint_completed")
+
+
+def rescales(*parallelisms: int, point: Point = "element", occurrence: int = 40) -> tuple[Operation, ...]:
+    return tuple(
+        Operation("rescale", point, occurrence=occurrence * number, parallelism=parallelism)
+        for number, parallelism in enumerate(parallelisms, 1)
+    )
+
+
+def attempts_of(scenario: Scenario) -> list[tuple[int, int | None]]:
+    """Run it soundly; return the parallelism of each attempt, and the checkpoint that it has restored."""
+    trial = try_scenario(FAMILY, scenario, continued=False)
+    assert trial.verdict.violations == ()
+    started = [payload for _, kind, _, payload in trial.history.events if kind == "attempt_started"]
+    return [(payload["parallelism"], payload["restored"]) for payload in started]
+
+
+def test_a_running_job_is_rescaled_from_its_latest_checkpoint_without_a_failure():
+    scenario = replace(calm(*rescales(4, 1, occurrence=90)), parallelism=2, checkpoint_interval_ms=20)
+    trial = try_scenario(FAMILY, scenario, continued=False)
+    assert trial.verdict.violations == ()
+    events = [each for each in trial.history.events if each[1] in ("attempt_started", "job_rescaled")]
+    assert [kind for _, kind, _, _ in events] == ["attempt_started", *["job_rescaled", "attempt_started"] * 2]
+    assert [payload["parallelism"] for _, _, _, payload in events] == [2, 4, 4, 1, 1]
+    assert events[4][3]["restored"] > events[2][3]["restored"]
+    assert {"task_failed", "fault_fired"}.isdisjoint(kind for _, kind, _, _ in trial.history.events)
+
+
+def test_a_rescale_to_the_size_that_runs_changes_nothing():
+    assert attempts_of(replace(calm(*rescales(2)), parallelism=2)) == [(2, None)]
+
+
+def test_a_rescale_is_put_off_while_the_outcome_of_a_checkpoint_is_open():
+    # All have acknowledged, and the answer to the write of the metadata is late.
+    tasks = sum(replace(calm(), parallelism=2).parallelisms())
+    asked = Operation("rescale", "acknowledged", checkpoint=1, occurrence=tasks, after=30, parallelism=3)
+    late = (Fault("late_write", "metadata_written", checkpoint=1, delay=60),)
+    scenario = replace(calm(asked), parallelism=2, faults=late, schedule=Schedule())
+    assert attempts_of(scenario) == [(2, None), (3, 1)]
+
+
+def test_a_rescale_of_a_job_that_is_down_is_kept_for_its_next_attempt():
+    faults = (Fault("kill_all", "element", occurrence=60),)
+    asked = Operation("rescale", "element", occurrence=60, after=2, parallelism=3)
+    scenario = replace(calm(asked), parallelism=2, faults=faults, restart_delay_ms=30)
+    first, second = attempts_of(scenario)
+    assert (first[0], second[0]) == (2, 3)
+    assert "job_rescaled" not in met(scenario)
+
+
+def test_sinks_are_closed_as_a_rescale_ends_their_attempt():
+    closed = []
+    close = TwoPhaseCommitSinkFunction.close
+
+    def note(sink: TwoPhaseCommitSinkFunction) -> None:
+        closed.append(sink.attempt)
+        close(sink)
+
+    with replaced(TwoPhaseCommitSinkFunction, "close", note):
+        assert len(attempts_of(replace(calm(*rescales(4)), parallelism=2))) == 2
+    assert "1.1" in closed
+
+
+class FixedSize(SimulatedSystem):
+    """The simulation of a job whose user cannot rescale it."""
+
+    capabilities = SimulatedSystem.capabilities - {Capability.RESCALE_RUNNING}
+
+
+def test_rescale_is_not_applicable_where_a_running_job_cannot_be_rescaled():
+    scenario = replace(calm(*rescales(4, 1)), parallelism=2)
+    trial = try_scenario(FAMILY, scenario, system=FixedSize(), continued=False)
+    assert trial.history.statistics.not_applicable == {("rescale", "element"): 2}
+    assert trial.history.statistics.attempts == 1
+    assert trial.scenario.operations is UNSET
+
+
+def test_shrunk_rescale_keeps_a_parallelism_and_loses_the_rest():
+    asked = Operation("rescale", "element", "sink-0", occurrence=9, after=8, parallelism=4)
+    candidates = list(fewer_operations(calm(asked)))
+    assert candidates[0].asked == ()
+    for each in candidates:
+        check(each)
+    assert {each.asked[0].parallelism for each in candidates[1:]} == {1, 2, 3, 4}
+    assert all(cost_of(each) < cost_of(calm(asked)) for each in candidates)

@@ -6,6 +6,8 @@ The rules this module lives by:
 - A second thread looks at the board: it carries out faults with a delay, makes the requests of the user that
   are due, and stops an endless job, drained, once all is read. It holds a lock while it uses the board.
   Meanwhile nothing is forked, because a fork would keep the board locked, and no open file is sought.
+- A rescale of the running job that the job master refuses, because the outcome of a checkpoint is open, is
+  asked for again at the next look.
 - A worker that dies without a fault is an error, and so is a process that outlives its attempt.
 - A rescale takes effect at the next attempt: another launcher forks its workers, which are perhaps more.
 """
@@ -15,13 +17,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Final
 
 from onceproof.engine.checkpoint.events import CheckpointCompleted, CheckpointTriggered, RequestResolved
 from onceproof.engine.graph import JobGraph
-from onceproof.engine.job.events import CancelTasks, Deploy, JobFailed, JobFinished, MasterEvent
+from onceproof.engine.job.events import (
+    CancelTasks,
+    Deploy,
+    JobFailed,
+    JobFinished,
+    MasterEvent,
+    RescaleRequested,
+)
+from onceproof.engine.job.master import JobState
 from onceproof.engine.messages import AttemptId, TaskFailed
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest
 from onceproof.engine.runtime.job_result import JobExecutionResult
@@ -82,6 +93,8 @@ class ObservedWorkersExecution(LoggedRequests, WorkersExecution):
         self._asked: dict[int, Operation] = {}
         """By number, the requests of the scenario's user."""
         self._stopped_by: Operation | None = None
+        self._is_to_rescale = False
+        """Whether the user has asked for another parallelism, and the attempt still runs at its own."""
         clocks = BoardClocks(spec.faults, board)
         WorkersExecution.__init__(self, graph_of(spec.parallelism), storage, recovered, board, clocks)
         files.fault_clock = board
@@ -120,6 +133,8 @@ class ObservedWorkersExecution(LoggedRequests, WorkersExecution):
                 read = sum(self._board.state().read.values())
             for operation in due:
                 self._ask(operation)
+            if self._is_to_rescale:
+                self._written.put(self._rescale)
             total = self._left_to_read
             if total is not None and read >= total:
                 self._left_to_read = None
@@ -128,6 +143,9 @@ class ObservedWorkersExecution(LoggedRequests, WorkersExecution):
     def _ask(self, operation: Operation) -> None:
         if operation.kind == "terminate":
             raise ValueError("a job of the engine is stopped, not asked to terminate")
+        if operation.kind == "rescale":
+            self._written.put(partial(self._rescale_to, operation.parallelism))
+            return
         request = JobRequest(operation.kind, self._spec.savepoints)
 
         def ask() -> None:
@@ -135,6 +153,24 @@ class ObservedWorkersExecution(LoggedRequests, WorkersExecution):
             self._asked[self.open_requests.latest_number] = operation
 
         self._written.put(ask)
+
+    def _rescale_to(self, parallelism: int) -> None:
+        """Note the parallelism of the next attempt, whatever starts it, and let it begin."""
+        with self._board.held() as state:
+            state.parallelism = parallelism
+        self._rescale()
+
+    def _rescale(self) -> None:
+        parallelism = self._board.state().parallelism
+        self._is_to_rescale = (
+            self._graph_parallelism != parallelism
+            and self.master.state is JobState.RUNNING
+            and self.master.ending is None
+        )
+        if self._is_to_rescale and self.master.is_rescalable:
+            self._is_to_rescale = False
+            self.log.write(event_log.JOB_RESCALED, parallelism=parallelism)
+            self.master_event(RescaleRequested())
 
     def _ask_for_the_end(self, total: int) -> None:
         def answered(answer: JobAnswer) -> None:
@@ -164,7 +200,7 @@ class ObservedWorkersExecution(LoggedRequests, WorkersExecution):
         return graph
 
     def attempt_started(self, effect: Deploy) -> None:
-        """Log the attempt, with the parallelism that the last fault asked for."""
+        """Log the attempt, with the parallelism that was asked for last."""
         self.parallelism = self._board.state().parallelism or self.parallelism
         self._board.attempt_begins(effect.attempt)
         super().attempt_started(effect)

@@ -59,6 +59,7 @@ CAPABILITIES: Final = frozenset(
         Capability.STORAGE_FAULTS,
         Capability.SERVER_FAULTS,
         Capability.RESCALE,
+        Capability.RESCALE_RUNNING,
         Capability.CHECKPOINTS_SEEN,
         Capability.ENGINE,
     }

@@ -64,7 +64,7 @@ class BoardState(msgspec.Struct):
     late: tuple[LateStrike, ...] = ()
     refusal: Refusal | None = None
     parallelism: int = 0
-    """The parallelism that the last kill with a rescale asked for; 0 if none has."""
+    """The parallelism that the last rescale asked for, by a kill or by the user; 0 if none has."""
     partitions: int = 0
     """The number of shuffle partitions of a Structured Streaming query in its current or last run."""
     deaths: int = 0

@@ -63,6 +63,8 @@ SAVEPOINT_COMPLETED: Final = "savepoint_completed"
 """The job runs on."""
 JOB_STOPPED: Final = "job_stopped"
 """With a savepoint, from which the next process goes on."""
+JOB_RESCALED: Final = "job_rescaled"
+"""While it runs: the next attempt follows at once."""
 JOB_FINISHED: Final = "job_finished"
 JOB_FAILED: Final = "job_failed"
 

@@ -64,7 +64,7 @@ class HistoryBuilder:
         self.parallelism = parallelism
         """Of the attempt that runs, or ran last."""
         self.next_parallelism = parallelism
-        """Of the next one: what the last kill with a rescale asked for."""
+        """Of the next one: what the last rescale asked for."""
         self.is_over = False
         self.waiting = ClockState()
         """How far the faults had come, by the last one that struck."""
@@ -179,6 +179,9 @@ class HistoryBuilder:
                 self.has_stopped = True
                 self.next_parallelism = event["parallelism"] or self.next_parallelism
                 self.history.job_stopped(self._step)
+            case event_log.JOB_RESCALED:
+                self.next_parallelism = event["parallelism"]
+                self.history.job_rescaled(self._step, self.next_parallelism)
             case event_log.ERROR:
                 self._error(event)
             case event_log.JOB_FINISHED:

@@ -130,7 +130,7 @@ class SimulatedProcess(ExecutionWithRequests):
         self._recorder = ports.recorder
         self._faults = faults
         self._deliver = ports.deliver
-        self._keyed_parallelism = ports.job.keyed_parallelism
+        self.keyed_parallelism = ports.job.keyed_parallelism
         self._names: dict[TaskId, str] = {}
         self._slots: dict[TaskId, list[Slot]] = {}
         self._numbers: dict[int, int] = {}
@@ -154,9 +154,9 @@ class SimulatedProcess(ExecutionWithRequests):
     def job_graph(self) -> JobGraph:
         """Return the graph at the parallelism that the last rescale asked for."""
         graph = self.graph
-        if self._keyed_parallelism != self._ports.job.keyed_parallelism:
+        if self.keyed_parallelism != self._ports.job.keyed_parallelism:
             graph = self._ports.job.build_graph()
-            self._keyed_parallelism = self._ports.job.keyed_parallelism
+            self.keyed_parallelism = self._ports.job.keyed_parallelism
         return graph
 
     def attempt_started(self, effect: Deploy) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from onceproof.engine.job.events import MasterEvent
+from onceproof.engine.job.master import JobMaster
 from onceproof.engine.messages import TO_TASK
 from onceproof.engine.task.events import TaskEvent
 from onceproof.engine.task.task import Task
@@ -35,6 +36,16 @@ class JobProcesses:
     def has_master(self) -> bool:
         """Whether a job master lives."""
         return self.current is not None
+
+    @property
+    def master(self) -> JobMaster | None:
+        """The job master that lives, if one does."""
+        return None if self.current is None else self.current.master
+
+    @property
+    def deployed_parallelism(self) -> int:
+        """The parallelism of the graph that the job master has, if one lives; else 0."""
+        return 0 if self.current is None else self.current.keyed_parallelism
 
     def tasks(self) -> list[tuple[SimulatedProcess, Task]]:
         """Return the tasks of the job master that lives, or the orphaned ones while there is none."""

@@ -259,6 +259,10 @@ class RunRecorder:
         if is_excused:
             self._history.stop_failed(self._clock.step, reason)
 
+    def job_rescaled(self, parallelism: int, open_transactions: int) -> None:
+        """Record that the user rescales the job while it runs, and how many open transactions have rows."""
+        self._history.job_rescaled(self._clock.step, parallelism, open_transactions)
+
     def checkpoint_triggered(self, checkpoint_id: int) -> None:
         """Record that the coordinator has triggered a checkpoint; those before it must be there."""
         self.look_for_deleted_files()

@@ -10,7 +10,7 @@ from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.family import Family, check_table_keys
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.systems.simulation.engine_settings import simulated_settings
-from onceproof.harness.systems.simulation.external_system import TransactionalSystem
+from onceproof.harness.systems.simulation.external_system import OPEN, TransactionalSystem
 from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, SimulatedLog
 
 
@@ -33,6 +33,10 @@ class SimulatedJob:
     def move_to(self, backend: StateBackend) -> None:
         """Have the next process keep keyed state on another backend."""
         self._settings = simulated_settings(replace(self._scenario, state_backend=backend))
+
+    def open_transactions(self) -> int:
+        """Return how many transactions of the job have rows and are not prepared."""
+        return sum(bool(each.rows) and each.state == OPEN for each in self._external.unsettled())
 
     def build_graph(self) -> JobGraph:
         """Return the graph of the next attempt.

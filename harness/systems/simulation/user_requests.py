@@ -1,4 +1,4 @@
-"""What the scenario's user asks of the job while it runs: savepoints, and its end with one.
+"""What the scenario's user asks of the job while it runs: savepoints, its end with one, another size.
 
 The rules this module lives by:
 
@@ -6,6 +6,9 @@ The rules this module lives by:
   master between two steps, or is lost where none lives.
 - A job that has stopped is started again from its savepoint, as the request says: at another parallelism, on
   the other backend. What the two runs committed together is what the checkers judge.
+- A rescale reaches the job master as it does under the other drivers (RescaleRequested). The master refuses
+  it while the outcome of a checkpoint is open, so the user asks again soon. While the job is down or ends,
+  the size is kept for the next attempt, whatever starts it.
 - A savepoint belongs to its user: at rest all its files are there, unless the job was to claim it; then none
   is. In real storage each has a folder with a random name. Here its id is the name, so that a run replays: no
   later process uses the id again, though one that found no checkpoint would.
@@ -19,7 +22,8 @@ from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
-from onceproof.engine.job.events import MasterEvent, StopRequested
+from onceproof.engine.job.events import MasterEvent, RescaleRequested, StopRequested
+from onceproof.engine.job.master import JobMaster, JobState
 from onceproof.engine.messages import SAVEPOINT
 from onceproof.engine.runtime.job_startup import resume_from_starting_point
 from onceproof.engine.runtime.recovery import METADATA, Recovered, files_of, metadata_path, recover
@@ -37,6 +41,8 @@ from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILE
 _CONTROL: Final = CLASS_INDEX["message_control"]
 THE_END: Final = Operation("stop", "end_of_data")
 """The request with which the user of an endless input ends the job."""
+ASK_AGAIN_MS: Final = 3
+"""How soon a rescale that the job master has refused is asked for again."""
 EXCUSES: Final = ("keeps union list state", "is there already, from a process that had lost the job")
 """In the reason why there is no savepoint although nothing went wrong in this attempt. The second one: the
 metadata of a dead process's savepoint have landed late; savepoints with one id have one folder here."""
@@ -48,6 +54,14 @@ class JobMasters(Protocol):
     @property
     def has_master(self) -> bool:
         """Whether a job master lives."""
+
+    @property
+    def master(self) -> JobMaster | None:
+        """The job master that lives, if one does."""
+
+    @property
+    def deployed_parallelism(self) -> int:
+        """The parallelism of the graph that the job master has, if one lives; else 0."""
 
     def master_event(self, event: MasterEvent) -> None:
         """Hand an event to the job master, if one lives."""
@@ -101,10 +115,28 @@ class UserRequests:
                 self._agenda.add_later(due, _CONTROL, label, self._ask, number)
 
     def _ask(self, number: int) -> None:
-        if self._asked[number].kind == "savepoint":
-            self._masters.master_event(TriggerRequested(SAVEPOINT, number))
-        else:
-            self._masters.master_event(StopRequested(number))
+        operation = self._asked[number]
+        match operation.kind:
+            case "savepoint":
+                self._masters.master_event(TriggerRequested(SAVEPOINT, number))
+            case "rescale":
+                if self._masters.has_master:
+                    self._job.keyed_parallelism = operation.parallelism
+                    self._rescale(number)
+            case _:
+                self._masters.master_event(StopRequested(number))
+
+    def _rescale(self, number: int) -> None:
+        """Let the next attempt begin now, unless the one that runs has the size that was asked for."""
+        master, parallelism = self._masters.master, self._job.keyed_parallelism
+        if master is None or self._masters.deployed_parallelism == parallelism:
+            return
+        if master.is_rescalable:
+            self._recorder.job_rescaled(parallelism, self._job.open_transactions())
+            self._masters.master_event(RescaleRequested())
+        elif master.state is JobState.RUNNING and master.ending is None:
+            due = self._clock.now + ASK_AGAIN_MS
+            self._agenda.add_later(due, _CONTROL, f"ask for rescale {number}", self._rescale, number)
 
     def ask_for_the_end(self) -> None:
         """Stop the job, drained, unless that is under way or no job master lives."""

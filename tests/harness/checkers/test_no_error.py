@@ -116,3 +116,10 @@ def test_a_program_that_ends_by_itself_undisturbed_is_an_error(run: Run) -> None
     run.start("1")
     run.history.task_failed(run.tick(), "process", "1", "exit code 1", injected=False)
     assert run.check(CHECKER) == [("failure without a fault", "task process")]
+
+
+def test_an_attempt_behind_a_rescale_of_the_user_needs_no_fault(run: Run) -> None:
+    run.start("1.1")
+    run.history.job_rescaled(run.tick(), 3, 1)
+    assert run.start("1.2").check(CHECKER) == []
+    assert run.start("1.3").check(CHECKER) == [("restart without a fault", "attempt 1.3")]

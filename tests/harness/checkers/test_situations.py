@@ -171,6 +171,8 @@ STORIES: Final[dict[str, Callable[[], Story]]] = {
     "stopped and rescaled": lambda: (
         Story().starts().completes(1, stops=True).says("job_stopped").starts(1, 1)
     ),
+    "rescaled while it runs": lambda: Story().starts().says("job_rescaled", 3),
+    "rescaled while transactions are open": lambda: Story().starts().says("job_rescaled", 3, 1),
     "stop failed": lambda: Story().starts().says("stop_failed", "a task failed"),
     "stopped with something prepared": lambda: Story().starts().completes(1, ("a",)).completes(2, stops=True),
     "killed while stopping": lambda: Story().starts().completes(1, stops=True).starts(1),
@@ -207,6 +209,12 @@ def test_key_groups_that_come_back_without_progress_in_between_are_as_they_were(
     story = Story().starts().completes(1).starts(1, 1).starts(1, 2)
     assert "rescaled twice" in seen(story, sound_run)
     assert "key groups came back" not in seen(story, sound_run)
+
+
+def test_attempt_that_its_user_ends_by_a_rescale_has_not_failed(sound_run: Run) -> None:
+    found = seen(Story().starts().completes(1).starts(1).says("job_rescaled", 1).starts(1, 1), sound_run)
+    assert "rescaled down" in found
+    assert "killed before its first checkpoint" not in found
 
 
 def test_late_record_counts_only_in_a_restored_attempt(sound_run: Run) -> None:

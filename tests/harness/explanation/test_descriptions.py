@@ -10,13 +10,14 @@ import pytest
 
 from onceproof.harness.explanation.descriptions import (
     fault_text,
+    operation_text,
     ordinal,
     reason_text,
     replay_command,
     scenario_text,
     shrink_command,
 )
-from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.scenario import Fault, Operation, Scenario
 
 
 @pytest.mark.parametrize(
@@ -75,3 +76,9 @@ def test_the_reason_of_an_aborted_checkpoint_in_words() -> None:
     assert reason_text("JOB_FAILOVER_REGION") == "the job restarts"
     assert reason_text("A task finished before it answered") == "a task finished before it answered"
     assert reason_text("DISK_FULL") == "DISK_FULL"
+
+
+def test_a_rescale_of_the_running_job_in_words() -> None:
+    rescale = Operation("rescale", "element", "sink-0", occurrence=2, after=1, parallelism=3)
+    told = "rescale the running job at element of sink-0, 2nd time, 1 step later, then run with parallelism 3"
+    assert operation_text(rescale) == told

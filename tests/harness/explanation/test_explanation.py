@@ -45,6 +45,27 @@ def test_a_commit_before_completion_is_the_cause_of_a_duplicate(run: Run) -> Non
     )
 
 
+def test_a_commit_in_the_step_of_a_rescale_names_the_rescale(run: Run) -> None:
+    run.start("1.1")
+    run.history.job_rescaled(run.tick(), 3, 1)
+    run.history.transaction_visible(run.step, "t0-0-1.1", 0, "1.1", 0, [("bee", 1)])
+    found = explained(run.start("1.2").checkpoint(1, 6).commit().finish())
+    told = "the user rescaled the running job to parallelism 3, and its tasks were cancelled"
+    assert found.cause.endswith(f" In that step {told}.")
+    assert f"step 2: {told}" in found.story
+
+
+def test_a_rescale_is_a_cause_like_a_fault(run: Run) -> None:
+    run.start("1.1")
+    run.history.job_rescaled(run.tick(), 1)
+    run.start("1.2").fault("kill_task", "element")
+    run.history.budget_exhausted(1000)
+    assert explained(run).cause == (
+        "Before that, at step 2 the user rescaled the running job to parallelism 1, and its tasks were"
+        " cancelled; at step 4 a task was killed at the point element."
+    )
+
+
 def test_a_commit_repeated_after_a_kill_is_explained_with_both_steps(run: Run) -> None:
     run.start("1.1").checkpoint(1, 6).commit().fault("kill_task", "committed").start("2.1", restored=1)
     found = explained(run.commit("t0-0-1.1").finish())

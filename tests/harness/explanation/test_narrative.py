@@ -51,6 +51,7 @@ def test_every_kind_of_event_has_a_line() -> None:
     history.savepoint_completed(11, 3, "1.1")
     history.stop_failed(11, "a reason")
     history.job_stopped(11)
+    history.job_rescaled(11, 3, 2)
     history.wait_begun(11, "restart", 20, 11)
     history.rows_found(11, "look 1", "1", [("bee", 1)])
     history.rows_gone(11, "look 2", [("bee", 1)])
@@ -61,7 +62,10 @@ def test_every_kind_of_event_has_a_line() -> None:
     kinds = {kind for _, kind, _, _ in history.events}
     # No system records a trigger; the trace has it.
     assert kinds == set(EVENT_KINDS) - {"checkpoint_triggered"}
-    assert len(narrative_lines(history)) == len(history.events)
+    lines = narrative_lines(history)
+    assert len(lines) == len(history.events)
+    told = "to parallelism 3, as its user asks, with 2 open transactions"
+    assert (11, "job", "rescales", told) in lines
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -11,7 +11,7 @@ from time import perf_counter
 
 import pytest
 
-from onceproof.harness.generation import storage_patterns
+from onceproof.harness.generation import drawn_operations, storage_patterns
 from onceproof.harness.generation.generator import generate, generator_version
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
@@ -130,6 +130,22 @@ def test_scenarios_in_folders_are_what_they_are_where_none_is_drawn(
         assert 0.05 < len(late) / len(scenarios) < 0.07
         for seed, drawn in enumerate(scenarios[:1000]):
             assert (generate(family, seed) == drawn) == (seed not in late)
+
+
+def test_a_share_of_jobs_is_rescaled_and_all_others_are_what_they_were(
+    many: dict[str, list[Scenario]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawn_operations, "RESCALES", 0.0)
+    for family in FAMILIES:
+        scenarios = many[family.name]
+        rescaled = {
+            seed
+            for seed, each in enumerate(scenarios)
+            if any(operation.kind == "rescale" for operation in each.asked)
+        }
+        assert 0.03 < len(rescaled) / len(scenarios) < 0.06
+        for seed, drawn in enumerate(scenarios[:1000]):
+            assert (generate(family, seed) == drawn) == (seed not in rescaled)
 
 
 def test_the_corners_that_hide_bugs_have_their_share(many: dict[str, list[Scenario]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from onceproof.harness.model.faults import FAULTS, MESSAGES_ALONE, POINTS
 from onceproof.harness.model.scenario import (
     COORDINATOR,
     Fault,
+    Operation,
     Scenario,
     ScenarioError,
     Schedule,
@@ -131,3 +133,27 @@ def test_a_file_without_a_watermark_interval_has_the_default_of_the_engine(make_
     assert "watermark_interval_ms" not in to_json(scenario)
     assert scenario.watermark_interval == AUTO_WATERMARK_INTERVAL.default == 200
     assert from_json(to_json(make_scenario(watermark_interval_ms=7))).watermark_interval == 7
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "operations[0]: a rescale needs a parallelism of 1 or more"),
+        ({"parallelism": 9}, "operations[0]: parallelism 9 > max_parallelism 8"),
+        ({"parallelism": 2, "claims": True}, "operations[0]: how the job goes on belongs to a stop"),
+        ({"parallelism": 2, "state_backend": "rocksdb"}, "operations[0]: how the job goes on belongs to a"),
+        ({"parallelism": "2"}, "expected `int`, got `str` at operations[0].parallelism"),
+    ],
+)
+def test_a_wrong_rescale_is_refused_in_one_line(make_scenario: Make, more: dict[str, Any], said: str) -> None:
+    rescale = make_scenario(operations=(Operation("rescale", "element", **more),))
+    with pytest.raises(ScenarioError) as refused:
+        from_json(to_json(rescale), "night/7.json")
+    assert str(refused.value).startswith(f"night/7.json: {said}")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_rescale_comes_back_from_json_as_it_was(make_scenario: Make) -> None:
+    rescale = make_scenario(operations=(Operation("rescale", "element", "sink-0", parallelism=4),))
+    assert from_json(to_json(rescale)) == rescale
+    assert rescale.highest_parallelism == 4

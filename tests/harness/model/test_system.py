@@ -12,14 +12,17 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.fault_answers import CarriedOut
 from onceproof.harness.model.faults import FAULT_KINDS, FAULTS, MESSAGES_ALONE, POINTS
-from onceproof.harness.model.scenario import Fault
+from onceproof.harness.model.scenario import Fault, Operation
 from onceproof.harness.model.system import (
     UnknownSystem,
     answers_of,
     applicable,
     can_strike,
+    capabilities_of,
     find_system,
+    prepared,
     reason_against,
+    requests_left,
 )
 from onceproof.harness.model.system_homes import system_names
 from onceproof.harness.systems.local.local_system import LocalSystem
@@ -125,3 +128,14 @@ def test_local_child_imports_no_heavy_packages():
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     heavy = {"hypothesis", "pyspark", "typer", "rich", "numpy", "pandas", "pyarrow", "jinja2", "chaospy"}
     assert heavy.isdisjoint(modules.split())
+
+
+def test_rescale_of_a_running_job_is_left_out_and_counted_where_none_can_be(make_scenario):
+    rescale = Operation("rescale", "element", parallelism=2)
+    drawn = make_scenario(operations=(rescale, Operation("savepoint", "completed"), rescale))
+    left = {name for name in system_names() if Capability.RESCALE_RUNNING not in capabilities_of(name)}
+    assert set(system_names()) - left == {"simulated", "simulated-rocksdb", "local-workers"}
+    as_run = prepared(find_system("local"), drawn)
+    assert as_run.asked == (Operation("savepoint", "completed"),)
+    assert requests_left(drawn, as_run) == {("rescale", "element"): 2}
+    assert prepared(find_system("simulated"), drawn) == drawn

@@ -16,6 +16,7 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     ERROR,
     FAULT_FIRED,
+    JOB_RESCALED,
     JOB_STOPPED,
     SAVEPOINT_COMPLETED,
     TASK_FAILED,
@@ -100,6 +101,20 @@ def test_stopped_job_goes_on_at_another_parallelism():
         details["parallelism"] for _, kind, _, details in history.events if kind == ATTEMPT_STARTED
     ]
     assert parallelisms == [2, 3]
+
+
+def test_running_job_is_rescaled_by_its_user():
+    scenario = scenario_with(
+        source_parallelism=0,
+        sink_parallelism=0,
+        operations=(Operation("rescale", "completed", checkpoint=2, parallelism=3),),
+        checkpoint_interval_ms=9,
+    )
+    history, verdict = tried(scenario)
+    assert verdict.violations == ()
+    assert parallelisms_of(history) == [2, 3]
+    assert kinds(history)[kinds(history).index(JOB_RESCALED) + 1 :].count(ATTEMPT_STARTED) == 1
+    assert TASK_FAILED not in kinds(history)
 
 
 def test_job_reads_on_after_a_savepoint_between_two_checkpoints_by_records():
