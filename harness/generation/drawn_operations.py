@@ -52,7 +52,7 @@ _MOST_NOTIFICATIONS: Final = 3
 
 
 def draw_operations(
-    chance: Chance, stage: JobOutline, aimed: tuple[Operation, ...], *, any_backend: bool, may_stop: bool
+    chance: Chance, stage: JobOutline, aimed: tuple[Operation, ...], any_backend: bool, may_stop: bool
 ) -> tuple[Operation, ...] | UnsetType:
     """Draw savepoints, and stops with one, beside the stop that is aimed at a fault, if there is one."""
     if not chance.chance(OPERATIONS):

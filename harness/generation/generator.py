@@ -77,9 +77,9 @@ CONCURRENT: Final = ((1, 7), (2, 2), (3, 1))
 LONGEST_PAUSE: Final = 40
 
 DATABASES: Final = 0.08
-"""The share of scenarios whose keyed state is in databases. Such a run takes three times as long as others."""
+"""The share of scenarios whose keyed state is in databases. Such a run takes three times as long."""
 DATABASES_THAT_COME_BACK: Final = 0.25
-"""The same of scenarios with two kills or more: what a database takes over from a checkpoint shows in the next."""
+"""The same where jobs are killed twice or more: what a database takes over shows in its next checkpoint."""
 DISCARDED: Final = 0.4
 """The share of the scenarios with an upload that is discarded whose keyed state is in databases."""
 INCREMENTAL: Final = 0.8
@@ -122,12 +122,10 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     random = _random_of(seed)
     workload, chance = workload_of(family, random), Chance(random)
     vertices = tasks_with(family, workload.parameters)
-    parallelism, max_parallelism = chance.weighted(PARALLELISMS), chance.weighted(MAX_PARALLELISMS)
-    source = workload.source_parallelism or _source_parallelism(chance, len(workload.records))
-    sink = 0 if chance.chance(0.5) else chance.integer(1, HIGHEST_PARALLELISM)
+    max_parallelism, (source, parallelism, sink) = _draw_parallelisms(chance, workload)
     kinds = draw_kinds(chance) - unfit_kinds(family)
-    rescales = chance.chance(0.7)
-    largest = HIGHEST_PARALLELISM if rescales else parallelism
+    may_rescale = chance.chance(0.7)
+    largest = HIGHEST_PARALLELISM if may_rescale else parallelism
     steps = checkpoint_steps_of(vertices, Parallelism(source or largest, largest, sink or largest))
     records = sum(len(split) for split in workload.records.values())
     wanted = chance.weighted(WANTED_CHECKPOINTS)
@@ -148,14 +146,13 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         short_timeout=short,
         max_parallelism=max_parallelism,
         kinds=kinds,
-        rescales=rescales,
+        rescales=may_rescale,
     )
     any_backend = options_of(family).any_backend
     faults, stop = _draw_faults(chance, seed, stage, any_backend, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
-    rescales_running = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
-    disturbances = len(faults) + len(rescales_running)
-    delays = (restart_delay + interval) * disturbances + sum(map(held_up_ms, faults))
+    rescales = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
+    delays = (restart_delay + interval) * len((*faults, *rescales)) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural, drawing.schedules)
     ample = schedule.horizon + 10 * natural + delays  # Only a lost message delays a checkpoint for longer.
     tolerates = chance.chance(0.75) or expires
@@ -183,10 +180,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         schedule=schedule,
         step_budget=ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
         mode=mode,
-        operations=_together(
-            draw_operations(chance, stage, stop, any_backend=any_backend, may_stop=not hurried),
-            rescales_running,
-        ),
+        operations=_together(draw_operations(chance, stage, stop, any_backend, not hurried), rescales),
         state_backend="rocksdb" if in_databases else UNSET,
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
@@ -210,6 +204,15 @@ def draw_watermark_interval(chance: Chance) -> int:
     """Draw how often stock watermark strategies emit, from 1 ms to the engine's default."""
     most = chance.weighted(MOST_WATERMARK_INTERVALS)
     return most if most == USUAL_WATERMARK_INTERVAL_MS else chance.integer(1, most)
+
+
+def _draw_parallelisms(chance: Chance, workload: Workload) -> tuple[int, Parallelism]:
+    """Draw the maximum parallelism, and those of sources, keyed operators and sinks; 0: as the keyed ones."""
+    keyed, most = chance.weighted(PARALLELISMS), chance.weighted(MAX_PARALLELISMS)
+    source = workload.source_parallelism or _source_parallelism(chance, len(workload.records))
+    return most, Parallelism(
+        source, keyed, 0 if chance.chance(0.5) else chance.integer(1, HIGHEST_PARALLELISM)
+    )
 
 
 def _draw_buffer_records(chance: Chance) -> int | UnsetType:

@@ -91,8 +91,9 @@ def aborted_checkpoint_goes_on(chance: Chance, stage: JobOutline) -> list[Fault]
 def aborted_barrier_comes_late(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A write fails, and one source is triggered late for that checkpoint and for the next one.
 
-    It does not hear that the first one is aborted, or it would take no notice of the late trigger. So its barrier of the aborted checkpoint comes when another source's barrier of the next one has come, and
-    records lie between it and its next barrier.
+    It does not hear that the first one is aborted, or it would take no notice of the late trigger. So its
+    barrier of that checkpoint comes when another source's barrier of the next one has come, and records lie
+    between it and its next barrier.
     """
     if stage.sources < 2:
         # All barriers come one behind the other.

@@ -43,7 +43,6 @@ from onceproof.harness.shrinking.reductions import (
     draws_steps,
     earlier_faults,
     fault_subsets,
-    fewer_operations,
     fewer_subtasks,
     fewer_values,
     first_choices,
@@ -64,6 +63,7 @@ from onceproof.harness.shrinking.reductions import (
     with_records,
 )
 from onceproof.harness.shrinking.removals import is_large, needed_of, single_removals
+from onceproof.harness.shrinking.request_reductions import fewer_operations
 from onceproof.harness.shrinking.small_scope import small_scenarios
 
 RecordPreemptions: TypeAlias = Callable[[Scenario], Schedule]

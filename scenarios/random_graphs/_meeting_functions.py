@@ -17,7 +17,7 @@ from onceproof.engine import (
     RuntimeContext,
     Types,
 )
-from onceproof.scenarios.random_graphs._functions import LATENESS_MS, MODULUS, SIZE_MS, VALUE, Value
+from onceproof.scenarios.random_graphs._functions import MODULUS, SIZE_MS, VALUE, Value
 
 
 def pair_of(name: str, key: str, one: Any, two: Any) -> Value:
@@ -132,9 +132,8 @@ class Each(ProcessWindowFunction):
 class EachOfSessions(ProcessWindowFunction):
     """Emits each value in a session as it is, and one value more where the session should be part of another.
 
-    A value that comes in time joins the sessions that it touches, also one that has fired and holds nothing
-    more. A fired session was kept when another began, where it still is, or where it ends no earlier. So the
-    other contains it.
+    A value that comes in time joins the sessions that it touches, also one that has fired, holds nothing more
+    and is still kept. So a session that fires contains those that it touches.
     """
 
     def __init__(self, name: str) -> None:
@@ -143,13 +142,22 @@ class EachOfSessions(ProcessWindowFunction):
     def process(self, key: str, context: Any, elements: Iterable[Value]) -> Iterator[Value]:
         yield from elements
         start, end = context.window().start, context.window().end
-        fired = context.global_state().get_list_state(self._fired)
-        others = [other for other in fired.get() if other[0] < start or other[1] > end]
+        fired, others = self._others(context)
         for first, last in others:
-            is_kept = context.current_watermark() < last - 1 + LATENESS_MS or end <= last
-            if is_kept and first <= end and start <= last:
+            if first <= end and start <= last:
                 yield "not merged", key, f"{start} to {end} beside {first} to {last}", 0
         fired.update([*others, (start, end)])
+
+    def clear(self, context: Any) -> None:
+        """Forget the session and what it contains: it is not kept any longer."""
+        fired, others = self._others(context)
+        fired.update(others)
+
+    def _others(self, context: Any) -> tuple[Any, list[tuple[int, int]]]:
+        """Return the state of fired sessions, and those in it that a session does not contain."""
+        start, end = context.window().start, context.window().end
+        fired = context.global_state().get_list_state(self._fired)
+        return fired, [other for other in fired.get() if other[0] < start or other[1] > end]
 
 
 class Gather(AggregateFunction):

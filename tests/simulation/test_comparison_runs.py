@@ -217,7 +217,7 @@ def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
     seen: Counter[str] = Counter()
     # This is rare: states are compared only if all subtasks have the same watermark.
     known = read_scenario(REGRESSIONS / "restored_behind_the_time_of_its_state.json")
-    for scenario in (known, *scenarios_of("percentiles", 100)):
+    for scenario in (known, *scenarios_of("percentiles", 130)):
         earlier: dict[str, int] = {}
         for recorded in recorded_checkpoints(family, scenario):
             attempt = recorded.metadata.attempt

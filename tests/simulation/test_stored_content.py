@@ -37,6 +37,7 @@ def small(family: Family, *faults: Fault, incremental: bool = False) -> Scenario
         operations=UNSET,
         mode=UNSET,
         endless=UNSET,
+        buffer_records=UNSET,
         schedule=Schedule(),
         parallelism=2,
         source_parallelism=1,
