@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule, to_json
 from onceproof.harness.model.step_limits import ample_step_budget
+from onceproof.harness.shrinking.fewer_requests import fewer_operations
 from onceproof.harness.shrinking.reductions import (
     FEW_FAULTS,
     SimplerParameters,
@@ -43,7 +44,6 @@ from onceproof.harness.shrinking.reductions import (
     draws_steps,
     earlier_faults,
     fault_subsets,
-    fewer_operations,
     fewer_subtasks,
     fewer_values,
     first_choices,
