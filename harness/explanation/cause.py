@@ -74,8 +74,8 @@ def _commit_before_completion(facts: Facts, violations: Violations) -> str:
         if listing
         else ", and no later checkpoint lists it"
     )
-    told = [rescale_story(parallelism) for at, parallelism in facts.rescales if at == step]
-    rescaled = f" In that step {told[0]}." if told else ""
+    said = [rescale_story(parallelism) for at, parallelism in facts.rescales if at == step]
+    rescaled = f" In that step {said[0]}." if said else ""
     return (
         f"Transaction {name} was committed at step {step}, when no completed checkpoint listed it{later}."
         f"{rescaled}"

@@ -52,16 +52,22 @@ _MOST_NOTIFICATIONS: Final = 3
 
 
 def draw_operations(
-    chance: Chance, stage: JobOutline, aimed: tuple[Operation, ...], any_backend: bool, may_stop: bool
+    chance: Chance,
+    stage: JobOutline,
+    aimed: tuple[Operation, ...],
+    rescales: tuple[Operation, ...],
+    *,
+    any_backend: bool,
+    may_stop: bool,
 ) -> tuple[Operation, ...] | UnsetType:
-    """Draw savepoints, and stops with one, beside the stop that is aimed at a fault, if there is one."""
+    """Draw savepoints, and stops with one, beside the stop that is aimed at a fault, and the rescales."""
     if not chance.chance(OPERATIONS):
-        return aimed or UNSET
+        return (*aimed, *rescales) or UNSET
     stops = may_stop and not aimed and chance.chance(0.5)
     kinds: list[OperationKind] = ["savepoint"] * chance.integer(0 if stops else 1, 2)
     if stops:
         kinds.insert(chance.integer(0, len(kinds)), "stop")
-    return (*aimed, *[_operation(chance, stage, kind, any_backend) for kind in kinds])
+    return (*aimed, *[_operation(chance, stage, kind, any_backend) for kind in kinds], *rescales)
 
 
 def draw_aimed_stop(

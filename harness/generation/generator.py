@@ -19,7 +19,7 @@ from collections import Counter
 from random import Random
 from typing import Final, NamedTuple
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.drawn_operations import (
@@ -124,8 +124,8 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     vertices = tasks_with(family, workload.parameters)
     max_parallelism, (source, parallelism, sink) = _draw_parallelisms(chance, workload)
     kinds = draw_kinds(chance) - unfit_kinds(family)
-    may_rescale = chance.chance(0.7)
-    largest = HIGHEST_PARALLELISM if may_rescale else parallelism
+    rescales = chance.chance(0.7)
+    largest = HIGHEST_PARALLELISM if rescales else parallelism
     steps = checkpoint_steps_of(vertices, Parallelism(source or largest, largest, sink or largest))
     records = sum(len(split) for split in workload.records.values())
     wanted = chance.weighted(WANTED_CHECKPOINTS)
@@ -146,13 +146,12 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         short_timeout=short,
         max_parallelism=max_parallelism,
         kinds=kinds,
-        rescales=may_rescale,
+        rescales=rescales,
     )
     any_backend = options_of(family).any_backend
-    faults, stop = _draw_faults(chance, seed, stage, any_backend, drawing)
+    faults, stop, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
-    rescales = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
-    delays = (restart_delay + interval) * len((*faults, *rescales)) + sum(map(held_up_ms, faults))
+    delays = (restart_delay + interval) * len((*faults, *sizes)) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural, drawing.schedules)
     ample = schedule.horizon + 10 * natural + delays  # Only a lost message delays a checkpoint for longer.
     tolerates = chance.chance(0.75) or expires
@@ -180,7 +179,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         schedule=schedule,
         step_budget=ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
         mode=mode,
-        operations=_together(draw_operations(chance, stage, stop, any_backend, not hurried), rescales),
+        operations=draw_operations(chance, stage, stop, sizes, any_backend=any_backend, may_stop=not hurried),
         state_backend="rocksdb" if in_databases else UNSET,
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
@@ -343,23 +342,18 @@ def _is_too_late(faults: tuple[Fault, ...], timeout: int) -> bool:
     return any(fault.point == "acknowledged" and fault.delay >= timeout for fault in faults)
 
 
-def _draw_faults(
-    chance: Chance, seed: int, stage: JobOutline, any_backend: bool, drawing: Drawing
-) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
-    """Draw the faults, and the stop that is aimed at some of them, if there is one."""
+def _draw_trouble(
+    chance: Chance, seed: int, stage: JobOutline, parallelism: int, any_backend: bool, drawing: Drawing
+) -> tuple[tuple[Fault, ...], tuple[Operation, ...], tuple[Operation, ...]]:
+    """Draw the faults, the stop that is aimed at some of them, if there is one, and the rescales."""
     aimed: tuple[Fault, ...] = ()
     stop: tuple[Operation, ...] = ()
     if drawing.aims_stops:
         aimed, stop = draw_aimed_stop(chance, stage, any_backend=any_backend)
     drawn = drawing.faults(chance, stage)
     faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
-    return _with_late_puts(faults, seed, stage), stop
-
-
-def _together(
-    operations: tuple[Operation, ...] | UnsetType, rescales: tuple[Operation, ...]
-) -> tuple[Operation, ...] | UnsetType:
-    return (() if operations is UNSET else operations) + rescales if rescales else operations
+    sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
+    return _with_late_puts(faults, seed, stage), stop, sizes
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule, to_json
 from onceproof.harness.model.step_limits import ample_step_budget
+from onceproof.harness.shrinking.fewer_requests import fewer_operations
 from onceproof.harness.shrinking.reductions import (
     FEW_FAULTS,
     SimplerParameters,
@@ -63,7 +64,6 @@ from onceproof.harness.shrinking.reductions import (
     with_records,
 )
 from onceproof.harness.shrinking.removals import is_large, needed_of, single_removals
-from onceproof.harness.shrinking.request_reductions import fewer_operations
 from onceproof.harness.shrinking.small_scope import small_scenarios
 
 RecordPreemptions: TypeAlias = Callable[[Scenario], Schedule]

@@ -24,8 +24,8 @@ from onceproof.harness.model.scenario import (
     from_json,
     to_json,
 )
+from onceproof.harness.shrinking.fewer_requests import fewer_operations
 from onceproof.harness.shrinking.reductions import cost_of
-from onceproof.harness.shrinking.request_reductions import fewer_operations
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.trial import try_scenario
 

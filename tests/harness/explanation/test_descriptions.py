@@ -80,5 +80,5 @@ def test_the_reason_of_an_aborted_checkpoint_in_words() -> None:
 
 def test_a_rescale_of_the_running_job_in_words() -> None:
     rescale = Operation("rescale", "element", "sink-0", occurrence=2, after=1, parallelism=3)
-    told = "rescale the running job at element of sink-0, 2nd time, 1 step later, then run with parallelism 3"
-    assert operation_text(rescale) == told
+    said = "rescale the running job at element of sink-0, 2nd time, 1 step later, then run with parallelism 3"
+    assert operation_text(rescale) == said

@@ -50,9 +50,9 @@ def test_a_commit_in_the_step_of_a_rescale_names_the_rescale(run: Run) -> None:
     run.history.job_rescaled(run.tick(), 3, 1)
     run.history.transaction_visible(run.step, "t0-0-1.1", 0, "1.1", 0, [("bee", 1)])
     found = explained(run.start("1.2").checkpoint(1, 6).commit().finish())
-    told = "the user rescaled the running job to parallelism 3, and its tasks were cancelled"
-    assert found.cause.endswith(f" In that step {told}.")
-    assert f"step 2: {told}" in found.story
+    said = "the user rescaled the running job to parallelism 3, and its tasks were cancelled"
+    assert found.cause.endswith(f" In that step {said}.")
+    assert f"step 2: {said}" in found.story
 
 
 def test_a_rescale_is_a_cause_like_a_fault(run: Run) -> None:

@@ -64,8 +64,8 @@ def test_every_kind_of_event_has_a_line() -> None:
     assert kinds == set(EVENT_KINDS) - {"checkpoint_triggered"}
     lines = narrative_lines(history)
     assert len(lines) == len(history.events)
-    told = "to parallelism 3, as its user asks, with 2 open transactions"
-    assert (11, "job", "rescales", told) in lines
+    said = "to parallelism 3, as its user asks, with 2 open transactions"
+    assert (11, "job", "rescales", said) in lines
 
 
 @pytest.mark.parametrize("seed", range(4))

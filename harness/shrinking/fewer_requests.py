@@ -1,6 +1,9 @@
-"""The reductions of what a user asks of a job while it runs: fewer requests, and simpler ones.
+"""Scenarios whose user asks for less: without a request, earlier, or with less about how the job goes on.
 
-The rules this module lives by are those of ``reductions.py``.
+The rules this module lives by:
+
+- A candidate is a valid scenario: a rescale keeps a parallelism, which is lowered one by one.
+- The cost of a scenario (`reductions.py`) falls with each of them, so the shrinker takes what still fails.
 """
 
 from __future__ import annotations
