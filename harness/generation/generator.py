@@ -19,7 +19,7 @@ from collections import Counter
 from random import Random
 from typing import Final, NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.drawn_operations import (
