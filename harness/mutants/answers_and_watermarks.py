@@ -38,7 +38,6 @@ def time_out_between_two_tries_drops_the_value(reached: Reached) -> Iterator[Non
     origin="hazelcast#23271",
     breaks="exactly_once",
     summary="watermarks overtake the requests that were restored, as these are not counted",
-    unseen="few restores have unordered requests ahead of a watermark",
 )
 def restored_requests_hold_no_watermark_back(reached: Reached) -> Iterator[None]:
     """Their results are late behind it."""

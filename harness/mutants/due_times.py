@@ -47,7 +47,6 @@ def last_idle_channel_decides_the_time(reached: Reached) -> Iterator[None]:
     origin="beam#15123",
     breaks="exactly_once",
     summary="a timer that is due fires although one that fired before it has deleted it",
-    unseen="no function of a family deletes a timer when another one fires",
 )
 def timers_of_one_moment_cannot_be_deleted(reached: Reached) -> Iterator[None]:
     """The timers of a bundle are read once, when it begins."""
@@ -104,7 +103,6 @@ def waiting_values_ask_for_no_wake_up(reached: Reached) -> Iterator[None]:
     origin="FLINK-4994",
     breaks="exactly_once",
     summary="purging a window clears its trigger and its place among the windows that have merged, too",
-    unseen="no row tells whether a late record has joined a session that was purged",
 )
 def purged_window_leaves_its_session(reached: Reached) -> Iterator[None]:
     """A later record of the session begins one of its own."""

@@ -60,7 +60,6 @@ def slow_snapshot_names_files_deleted_meanwhile(reached: Reached) -> Iterator[No
     origin="SPARK-47036",
     breaks="exactly_once",
     summary="a database that went back takes a new file for one of that name, uploaded before it went back",
-    unseen="runs on databases are few",
 )
 def uploads_known_over_a_restore(reached: Reached) -> Iterator[None]:
     """Its numbers of files begin again where the restored checkpoint had them."""
@@ -107,7 +106,6 @@ def uploads_known_over_a_restore(reached: Reached) -> Iterator[None]:
     origin="SPARK-38684",
     breaks="exactly_once",
     summary="who goes through a map in a database again within a batch does not see what was written since",
-    unseen="runs on databases are few, and few functions go through a map again within a batch",
 )
 def map_is_read_as_it_was_before_the_batch(reached: Reached) -> Iterator[None]:
     """One iterator serves a batch, and it shows the database as of when it was made."""

@@ -20,7 +20,6 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     origin="FLINK-3390",
     breaks="consistent_cut",
     summary="a failure before the first checkpoint of a job begins it anew, without its savepoint",
-    unseen="few jobs are started from a savepoint and fail before their first checkpoint",
 )
 def savepoint_restored_by_the_first_attempt_only(reached: Reached) -> Iterator[None]:
     """Only checkpoints of the job itself are restored by later attempts."""
