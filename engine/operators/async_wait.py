@@ -132,6 +132,10 @@ class AsyncWaitOperator(FunctionOperator):
         self._wake_later()
         return []
 
+    def next_due_ms(self, ahead_ms: int) -> int | None:
+        """Return when a value times out or is tried again; None also where the operator waits in place."""
+        return self._due[0][0] if self._due and not self._waits_in_place else None
+
     def prepare_snapshot(self, checkpoint_id: int) -> list[Record]:
         self._wait_for_all()
         return []

@@ -199,7 +199,7 @@ class Operator:
 
     is_source = False
     uses_time = False
-    """Whether the operator needs ``downstream``: it has timers, or generates watermarks."""
+    """Whether the operator needs ``downstream``: it waits for times, or generates watermarks."""
     passes_watermarks = True
     """Whether the task forwards a watermark to the next operator after this one has processed it."""
     passes_status = True
@@ -248,6 +248,17 @@ class Operator:
         Another operator of the task may have requested the wake-up.
         """
         return []
+
+    def next_due_ms(self, ahead_ms: int) -> int | None:
+        """Return by when ``process_time`` must be called, by the steady clock; None: it waits for no time.
+
+        Whatever an operator waits for, it says so here: its task is checked to be woken by then.
+
+        :param ahead_ms: how far processing time is ahead of the steady clock
+        """
+        timers = self.timers
+        timestamp = None if timers is None else timers.processing.next_timestamp()
+        return None if timestamp is None else timestamp - ahead_ms
 
     def stop_with(self, checkpoint_id: int) -> None:
         """Note that the job stops with the savepoint whose snapshot is taken next."""

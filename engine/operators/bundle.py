@@ -77,6 +77,9 @@ class BundlingOperator(FunctionOperator):
         self._wake_at(self._due_ms)
         return []
 
+    def next_due_ms(self, ahead_ms: int) -> int | None:
+        return self._due_ms
+
     def process_watermark(self, timestamp: int) -> list[Record]:
         return self._end_bundle()
 

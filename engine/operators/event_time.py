@@ -44,6 +44,10 @@ class _EmitInterval:
         self._begin(now)
         return True
 
+    def next_due_ms(self) -> int | None:
+        """Return when the interval is over; None: there is none."""
+        return self._due_ms if self._interval_ms else None
+
     def _begin(self, now: int) -> None:
         self._due_ms = now + self._interval_ms
         self._downstream.wake_at_steady(self._due_ms)
@@ -121,6 +125,9 @@ class TimestampedSourceOperator(SourceOperator):
             self._stamping.on_periodic_emit()
         return []
 
+    def next_due_ms(self, ahead_ms: int) -> int | None:
+        return self._interval.next_due_ms()
+
 
 class TimestampsAndWatermarksOperator(Operator):
     """Assigns timestamps and replaces the watermarks from upstream.
@@ -164,3 +171,6 @@ class TimestampsAndWatermarksOperator(Operator):
         if self._interval.is_over():
             self._stamping.on_periodic_emit()
         return []
+
+    def next_due_ms(self, ahead_ms: int) -> int | None:
+        return self._interval.next_due_ms()

@@ -36,6 +36,11 @@ class WatermarkValve:
         self._is_idle = False
 
     @property
+    def is_idle(self) -> bool:
+        """Return whether all channels are idle."""
+        return self._is_idle
+
+    @property
     def emitted(self) -> int:
         """Return the last watermark that was emitted for the input."""
         return self._output
@@ -59,6 +64,26 @@ class WatermarkValve:
     def ended(self, channel: int, timestamp: int) -> Sequence[TimeElement]:
         """Process the end of a channel, idle or not; ``timestamp`` is MAX_WATERMARK."""
         return (*self.status(channel, False), *self.watermark(channel, timestamp))
+
+    def validate(self) -> None:
+        """Check that event time is where the watermarks and statuses of the channels put it.
+
+        This looks at what has arrived only, not at which channels are noted as aligned.
+        """
+        output, watermarks, idle = self._output, self._watermarks, self._idle
+        if all(idle):
+            assert self._is_idle, f"channels {watermarks} are all idle, and the input is not"
+            assert output == max(watermarks), (
+                f"event time stays at {output} though all channels are idle, at {watermarks}"
+            )
+            return
+        assert not self._is_idle, f"the input is idle though only channels {idle} of {watermarks} are"
+        behind = [
+            time for time, is_idle in zip(watermarks, idle, strict=True) if time >= output and not is_idle
+        ]
+        assert not behind or min(behind) == output, (
+            f"event time stays at {output} though no active channel holds it there: {watermarks}, idle {idle}"
+        )
 
     def _turned_idle(self, channel: int) -> Sequence[TimeElement]:
         self._counts[channel] = False
