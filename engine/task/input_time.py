@@ -91,8 +91,11 @@ class InputTime:
         valves = self._valves
         for valve in valves:
             valve.validate()
-        active = [valve.emitted for valve in valves if not valve.is_idle]
-        reached = min(active) if active else max(self.input_watermarks)
+        if len(valves) == 1:
+            reached = valves[0].emitted
+        else:
+            active = [valve.emitted for valve in valves if not valve.is_idle]
+            reached = min(active) if active else max(self.input_watermarks)
         assert self._sent >= reached, (
             f"the operators have event time {self._sent} though the inputs have reached {reached}:"
             f" {self.input_watermarks}"

@@ -105,18 +105,24 @@ class TimedTask(Task):
         if len(requested) > 1:
             for later, earlier in pairwise(requested):
                 assert later > earlier, f"{self.name} has asked for {earlier} though {later} comes first"
-        was_called, self._was_called = self._was_called, False
-        if self.state is not RUNNING:
+        if not self._timed or self.state is not RUNNING:
             return
-        ahead_ms = self.settings.wall_clock.ahead_ms
+        # What is due when the operators are called is done in that call.
+        done_ms = self._context.now if self._was_called else None
+        self._was_called = False
+        wall_clock = self.settings.wall_clock
         for operator in self._timed:
-            due_ms = operator.next_due_ms(ahead_ms)
+            due_ms = operator.next_due_ms(wall_clock)
             if due_ms is None:
                 continue
             if not requested or requested[-1] > due_ms:
                 asked = f"for {requested[-1]} only" if requested else "for no time"
-                waits = f"{type(operator).__name__} of {self.name} waits until {due_ms}"
-                raise AssertionError(f"{waits}, and the task has asked {asked}")
-            if was_called and due_ms <= self._context.now:
-                what = f"what was due at {due_ms} in {type(operator).__name__} of {self.name}"
-                raise AssertionError(f"{what} still waits after the call at {self._context.now}")
+                raise AssertionError(
+                    f"{self._named(operator)} waits until {due_ms}, and the task has asked {asked}"
+                )
+            assert done_ms is None or due_ms > done_ms, (
+                f"{self._named(operator)} still waits for {due_ms} after it was called at {done_ms}"
+            )
+
+    def _named(self, operator: Operator) -> str:
+        return f"{type(operator).__name__} of {self.name}"

@@ -70,19 +70,25 @@ class WatermarkValve:
 
         This looks at what has arrived only, not at which channels are noted as aligned.
         """
-        output, watermarks, idle = self._output, self._watermarks, self._idle
-        if all(idle):
-            assert self._is_idle, f"channels {watermarks} are all idle, and the input is not"
-            assert output == max(watermarks), (
-                f"event time stays at {output} though all channels are idle, at {watermarks}"
-            )
-            return
-        assert not self._is_idle, f"the input is idle though only channels {idle} of {watermarks} are"
-        behind = [
-            time for time, is_idle in zip(watermarks, idle, strict=True) if time >= output and not is_idle
-        ]
-        assert not behind or min(behind) == output, (
-            f"event time stays at {output} though no active channel holds it there: {watermarks}, idle {idle}"
+        output = self._output
+        are_all_idle, is_ahead = True, False
+        for watermark, is_idle in zip(self._watermarks, self._idle, strict=True):
+            if is_idle:
+                continue
+            if watermark == output:
+                # It holds event time where it is: nearly always one is found, and few channels are looked at.
+                are_all_idle = is_ahead = False
+                break
+            are_all_idle = False
+            is_ahead = is_ahead or watermark > output
+        assert self._is_idle is are_all_idle, (
+            f"the input is idle: {self._is_idle}, its channels: {self._idle}"
+        )
+        assert not is_ahead, (
+            f"event time stays at {output} though no channel holds it: {self._watermarks}, idle {self._idle}"
+        )
+        assert not are_all_idle or output == max(self._watermarks), (
+            f"event time stays at {output} though all channels are idle, at {self._watermarks}"
         )
 
     def _turned_idle(self, channel: int) -> Sequence[TimeElement]:
