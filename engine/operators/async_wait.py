@@ -36,6 +36,7 @@ from onceproof.engine.state.operator import OperatorListState
 from onceproof.engine.state.snapshot import OperatorSnapshot
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.wrapped import nullable
+from onceproof.engine.wall_clock import WallClock
 
 IN_FLIGHT: Final = "in-flight-requests"
 _TIMES_OUT: Final = -1
@@ -131,6 +132,10 @@ class AsyncWaitOperator(FunctionOperator):
         self._advance()
         self._wake_later()
         return []
+
+    def next_due_ms(self, wall_clock: WallClock) -> int | None:
+        """Return when a value times out or is tried again; None also where the operator waits in place."""
+        return self._due[0][0] if self._due and not self._waits_in_place else None
 
     def prepare_snapshot(self, checkpoint_id: int) -> list[Record]:
         self._wait_for_all()

@@ -38,6 +38,7 @@ from onceproof.engine.state.raw import RAW, StatePartition, partitions_of, witho
 from onceproof.engine.state.snapshot import OperatorSnapshot
 from onceproof.engine.state.timers import Timers
 from onceproof.engine.types import TypeInformation
+from onceproof.engine.wall_clock import WallClock
 
 Emit: TypeAlias = Callable[[list[Record]], None]
 ProcessBatch: TypeAlias = Callable[[list[Record], int], list[Record]]
@@ -199,7 +200,7 @@ class Operator:
 
     is_source = False
     uses_time = False
-    """Whether the operator needs ``downstream``: it has timers, or generates watermarks."""
+    """Whether the operator needs ``downstream``: it waits for times, or generates watermarks."""
     passes_watermarks = True
     """Whether the task forwards a watermark to the next operator after this one has processed it."""
     passes_status = True
@@ -248,6 +249,18 @@ class Operator:
         Another operator of the task may have requested the wake-up.
         """
         return []
+
+    def next_due_ms(self, wall_clock: WallClock) -> int | None:
+        """Return by when ``process_time`` must be called, by the steady clock; None: it waits for no time.
+
+        Whatever an operator waits for, it says so here: its task is checked to be woken by then.
+        Timers are in processing time, which is that of ``wall_clock``.
+        """
+        timers = self.timers
+        if timers is None:
+            return None
+        timestamp = timers.processing.next_timestamp()
+        return None if timestamp is None else timestamp - wall_clock.ahead_ms
 
     def stop_with(self, checkpoint_id: int) -> None:
         """Note that the job stops with the savepoint whose snapshot is taken next."""

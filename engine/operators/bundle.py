@@ -24,6 +24,7 @@ from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.wall_clock import WallClock
 
 STATE_NAME: Final = "bundled"
 
@@ -76,6 +77,9 @@ class BundlingOperator(FunctionOperator):
             return self._end_bundle()
         self._wake_at(self._due_ms)
         return []
+
+    def next_due_ms(self, wall_clock: WallClock) -> int | None:
+        return self._due_ms
 
     def process_watermark(self, timestamp: int) -> list[Record]:
         return self._end_bundle()

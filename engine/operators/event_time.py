@@ -13,6 +13,7 @@ from onceproof.engine.elements import MAX_WATERMARK, Record
 from onceproof.engine.operators.base import Downstream, Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.wall_clock import WallClock
 from onceproof.engine.watermarks.stamping import StampingTime, TimestampsAndWatermarks
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
@@ -22,31 +23,33 @@ ONLY_PART = 0
 class _EmitInterval:
     """The next time of ``on_periodic_emit``; an interval of 0 ms: never."""
 
-    __slots__ = ("_clock", "_downstream", "_due_ms", "_interval_ms")
+    __slots__ = ("_clock", "_downstream", "_interval_ms", "due_ms")
 
     def __init__(self, context: OperatorContext) -> None:
         assert context.downstream is not None
         self._downstream: Downstream = context.downstream
         self._clock = context.steady_clock
         self._interval_ms = context.auto_watermark_interval_ms
-        self._due_ms = 0
+        self.due_ms: int | None = None
+        """When the interval is over, by the steady clock; None: there is none."""
         if self._interval_ms:
             self._begin(self._clock())
 
     def is_over(self) -> bool:
         """Return whether the interval is over; if so, begin the next one."""
-        if not self._interval_ms:
+        due_ms = self.due_ms
+        if due_ms is None:
             return False
         now = self._clock()
-        if now < self._due_ms:
-            self._downstream.wake_at_steady(self._due_ms)
+        if now < due_ms:
+            self._downstream.wake_at_steady(due_ms)
             return False
         self._begin(now)
         return True
 
     def _begin(self, now: int) -> None:
-        self._due_ms = now + self._interval_ms
-        self._downstream.wake_at_steady(self._due_ms)
+        due_ms = self.due_ms = now + self._interval_ms
+        self._downstream.wake_at_steady(due_ms)
 
 
 class SourceTime(Struct, frozen=True):
@@ -121,6 +124,9 @@ class TimestampedSourceOperator(SourceOperator):
             self._stamping.on_periodic_emit()
         return []
 
+    def next_due_ms(self, wall_clock: WallClock) -> int | None:
+        return self._interval.due_ms
+
 
 class TimestampsAndWatermarksOperator(Operator):
     """Assigns timestamps and replaces the watermarks from upstream.
@@ -164,3 +170,6 @@ class TimestampsAndWatermarksOperator(Operator):
         if self._interval.is_over():
             self._stamping.on_periodic_emit()
         return []
+
+    def next_due_ms(self, wall_clock: WallClock) -> int | None:
+        return self._interval.due_ms

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from onceproof.engine.elements import MAX_WATERMARK, Watermark
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Watermark
 from onceproof.engine.operators.base import Downstream
 from onceproof.engine.watermarks.combined import CombinedInputs
 from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
@@ -28,7 +28,7 @@ class TaskTime(Struct, frozen=True):
 class InputTime:
     """Combines watermarks and idleness of the inputs, and sends the result down the chain."""
 
-    __slots__ = ("_chain", "_inputs", "_places", "_valves")
+    __slots__ = ("_chain", "_inputs", "_places", "_sent", "_valves", "has_changed")
 
     def __init__(self, queue_input: Sequence[int], ended_channels: Iterable[int], chain: Downstream) -> None:
         channels = [0] * (max(queue_input) + 1)
@@ -40,11 +40,16 @@ class InputTime:
         self._valves = [WatermarkValve(count) for count in channels]
         self._inputs = CombinedInputs(len(channels)) if len(channels) > 1 else None
         self._chain = chain
+        self._sent = MIN_WATERMARK
+        """The last watermark that went down the chain."""
+        self.has_changed = False
+        """Whether something has arrived since the last ``validate``."""
         for channel in ended_channels:
             self.ended(channel)
 
     def take(self, channel: int, element: TimeElement) -> None:
         """Process a watermark or a status that arrives on a channel."""
+        self.has_changed = True
         number, place = self._places[channel]
         valve = self._valves[number]
         if isinstance(element, Watermark):
@@ -54,6 +59,7 @@ class InputTime:
 
     def ended(self, channel: int) -> None:
         """Note the end of a channel's data; others may still bring some."""
+        self.has_changed = True
         number, place = self._places[channel]
         self._send_on(number, self._valves[number].ended(place, MAX_WATERMARK))
 
@@ -64,6 +70,7 @@ class InputTime:
     def resume(self, state: tuple[list[WatermarkValve], CombinedInputs | None]) -> None:
         """Go on with what had arrived at the task that this one replaces; nothing is sent."""
         self._valves, self._inputs = state
+        self._sent = self.watermark
 
     @property
     def input_watermarks(self) -> tuple[int, ...]:
@@ -75,11 +82,31 @@ class InputTime:
         """Return the last watermark that the operators of the task have received."""
         return self._valves[0].emitted if self._inputs is None else self._inputs.watermark
 
+    def validate(self) -> None:
+        """Check that the operators have the event time that follows from what has arrived.
+
+        That of the slowest input that is not idle; if all are idle, that of the furthest. It never goes back.
+        """
+        self.has_changed = False
+        valves = self._valves
+        for valve in valves:
+            valve.validate()
+        if len(valves) == 1:
+            reached = valves[0].emitted
+        else:
+            active = [valve.emitted for valve in valves if not valve.is_idle]
+            reached = min(active) if active else max(self.input_watermarks)
+        assert self._sent >= reached, (
+            f"the operators have event time {self._sent} though the inputs have reached {reached}:"
+            f" {self.input_watermarks}"
+        )
+
     def _send_on(self, number: int, elements: Sequence[TimeElement]) -> None:
         if elements and self._inputs is not None:
             elements = self._inputs.take(number, elements)
         for element in elements:
             if isinstance(element, Watermark):
+                self._sent = element.timestamp
                 self._chain.watermark(element.timestamp)
             else:
                 self._chain.status(element.is_idle)

@@ -748,6 +748,9 @@ class Task:
         """Check what must hold between any two events; raises AssertionError naming what does not."""
         if self.barriers.holds_channels:
             self.barriers.validate()
+        time = self._input_time
+        if time is not None and time.has_changed:
+            time.validate()
         if self.state is RUNNING:
             if self._first_final_checkpoint_id is not None:
                 raise AssertionError(f"{self.name} has a final checkpoint before its end")

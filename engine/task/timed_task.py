@@ -11,6 +11,8 @@ Rules:
 - The head of the chain may hold records back, while its requests fill its capacity, and let the end of the
   data wait for their answers. Then the task takes only barriers of checkpoints that the job outlives: a
   savepoint that drains the job comes behind the end, and must find nothing in flight.
+- Whatever an operator waits for, ``next_due_ms`` names the time. The task is to be woken by then, and what is
+  due when the operators are called is done: what would only be late is an error.
 - After the end of the data nothing fires, as in Flink: timers that are left stay in the state.
 """
 
@@ -30,7 +32,7 @@ from onceproof.engine.task.task import NOTHING, RUNNING, Task, TaskSettings
 class TimedTask(Task):
     """A task whose operators use time (Flink: ProcessingTimeService of a StreamTask)."""
 
-    __slots__ = ("_ends_when_idle", "_requested")
+    __slots__ = ("_ends_when_idle", "_requested", "_timed", "_was_called")
 
     def __init__(
         self,
@@ -43,6 +45,9 @@ class TimedTask(Task):
         super().__init__(task_id, vertex, settings, queue_input, operators)
         self._requested: list[int] = []
         """The times asked of the driver and not yet due, latest first."""
+        self._timed = [operator for operator in operators if operator.uses_time]
+        self._was_called = False
+        """Whether the operators were called at a time since the last ``validate``."""
         self._ends_when_idle = False
         """Whether the input has ended, and the head of the chain is busy."""
 
@@ -80,6 +85,7 @@ class TimedTask(Task):
     def _time_passed(self) -> Sequence[TaskEffect]:
         if self.state is not RUNNING:
             return NOTHING
+        self._was_called = True
         now = self._context.clock()
         first = len(self._chain) - len(self.operators)
         for place, operator in enumerate(self.operators, start=first):
@@ -93,17 +99,30 @@ class TimedTask(Task):
         return NOTHING if self._ends_when_idle else super()._end_data()
 
     def validate(self) -> None:
-        """Check the task, that no time is asked for twice, and that no timer waits without a wake-up."""
+        """Check the task, that no time is asked for twice, and that no operator waits beyond its time."""
         Task.validate(self)
         requested = self._requested
-        if requested:
-            if len(requested) > 1:
-                for later, earlier in pairwise(requested):
-                    assert later > earlier, f"{self.name} has asked for {earlier} though {later} comes first"
+        if len(requested) > 1:
+            for later, earlier in pairwise(requested):
+                assert later > earlier, f"{self.name} has asked for {earlier} though {later} comes first"
+        if not self._timed or self.state is not RUNNING:
             return
-        if self.state is not RUNNING:
-            return
-        for operator in self.operators:
-            timers = operator.timers
-            due_ms = None if timers is None else timers.processing.next_timestamp()
-            assert due_ms is None, f"{self.name} has a timer for {due_ms} and has not asked to be woken"
+        # What is due when the operators are called is done in that call.
+        done_ms = self._context.now if self._was_called else None
+        self._was_called = False
+        wall_clock = self.settings.wall_clock
+        for operator in self._timed:
+            due_ms = operator.next_due_ms(wall_clock)
+            if due_ms is None:
+                continue
+            if not requested or requested[-1] > due_ms:
+                asked = f"for {requested[-1]} only" if requested else "for no time"
+                raise AssertionError(
+                    f"{self._named(operator)} waits until {due_ms}, and the task has asked {asked}"
+                )
+            assert done_ms is None or due_ms > done_ms, (
+                f"{self._named(operator)} still waits for {due_ms} after it was called at {done_ms}"
+            )
+
+    def _named(self, operator: Operator) -> str:
+        return f"{type(operator).__name__} of {self.name}"

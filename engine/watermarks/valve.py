@@ -36,6 +36,11 @@ class WatermarkValve:
         self._is_idle = False
 
     @property
+    def is_idle(self) -> bool:
+        """Return whether all channels are idle."""
+        return self._is_idle
+
+    @property
     def emitted(self) -> int:
         """Return the last watermark that was emitted for the input."""
         return self._output
@@ -59,6 +64,32 @@ class WatermarkValve:
     def ended(self, channel: int, timestamp: int) -> Sequence[TimeElement]:
         """Process the end of a channel, idle or not; ``timestamp`` is MAX_WATERMARK."""
         return (*self.status(channel, False), *self.watermark(channel, timestamp))
+
+    def validate(self) -> None:
+        """Check that event time is where the watermarks and statuses of the channels put it.
+
+        This looks at what has arrived only, not at which channels are noted as aligned.
+        """
+        output = self._output
+        are_all_idle, is_ahead = True, False
+        for watermark, is_idle in zip(self._watermarks, self._idle, strict=True):
+            if is_idle:
+                continue
+            if watermark == output:
+                # It holds event time where it is: nearly always one is found, and few channels are looked at.
+                are_all_idle = is_ahead = False
+                break
+            are_all_idle = False
+            is_ahead = is_ahead or watermark > output
+        assert self._is_idle is are_all_idle, (
+            f"the input is idle: {self._is_idle}, its channels: {self._idle}"
+        )
+        assert not is_ahead, (
+            f"event time stays at {output} though no channel holds it: {self._watermarks}, idle {self._idle}"
+        )
+        assert not are_all_idle or output == max(self._watermarks), (
+            f"event time stays at {output} though all channels are idle, at {self._watermarks}"
+        )
 
     def _turned_idle(self, channel: int) -> Sequence[TimeElement]:
         self._counts[channel] = False

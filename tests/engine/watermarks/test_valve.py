@@ -1,5 +1,9 @@
 """Several channels, several inputs: what the recorded facts about Flink leave out."""
 
+from random import Random
+
+import pytest
+
 from onceproof.engine.elements import ACTIVE, IDLE, MAX_WATERMARK, Watermark
 from onceproof.engine.watermarks.combined import CombinedInputs
 from onceproof.engine.watermarks.valve import WatermarkValve
@@ -69,3 +73,56 @@ def test_all_inputs_idle_give_the_highest_watermark_first():
     inputs.take(1, [Watermark(8)])
     assert inputs.take(1, [IDLE]) == ()
     assert inputs.take(0, [IDLE]) == [Watermark(8), IDLE]
+
+
+# What validate() checks from the channels alone.
+
+
+def test_event_time_is_sound_whatever_comes_in_which_order():
+    draw = Random(20)
+    for _ in range(150):
+        valve = WatermarkValve(draw.randint(1, 4))
+        channels = len(valve._idle)
+        for _ in range(30):
+            channel, is_idle = draw.randrange(channels), draw.random() < 0.5
+            if draw.random() < 0.5:
+                valve.status(channel, is_idle)
+            else:
+                valve.watermark(channel, draw.randrange(20))
+            valve.validate()
+        for channel in range(channels):
+            valve.ended(channel, MAX_WATERMARK)
+            valve.validate()
+        assert valve.emitted == MAX_WATERMARK
+
+
+def test_channel_that_is_behind_holds_nothing_and_is_sound():
+    with_none_aligned().validate()
+
+
+def test_event_time_that_stays_behind_idle_channels_is_seen():
+    valve = with_none_aligned()
+    valve.status(1, True)
+    valve.validate()
+    valve._output = 7
+    with pytest.raises(AssertionError, match="stays at 7 though all channels are idle"):
+        valve.validate()
+
+
+def test_event_time_that_no_active_channel_holds_back_is_seen():
+    valve = WatermarkValve(3)
+    valve.watermark(0, 5)
+    valve.watermark(1, 6)
+    valve.status(2, True)
+    assert valve.emitted == 5
+    valve._output = 4
+    with pytest.raises(AssertionError, match="stays at 4 though no channel holds it"):
+        valve.validate()
+
+
+def test_input_that_is_taken_for_idle_while_a_channel_is_active_is_seen():
+    valve = WatermarkValve(2)
+    valve.status(0, True)
+    valve._is_idle = True
+    with pytest.raises(AssertionError, match="idle"):
+        valve.validate()
