@@ -89,11 +89,12 @@ class InputTime:
         """
         self.has_changed = False
         valves = self._valves
-        for valve in valves:
-            valve.validate()
         if len(valves) == 1:
+            valves[0].validate()
             reached = valves[0].emitted
         else:
+            for valve in valves:
+                valve.validate()
             active = [valve.emitted for valve in valves if not valve.is_idle]
             reached = min(active) if active else max(self.input_watermarks)
         assert self._sent >= reached, (

@@ -70,26 +70,20 @@ class WatermarkValve:
 
         This looks at what has arrived only, not at which channels are noted as aligned.
         """
-        output = self._output
-        are_all_idle, is_ahead = True, False
-        for watermark, is_idle in zip(self._watermarks, self._idle, strict=True):
-            if is_idle:
-                continue
-            if watermark == output:
-                # It holds event time where it is: nearly always one is found, and few channels are looked at.
-                are_all_idle = is_ahead = False
-                break
-            are_all_idle = False
-            is_ahead = is_ahead or watermark > output
-        assert self._is_idle is are_all_idle, (
-            f"the input is idle: {self._is_idle}, its channels: {self._idle}"
-        )
-        assert not is_ahead, (
-            f"event time stays at {output} though no channel holds it: {self._watermarks}, idle {self._idle}"
-        )
-        assert not are_all_idle or output == max(self._watermarks), (
-            f"event time stays at {output} though all channels are idle, at {self._watermarks}"
-        )
+        output, watermarks, idle = self._output, self._watermarks, self._idle
+        if output in watermarks and not idle[watermarks.index(output)] and not self._is_idle:
+            # This channel holds event time where it is. Nearly always one does, and the rest is skipped.
+            return
+        active = [mark for mark, is_idle in zip(watermarks, idle, strict=True) if not is_idle]
+        assert self._is_idle is not bool(active), f"the input is idle: {self._is_idle}, its channels: {idle}"
+        if active:
+            assert output in active or max(active) < output, (
+                f"event time stays at {output} though no channel holds it: {watermarks}, idle {idle}"
+            )
+        else:
+            assert output == max(watermarks), (
+                f"event time stays at {output} though all channels are idle, at {watermarks}"
+            )
 
     def _turned_idle(self, channel: int) -> Sequence[TimeElement]:
         self._counts[channel] = False
