@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "pausing_sensors"
-generator_version = 1
-options = FamilyOptions(declares=True)
+generator_version = 2
+options = FamilyOptions(declares=True, turns=3)
 tasks: dict[str, Role] = {"readings": "source", "judged": "keyed", "table": "sink"}
 record_schema = "sensor STRING, number BIGINT, pauses BIGINT"
 row_schema = "split STRING, sensor STRING, place BIGINT, number BIGINT, kind STRING"
@@ -68,9 +68,11 @@ def generate(random: Random) -> Workload:
     chance = Chance(random)
     by_clock = chance.chance(0.2)
     longest = chance.weighted([(4, 1), (12, 4), (25, 3)])
+    # Where all pause, each of them may be the last one that is not idle.
+    all_pause = not by_clock and chance.chance(0.5)
     records = {}
     for split in range(chance.weighted([(2, 3), (3, 3), (4, 1)])):
-        pauses = 0.0 if by_clock else chance.weighted([(0.0, 3), (0.1, 3), (0.5, 1)])
+        pauses = 0.8 if all_pause else 0.0 if by_clock else chance.weighted([(0.0, 3), (0.1, 3), (0.5, 1)])
         now = 0
         readings = []
         for _ in range(chance.integer(0, longest)):

@@ -23,7 +23,6 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
     origin="FLINK-7728",
     breaks="exactly_once",
     summary="when all channels have turned idle, event time stays where the last of them had it",
-    unseen="seen wherever it is reached, but few runs have channels that turn idle one after another",
 )
 def last_idle_channel_decides_the_time(reached: Reached) -> Iterator[None]:
     """It depends on the order in which they turn idle which windows are closed."""

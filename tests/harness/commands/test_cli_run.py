@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 
 def seed_of_run(family: Family, fits: Callable[[Sequence[Fault]], bool]) -> int:
-    """Return the first seed of a run of a family whose first scenario has fitting faults."""
-    return next(
-        seed for seed in count() if fits(generate(family, scenario_seed(seed, family.name, 0)).faults)
-    )
+    """Return the first seed of a run of a family whose first scenario has fitting faults and some records."""
+    drawn = ((seed, generate(family, scenario_seed(seed, family.name, 0))) for seed in count())
+    return next(seed for seed, each in drawn if each.record_count() > 10 and fits(each.faults))
 
 
 def kills_workers_and_loses_messages(faults: Sequence[Fault]) -> bool:
