@@ -98,7 +98,11 @@ IN_MEMORY := $(shell [ -w /dev/shm ] && [ "$$(df -k --output=avail /dev/shm 2>/d
 test: setup ## run the linters, build the documentation site, run all tests; a skipped test prints its reason
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 run-tests run-linters build-docs
 
+# pytest writes the assertions of each test module anew and keeps the bytecode. In a fresh clone each of the processes
+# would do that for all modules, which takes longer than to collect them twice.
 run-tests:
+	@[ -n "$$(find tests -name 'test_*-pytest-*.pyc' -print -quit)" ] || \
+	  $(RUN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true
 	@$(IN_MEMORY) $(RUN)/python -m pytest -n 5 --dist=worksteal
 
 nightly: setup ## run the nightly job: flights under kills, then a campaign; report in reports/out/index.html
