@@ -17,8 +17,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from pyarrow import dataset
-
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.benchmarks.measurement import Measurement
 from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
@@ -78,6 +76,9 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:
 def _judge(oracle: SparkOracle, out: Path) -> float:
     """Return how long the oracle takes over the first trials of a campaign."""
     folders = {name: out / TRIALS / f"{place}-{name}" for place, name in enumerate(FAMILIES)}
+    # It imports pandas, which nothing else here needs.
+    from pyarrow import dataset
+
     chosen = dataset.field(SCENARIO) < ORACLE_SCENARIOS
     verdicts = {
         name: dataset.dataset(folder, format="parquet").to_table(list(JUDGED_BY_PYTHON), filter=chosen)

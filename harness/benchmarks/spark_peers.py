@@ -16,10 +16,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -27,6 +25,9 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from onceproof.harness.benchmarks.local import PARALLELISM, PoolReader, PoolSource, WrongCount
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BATCHES: Final = 2
 """The number of batches, which is that of the engine's epochs."""
@@ -96,6 +97,9 @@ def _count_frames(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -
 
 
 def _numbered(key: int, before: int, after: int) -> pd.DataFrame:
+    import numpy as np
+    import pandas as pd
+
     return pd.DataFrame({"key": np.full(after - before, key), "count": np.arange(before + 1, after + 1)})
 
 

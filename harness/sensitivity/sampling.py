@@ -10,7 +10,7 @@ The rules this module lives by:
   the share of the variance that is predicted. The degree with the best Q² is used.
 - Sobol indices follow from the coefficients of an orthonormal expansion; they are exact for the polynomial.
 
-chaospy takes most of a second to import, so import this module only where it is used.
+chaospy takes most of a second to import, so only the functions that compute with it import it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-import chaospy
 import numpy
 from numpy.typing import NDArray
 
@@ -141,6 +140,8 @@ def _fit(space: Space, nodes: Values, observed: Values, degree: int) -> _Fit | N
 
 
 def _effects(space: Space, fit: _Fit) -> dict[str, Effect]:
+    import chaospy
+
     first = chaospy.FirstOrderSobol(fit.expansion, fit.coefficients)
     total = chaospy.TotalOrderSobol(fit.expansion, fit.coefficients)
     degrees = _degrees(fit.expansion)
@@ -166,6 +167,8 @@ def _expansion(marginals: tuple[Marginal, ...], degree: int) -> Any:
     A degree limit for each parameter would drop interaction terms. So all polynomials are generated; those
     whose degree is too high for a discrete parameter are 0 / 0, and are filtered out.
     """
+    import chaospy
+
     with numpy.errstate(divide="ignore", invalid="ignore"):
         expansion = chaospy.generate_expansion(degree, _joint(marginals), normed=True)
     values = [marginal.atoms if isinstance(marginal, Whole) else degree + 1 for marginal in marginals]
@@ -184,10 +187,14 @@ def _degrees(expansion: Any) -> NDArray[numpy.int64]:
 
 
 def _joint(marginals: Iterable[Marginal]) -> Any:
+    import chaospy
+
     return chaospy.J(*map(_distribution, marginals))
 
 
 def _distribution(marginal: Marginal) -> Any:
+    import chaospy
+
     if isinstance(marginal, Whole):
         return chaospy.DiscreteUniform(marginal.low, marginal.high)
     return chaospy.Uniform(marginal.low, marginal.high)

@@ -124,7 +124,7 @@ class Reader:
         environment["PYTEST_ADDOPTS"] = f"--onceproof-scenarios {SCENARIOS} -p no:hypothesispytest"
         if typed.command.startswith("pytest"):
             # What pytest finds is not shown: the kept scenario is.
-            configure(self.folder, shrink_time=2)
+            configure(self.folder, shrink_time=0)
         command = KEPT.sub(self.kept, typed.command) if self.kept else typed.command
         if "--scenarios" in command:
             # The last option counts.

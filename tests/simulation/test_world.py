@@ -21,6 +21,7 @@ from onceproof.harness.model.history import (
     CHECKPOINT_COMPLETED,
     ERROR,
     TASK_FAILED,
+    History,
 )
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
 from onceproof.harness.systems.simulation import job_process
@@ -136,14 +137,21 @@ def test_a_second_copy_of_a_message_may_come_much_later() -> None:
     assert trial.history.trace_hash != at_once.history.trace_hash
 
 
-def test_a_scenario_has_one_trace_in_one_process() -> None:
-    for name in family_names():
-        family = load_family(name)
-        for seed in range(2):
-            scenario = scenario_of(family, seed)
-            first, second = SYSTEM.run(family, scenario), SYSTEM.run(family, scenario)
-            assert first.events == second.events
-            assert first.trace_hash == second.trace_hash
+def run_all_families() -> list[History]:
+    """Run two scenarios of each family in this process."""
+    families = [load_family(name) for name in family_names()]
+    return [SYSTEM.run(family, scenario_of(family, seed)) for family in families for seed in range(2)]
+
+
+@pytest.fixture(scope="module")
+def histories() -> list[History]:
+    return run_all_families()
+
+
+def test_a_scenario_has_one_trace_in_one_process(histories: list[History]) -> None:
+    for first, second in zip(histories, run_all_families(), strict=True):
+        assert first.events == second.events
+        assert first.trace_hash == second.trace_hash
 
 
 @pytest.mark.parametrize("kind", sorted(KILLS))
@@ -168,7 +176,7 @@ def test_recording_the_trace_does_not_change_the_run() -> None:
         assert traced.trace
 
 
-def test_a_scenario_has_one_trace_in_every_process() -> None:
+def test_a_scenario_has_one_trace_in_every_process(histories: list[History]) -> None:
     code = (
         "from onceproof.harness.model.family_places import family_names, load_family;"
         "from onceproof.harness.trials.trial import scenario_of;"
@@ -187,10 +195,7 @@ def test_a_scenario_has_one_trace_in_every_process() -> None:
         ).stdout.split()
         for hash_seed in ("1", "4242")
     ]
-    families = [load_family(name) for name in family_names()]
-    here = [
-        SYSTEM.run(family, scenario_of(family, seed)).trace_hash for family in families for seed in range(2)
-    ]
+    here = [each.trace_hash for each in histories]
     assert traces[0] == traces[1] == here
 
 

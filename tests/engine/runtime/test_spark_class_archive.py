@@ -11,7 +11,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from onceproof.engine.runtime import spark_class_archive, spark_class_training, spark_session, spark_setup
+from onceproof.engine.runtime import spark_class_archive, spark_session, spark_setup
 from onceproof.engine.runtime.java import JavaInstallation, find_java
 from onceproof.engine.runtime.spark_class_archive import archive_for, link_home, quick_start_options
 from onceproof.engine.runtime.spark_session import SparkFailed
@@ -90,6 +90,9 @@ def test_unwritable_archive_is_an_error_of_one_line(
 ) -> None:
     def refused(**_: object) -> None:
         raise SparkFailed("Spark did not start: no memory")
+
+    # It imports pandas, which a collection need not do.
+    from onceproof.engine.runtime import spark_class_training
 
     monkeypatch.setattr(spark_class_training, "archive_folder", lambda: no_archive)
     monkeypatch.setattr(spark_class_training, "start_spark", refused)

@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset
 import pytest
 from msgspec.structs import replace
 
@@ -37,6 +36,14 @@ ROW = pa.schema([("word", pa.string()), ("count", pa.int64())])
 TABLES = TrialTables("word_count", RECORD, ROW)
 
 FILE = Path(__file__).parents[3] / "scenarios" / "word_count.py"
+
+
+def table_of(folder: Path) -> pa.Table:
+    """Return the rows of a folder of Parquet files, as any tool would read them."""
+    # It imports pandas, which a collection need not do.
+    from pyarrow import dataset
+
+    return dataset.dataset(folder, format="parquet").to_table()
 
 
 def own_family(folder: Path, name: str, *changes: tuple[str, str]) -> Path:
@@ -120,7 +127,7 @@ def test_executors_run_the_same_scenarios_as_a_run(tmp_path: Path) -> None:
     assert [outcome.seed for outcome in outcomes] == [
         scenario_seed(7, "word_count", index) for index in range(4)
     ]
-    rows = pyarrow.dataset.dataset(tmp_path / "trials", format="parquet").to_table().to_pylist()
+    rows = table_of(tmp_path / "trials").to_pylist()
     assert [row["scenario_id"] for row in rows] == [1, 4, 7, 10]
     assert [row["trace_hash"] for row in rows] == [outcome.trace_hash for outcome in outcomes]
 
@@ -228,7 +235,7 @@ def test_a_campaign_is_the_run_of_the_same_seed(spark: SparkSession, tmp_path: P
     assert shown[-1] == (41, 0)
 
     # What was judged can be looked at with any tool that reads Parquet.
-    trials = pyarrow.dataset.dataset(tmp_path / "spark" / "trials" / "0-flights", format="parquet").to_table()
+    trials = table_of(tmp_path / "spark" / "trials" / "0-flights")
     assert sorted(trials.column("scenario_id").to_pylist()) == list(range(0, 41, 2))
     assert set(trials.column("family").to_pylist()) == {"flights"}
 

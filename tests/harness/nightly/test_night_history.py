@@ -14,7 +14,6 @@ from typing import Any
 import fsspec
 import msgspec
 import pyarrow as pa
-import pyarrow.dataset
 import pytest
 from pyarrow import parquet
 
@@ -34,6 +33,14 @@ from onceproof.harness.services.object_store_server import BUCKET
 from onceproof.harness.trials.runner import OutputUnwritable
 
 FIRST = datetime(2026, 11, 1, 2, 17, 5, 123456, UTC)
+
+
+def table_of(folder: Path) -> pa.Table:
+    """Return the rows of a folder of Parquet files, as any tool would read them."""
+    # It imports pandas, which a collection need not do.
+    from pyarrow import dataset
+
+    return dataset.dataset(folder, format="parquet").to_table()
 
 
 def night(number: int = 0, **changes: Any) -> NightRow:
@@ -94,7 +101,7 @@ def test_all_figures_of_a_night_are_columns(history: NightHistory) -> None:
     history.add(night())
     history.add(night(1))
     # Arrow and Spark read the folder as one table.
-    table = pyarrow.dataset.dataset(history.folder, format="parquet").to_table()
+    table = table_of(history.folder)
     assert table.schema.names == SCHEMA.names
     assert table.num_rows == 2
     [first, _] = sorted(table.to_pylist(), key=lambda row: row["started"])
@@ -176,7 +183,7 @@ def test_damaged_file_is_renamed_and_the_other_nights_are_read(
     # The file is reported once, not pruned, and ignored by readers of the folder.
     assert [row.seed for row in history.read()] == [0, 2]
     assert len(warnings) == 1
-    assert pyarrow.dataset.dataset(history.folder, format="parquet").to_table().num_rows == 2
+    assert table_of(history.folder).num_rows == 2
     for number in range(3, 9):
         history.add(night(number))
     assert path.with_name(f"_damaged-{path.name}").exists()

@@ -27,6 +27,10 @@ from onceproof.reports.headline import conclude
 from onceproof.reports.model import CoverageCell, Report, decode, encode
 
 
+# So that one test process has the run of all of them.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def result() -> RunResult:
     return run(["word_count", "page_views"], scenarios=400, seed=7, workers=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -22,16 +23,25 @@ from onceproof.harness.sensitivity.sampling import Effect, Explained, design
 from onceproof.reports.model import Report
 
 FAMILY = designed_family(load_family("word_count"))
-EXPERIMENT = Experiment(1, tuple(design(SPACE, 100, 1)), replicates=4)
-SCENARIO = EXPERIMENT.scenario(FAMILY, 0)
 REPLAYED, RECOVERY, ALIGNMENT = COSTS
+
+
+@cache
+def experiment() -> Experiment:
+    """Return the experiment of these tests. Its design imports chaospy, which a collection need not do."""
+    return Experiment(1, tuple(design(SPACE, 100, 1)), replicates=4)
+
+
+@cache
+def first_scenario() -> Scenario:
+    return experiment().scenario(FAMILY, 0)
 
 
 def trial(number: int, costs: tuple[float, float, float], passed: bool = True) -> DesignedTrial:
     """Return a trial that cost so much, without running anything."""
     history = History()
     history.statistics.records_replayed, history.statistics.recovery_steps = int(costs[0]), int(costs[1])
-    scenario: Scenario = replace(SCENARIO, parameters={"number": number})
+    scenario: Scenario = replace(first_scenario(), parameters={"number": number})
     outcome = outcome_of(scenario, history, Verdict(()))
     signature: Any = None if passed else ("exactly_once", "lost")
     return DesignedTrial(
@@ -43,8 +53,8 @@ def trials(noise: float = 0.0) -> list[DesignedTrial]:
     """Return trials in which the interval drives the first cost, chance the second, and nothing the third."""
     random = Random(2)
     made = []
-    for number in range(EXPERIMENT.scenarios):
-        point = EXPERIMENT.points[number // EXPERIMENT.replicates]
+    for number in range(experiment().scenarios):
+        point = experiment().points[number // experiment().replicates]
         replayed = 10 * point["checkpoint_interval_ms"] + noise * (random.random() - 0.5)
         made.append(trial(number, (replayed, 1000 * random.random(), 40)))
     return made
@@ -57,27 +67,27 @@ def test_passed_scenarios_of_a_point_are_averaged() -> None:
         trial(2, (900, 1, 2), passed=False),
         trial(9, (7, 1, 2)),
     ]
-    means = means_of(EXPERIMENT, some, 0)
+    means = means_of(experiment(), some, 0)
     assert means.values == (15.0, 7.0)
-    assert means.points == (EXPERIMENT.points[0], EXPERIMENT.points[2])
+    assert means.points == (experiment().points[0], experiment().points[2])
 
 
 def test_chance_is_the_variance_among_scenarios_of_one_point() -> None:
-    nothing_but_chance = means_of(EXPERIMENT, trials(), 1).chance
+    nothing_but_chance = means_of(experiment(), trials(), 1).chance
     assert nothing_but_chance is not None
     assert nothing_but_chance == pytest.approx(1, abs=0.25)
-    none = means_of(EXPERIMENT, trials(), 0).chance
+    none = means_of(experiment(), trials(), 0).chance
     assert none == pytest.approx(0, abs=1e-9)
-    some = means_of(EXPERIMENT, trials(noise=2000), 0).chance
+    some = means_of(experiment(), trials(noise=2000), 0).chance
     assert some is not None
     # Variances: of a uniform draw over 2000, of the mean of four; of ten times a uniform one over 140.
     by_chance, by_interval = 2000**2 / 12 / 4, 1400**2 / 12
     assert some == pytest.approx(by_chance / (by_chance + by_interval), abs=0.1)
-    assert means_of(EXPERIMENT, trials(), 2).chance is None
+    assert means_of(experiment(), trials(), 2).chance is None
 
 
 def test_the_report_names_the_driver_of_each_cost_or_none() -> None:
-    study = sensitivity_of("word_count", EXPERIMENT, trials(), "onceproof sensitivity")
+    study = sensitivity_of("word_count", experiment(), trials(), "onceproof sensitivity")
     replayed, recovery, alignment = study.drivers
     assert replayed.is_explained
     shares = {one.parameter: (one.first_order, one.total) for one in replayed.influences}
@@ -96,8 +106,8 @@ def test_the_report_names_the_driver_of_each_cost_or_none() -> None:
 
 
 def test_with_too_few_passed_scenarios_no_cost_is_measured() -> None:
-    failed = [trial(number, (1, 1, 1), passed=number < 8) for number in range(EXPERIMENT.scenarios)]
-    study = sensitivity_of("word_count", EXPERIMENT, failed)
+    failed = [trial(number, (1, 1, 1), passed=number < 8) for number in range(experiment().scenarios)]
+    study = sensitivity_of("word_count", experiment(), failed)
     assert study.failed == 392
     for drivers in study.drivers:
         assert drivers.sentence == "Not measured: only at 2 points did a scenario pass."
@@ -142,4 +152,4 @@ def test_an_experiment_replaces_the_earlier_one_of_its_family() -> None:
 
 
 def replace_seed(seed: int) -> Experiment:
-    return Experiment(seed, EXPERIMENT.points, EXPERIMENT.replicates)
+    return Experiment(seed, experiment().points, experiment().replicates)

@@ -1,5 +1,6 @@
 """A user's project in an empty folder, with pytest and a shell as separate processes.
 
+A plain pytest is forked off a process that has imported what it needs (tests.harness.testing.forker).
 The tests run the printed commands in that shell unchanged. The processes do not inherit the seed, the
 profile, the CI variables or the pytest-xdist worker of the tests themselves.
 """
@@ -10,9 +11,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.harness.testing.forker import Forker
 
 UNSET = ("CI", "ONCEPROOF_PROFILE", "ONCEPROOF_SEED", "PYTEST_ADDOPTS", "HYPOTHESIS_PROFILE")
 
@@ -41,14 +45,10 @@ class PytestResult:
 class User:
     """A user with a project folder and a shell."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forker: Forker) -> None:
         self.folder = folder
-        kept = {name: value for name, value in os.environ.items() if name not in UNSET}
-        self.environment = {name: value for name, value in kept.items() if not name.startswith("PYTEST_")}
-        # The commands of this virtual environment come first.
-        self.environment["PATH"] = os.pathsep.join(
-            [str(Path(sys.executable).parent), self.environment.get("PATH", "")]
-        )
+        self.forker = forker
+        self.environment = environment_of_a_user()
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the project."""
@@ -59,11 +59,17 @@ class User:
 
     def pytest(self, *arguments: str, folder: str = "", **environment: str) -> PytestResult:
         """Run pytest with warnings as errors."""
-        command = ["pytest", "-W", "error", "--strict-markers", *QUICKLY, *arguments]
+        options = ["-W", "error", "--strict-markers", *QUICKLY, *arguments]
         if not self._knows_hypothesis(*arguments, *environment):
             # Hypothesis' plugin takes three times as long to import as everything else.
-            command += ["-p", "no:hypothesispytest"]
-        return self._run(command, self.folder / folder, environment)
+            options += ["-p", "no:hypothesispytest"]
+        if "-n" in arguments:
+            return self._run(["pytest", *options], self.folder / folder, environment)
+        return PytestResult(self.forker.run(options, self.folder / folder, self.environment | environment))
+
+    def started_pytest(self) -> PytestResult:
+        """Run pytest in a process that has imported nothing before."""
+        return self._run(["pytest", "-W", "error", "-p", "no:hypothesispytest"], self.folder, {})
 
     def shell(self, command: str, folder: str = "") -> PytestResult:
         """Run a command line in the shell."""
@@ -89,11 +95,28 @@ class User:
         )
 
 
+def environment_of_a_user() -> dict[str, str]:
+    """Return this process's environment without what belongs to its tests."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNSET}
+    environment = {name: value for name, value in kept.items() if not name.startswith("PYTEST_")}
+    # The commands of this virtual environment come first.
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
+    return environment
+
+
+@pytest.fixture(scope="session")
+def forker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forker]:
+    """Return the process that forks off each plain pytest."""
+    forker = Forker(tmp_path_factory.mktemp("forker"), environment_of_a_user())
+    yield forker
+    forker.close()
+
+
 @pytest.fixture
-def user(tmp_path: Path) -> User:
+def user(tmp_path: Path, forker: Forker) -> User:
     """Return a user with an empty project."""
     (tmp_path / "project").mkdir()
-    return User(tmp_path / "project")
+    return User(tmp_path / "project", forker)
 
 
 @pytest.fixture

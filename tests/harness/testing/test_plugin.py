@@ -312,7 +312,7 @@ def test_unused():
 
 def test_unused_plugin_imports_nothing(user: User) -> None:
     user.write("test_unused.py", textwrap.dedent(UNUSED))
-    ended = user.pytest()
+    ended = user.started_pytest()
     assert ended.code == 0, ended.out
     assert "onceproof" not in ended.out.replace("plugins: onceproof-", "")
     assert Path(user.folder, ".onceproof").exists() is False

@@ -57,7 +57,7 @@ def test_prove_runs_the_scenarios_with_the_given_numbers(tmp_path: Path) -> None
 
 
 def test_failure_is_shrunk_stored_and_still_fails(broken: Family, tmp_path: Path) -> None:
-    proof = prove(broken, SIMULATED, 0, range(30), tmp_path / "kept")
+    proof = prove(broken, SIMULATED, 0, range(8), tmp_path / "kept")
     failure = proof.failures[0]
     shrunk = failure.shrunk
     assert failure.count == proof.tally.groups["forgetful", failure.signature].count
