@@ -26,7 +26,6 @@ from onceproof.harness.trials.tally import Tally
 from onceproof.reports.headline import conclude
 from onceproof.reports.model import CoverageCell, Report, decode, encode
 
-
 # So that one test process has the run of all of them.
 pytestmark = pytest.mark.slow
 
