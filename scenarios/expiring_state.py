@@ -43,7 +43,7 @@ Left: TypeAlias = tuple[str, str, int, int, int, int, int, int, int, int]
 numbers."""
 
 name = "expiring_state"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True, needs_steady_time=True, turns=9)
 tasks: dict[str, Role] = {"events": "source", "left": "keyed", "table": "sink"}
 record_schema = "key STRING, number BIGINT"
@@ -51,7 +51,7 @@ row_schema = (
     "split STRING, key STRING, place BIGINT, from_ms BIGINT, until_ms BIGINT, first BIGINT, total BIGINT,"
     " count BIGINT, elements BIGINT, kinds BIGINT"
 )
-TIME_TO_LIVE_MS: Final = 120
+TIME_TO_LIVE_MS: Final = 60
 NEVER_STATED: Final = -1
 GONE: Final = -1
 """A total or a count that has expired between its update and the look at it."""

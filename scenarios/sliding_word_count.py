@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 name = "sliding_word_count"
 generator_version = 3
-options = FamilyOptions(declares=True, answers=lateness.window_of)
+options = FamilyOptions(declares=True, answers=lateness.window_of, turns=3)
 tasks: dict[str, Role] = {"words -> once": "source", "counts": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "word STRING"
 row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"

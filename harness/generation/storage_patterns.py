@@ -13,7 +13,7 @@ from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
-LATE_PUTS: Final = 0.06
+LATE_PUTS: Final = 0.1
 """The share of scenarios whose checkpoints are in an object store."""
 
 

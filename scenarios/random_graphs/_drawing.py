@@ -35,6 +35,8 @@ from onceproof.scenarios.random_graphs._graph import (
 
 BOUND_MS: Final = 20
 """How much older than the newest record of its split a record may be. None is late."""
+PAUSE_MS: Final = 300
+"""Longer than any window of a job, with what may be out of order."""
 KEYS: Final = ("a", "b", "c", "d", "e")
 MOST_VALUES: Final = 400
 """About the most values of a stream, in a scenario of MOST_RECORDS."""
@@ -75,13 +77,15 @@ def draw_records(chance: Chance, sources: Sequence[str]) -> dict[str, tuple[Inpu
     keys = KEYS[: chance.weighted(((1, 2), (2, 3), (3, 3), (5, 2)))]
     # About as many over all splits; a split has up to twice its share, or nothing.
     about = chance.weighted(((4, 1), (14, 4), (MOST_RECORDS, 2)))
+    # Behind a pause all windows are closed: state that comes and goes.
+    pause = PAUSE_MS * chance.chance(0.3)
     records: dict[str, tuple[InputRecord, ...]] = {}
     for source in sources:
         splits = chance.weighted(((1, 3), (2, 4), (3, 2)))
         for split in range(splits):
             now, drawn = BOUND_MS, []
             for place in range(chance.integer(0, max(1, 2 * about // (splits * len(sources))))):
-                now = chance.at_boundary(now + chance.integer(0, 25), 60)
+                now = chance.at_boundary(now + chance.integer(0, 25) + pause * chance.chance(0.2), 60)
                 timestamp = max(
                     0, now - chance.weighted(((0, 3), (BOUND_MS, 1), (chance.integer(0, BOUND_MS), 2)))
                 )
