@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import warnings
@@ -23,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+SECONDS_TO_END: Final = 300
 SCRIPT: Final = Path(sys.executable).with_name("pytest")
 IMPORTED: Final = ("onceproof.harness.testing.failure_text", "onceproof.harness.testing.family_test")
 
@@ -44,7 +46,7 @@ class Forker:
     def run(
         self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """Run pytest to its end, as subprocess.run does."""
+        """Run pytest to its end, as subprocess.run does; TimeoutExpired if it takes too long."""
         outputs = [self._folder / "stdout", self._folder / "stderr"]
         request = {
             "arguments": [str(SCRIPT), *arguments],
@@ -56,6 +58,8 @@ class Forker:
         assert self._process.stdout is not None
         print(json.dumps(request), file=self._process.stdin, flush=True)
         code = int(self._process.stdout.readline())
+        if code == -signal.SIGALRM:
+            raise subprocess.TimeoutExpired(arguments, SECONDS_TO_END)
         out, error = (path.read_text(encoding="utf-8") for path in outputs)
         return subprocess.CompletedProcess(request["arguments"], code, out, error)
 
@@ -104,6 +108,7 @@ def _become_pytest(request: Mapping[str, Any], *ours: TextIO) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = list(request["arguments"])
+    signal.alarm(SECONDS_TO_END)
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
