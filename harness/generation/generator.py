@@ -80,7 +80,7 @@ DATABASES: Final = 0.08
 """The share of scenarios whose keyed state is in databases. Such a run takes three times as long."""
 DATABASES_THAT_COME_BACK: Final = 0.25
 """The same where jobs are killed twice or more: what a database takes over shows in its next checkpoint."""
-DISCARDED: Final = 0.4
+DISCARDED: Final = 0.8
 """The share of the scenarios with an upload that is discarded whose keyed state is in databases."""
 INCREMENTAL: Final = 0.8
 """The share of those whose checkpoints are incremental."""
@@ -94,7 +94,7 @@ MOST_WATERMARK_INTERVALS: Final = ((1, 4), (10, 4), (60, 2), (USUAL_WATERMARK_IN
 _WAITED_FOR: Final = frozenset(("triggered", "declined"))
 """Where a message is lost, a checkpoint waits for it until it expires."""
 
-BUFFER_RECORDS: Final = ((1, 7), (2, 1), (3, 1), (8, 1))
+BUFFER_RECORDS: Final = ((1, 6), (2, 1), (3, 2), (8, 1))
 """Records that are sent one by one may be interrupted between any two; others share a step."""
 
 SHORTEST_INTERVAL: Final = 10
