@@ -169,7 +169,7 @@ def test_at_the_time_limit_the_smallest_so_far_is_the_result(monkeypatch: pytest
     assert needs_two_records_and_a_late_kill(result.scenario) == LOST
     # The confirming run is not counted.
     assert 15 <= result.runs <= 20
-    assert result.scenario.record_count() < scenario.record_count()
+    assert cost_of(result.scenario) < cost_of(scenario)
 
 
 def stuck_with_two_bees(scenario: Scenario) -> Signature | None:
