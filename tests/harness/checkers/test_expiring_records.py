@@ -26,7 +26,7 @@ def timed(family: Family, cases: Sequence[Case], random: Random) -> list[Case]:
     for number, records, rows in cases:
         now, drawn_rows = 1_000, []
         for row in rows:
-            begun = now + random.choice((0, 1, 40, 119, 121, 300))
+            begun = now + random.choice((0, 1, 40, 59, 61, 119, 121, 300))
             now = begun + random.choice((0, 0, 1, 90, 125))
             said = (
                 (random.random() < 0.5,) if width == 3 else tuple(random.randrange(-1, 4) for _ in range(5))
@@ -68,8 +68,8 @@ def of_kiln(place: int, times: tuple[int, int], first: int, count: int, elements
 
 def test_state_that_may_have_expired_during_a_record_may_be_there_or_not() -> None:
     before = of_kiln(1, (1_000, 1_010), 1, 1, 1)
-    # From 110 to 125 ms behind it, where states live for 120.
-    alive, gone = of_kiln(2, (1_120, 1_125), 1, 2, 2), of_kiln(2, (1_120, 1_125), 2, 1, 1)
+    # From 50 to 65 ms behind it, where states live for 60.
+    alive, gone = of_kiln(2, (1_060, 1_065), 1, 2, 2), of_kiln(2, (1_060, 1_065), 2, 1, 1)
     for row in (alive, gone):
         assert expected("expiring_state", [before, row]) == [before, row]
 
@@ -77,10 +77,10 @@ def test_state_that_may_have_expired_during_a_record_may_be_there_or_not() -> No
 @pytest.mark.parametrize(
     ("times", "first", "count", "elements", "right"),
     [
-        ((1_105, 1_119), 2, 1, 1, (1, 2, 2)),
-        ((1_130, 1_130), 1, 2, 2, (2, 1, 1)),
-        ((1_120, 1_125), 1, 2, 3, (1, 2, 2)),
-        ((1_120, 1_125), 1, 2, 0, (1, 2, 1)),
+        ((1_045, 1_059), 2, 1, 1, (1, 2, 2)),
+        ((1_070, 1_070), 1, 2, 2, (2, 1, 1)),
+        ((1_060, 1_065), 1, 2, 3, (1, 2, 2)),
+        ((1_060, 1_065), 1, 2, 0, (1, 2, 1)),
     ],
 )
 def test_state_is_there_or_gone_where_the_times_leave_no_doubt(

@@ -41,7 +41,7 @@ def without_times(outcomes: list[Outcome]) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("by_turns", [False, True])
 def test_share_of_a_run_has_as_many_scenarios_as_are_announced(by_turns: bool) -> None:
-    names = ("word_count", "async_lookups")
+    names = ("word_count", "visits_and_purchases")
     announced = []
     for first in range(2):
         share = Share(2, first)
