@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceproof.engine.checkpoint import in_flight_redistribution, redistribution
@@ -19,7 +19,9 @@ from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT, key_group_range
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.in_flight import ChannelId
+from onceproof.engine.state.stored import EncodedTable, NativePart
 from onceproof.engine.task import unaligned_task
 from onceproof.engine.task.events import TaskEffect
 from onceproof.engine.task.in_flight import InFlightRecorder
@@ -219,8 +221,9 @@ def barriers_overtake_on_broadcast_edges(reached: Reached) -> Iterator[None]:
     unseen=NOT_MEASURED,
 )
 def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterator[None]:
-    """Nothing takes the intersection of the file's key groups and the subtask's."""
+    """Nobody takes the intersection: not the files that are dealt out, nor the backend that reads them."""
     deal_keyed = redistribution._deal_keyed
+    restore = HashMapStateBackend.restore
 
     def whole_files(operator: OperatorMetadata, parallelism: int, max_parallelism: int) -> list[Any]:
         of_file: dict[str, tuple[int, int]] = {}
@@ -237,7 +240,22 @@ def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterat
             dealt.append(tuple([(handle, of_file[handle.path]) for handle, _ in shares]))
         return dealt
 
-    with replaced(redistribution, "_deal_keyed", whole_files):
+    def all_of_them(
+        self: HashMapStateBackend,
+        encoded: Mapping[str, EncodedTable],
+        native: Sequence[NativePart] = (),
+        *,
+        allow_pickle: bool = False,
+    ) -> None:
+        restore(self, {}, native, allow_pickle=allow_pickle)
+        for name, table in encoded.items():
+            found = self._restored.get(name)
+            self._restored[name] = table if found is None else table.joined(name, found)
+
+    with (
+        replaced(redistribution, "_deal_keyed", whole_files),
+        replaced(HashMapStateBackend, "restore", all_of_them),
+    ):
         yield
 
 

@@ -262,8 +262,7 @@ def read_on(missing: str = "") -> list[str]:
 def test_restored_split_is_read_from_its_beginning_as_well() -> None:
     right, wrong = shown("restored-splits-are-assigned-again", read_on)
     assert right == ["a0", "a1", "a2", "b0", "b1", "b2"]
-    assert wrong == sorted([*right, *right])[1:] or wrong.count("a0") == 2
-    assert wrong.count("b2") == 2
+    assert wrong == sorted([*right, *right])
 
 
 def test_split_that_is_not_listed_at_the_restore_is_not_read_on() -> None:
@@ -323,13 +322,13 @@ def test_session_begins_with_a_late_record_that_was_dropped() -> None:
         )
         operator = OperatorBench().open(WindowOperator(WindowFunctions(None, Session()), settings))
         operator.process_watermark(20)
-        for number, timestamp in [(1, 10), (2, 18), (3, 9)]:
+        for number, timestamp in [(1, 10), (2, 9), (3, 18)]:
             operator.process_batch([(("a", number), timestamp)], 0)
         return values(operator.process_watermark(40))
 
     right, wrong = shown("late-session-stays-among-the-windows", sessions)
-    assert right == [(18, 28, [2])]
-    assert wrong == [(9, 28, [2, 3])]
+    assert right == [(18, 28, [3])]
+    assert wrong == [(9, 28, [3])]
 
 
 class Pair(ProcessJoinFunction):
