@@ -31,7 +31,7 @@ from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 
 NOT_MEASURED: Final = "not measured yet"
-NOBODY: Final = TaskId(-1, -1)
+NO_TASK: Final = TaskId(-1, -1)
 """A task that never acknowledges: a checkpoint that misses it stays pending."""
 
 
@@ -57,8 +57,8 @@ def checkpoint_that_was_not_stored_stays_pending(reached: Reached) -> Iterator[N
         if pending.finalizing:
             reached()
             pending.finalizing = False
-            pending.missing[NOBODY] = None
-        elif NOBODY not in pending.missing:
+            pending.missing[NO_TASK] = None
+        elif NO_TASK not in pending.missing:
             fail(self, pending, reason, effects, by_task=by_task)
 
     with replaced(CheckpointCoordinator, "_fail", unless_half_way):
@@ -84,19 +84,20 @@ def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> I
         for pending in self.pending.values():
             if not pending.finalizing:
                 reached()
-                pending.missing[NOBODY] = None
+                pending.missing[NO_TASK] = None
         return effects
 
     def beside_them(self: CheckpointCoordinator, event: AttemptStarted) -> Sequence[CoordinatorEffect]:
-        left, self.pending = self.pending, {}
+        left = {key: each for key, each in self.pending.items() if NO_TASK in each.missing}
+        self.pending = {key: each for key, each in self.pending.items() if key not in left}
         try:
             return attempt_started(self, event)
         finally:
-            self.pending = left
+            self.pending = {**left, **self.pending}
 
     def of_this_attempt(self: CheckpointCoordinator) -> None:
         all_pending = self.pending
-        self.pending = {key: each for key, each in all_pending.items() if NOBODY not in each.missing}
+        self.pending = {key: each for key, each in all_pending.items() if NO_TASK not in each.missing}
         try:
             validate(self)
         finally:
@@ -114,7 +115,7 @@ def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> I
     id="stop-without-drain-ends-the-input",
     origin="FLINK-21132",
     breaks="exactly_once",
-    summary="behind the savepoint of a stop the operators are told that their input has ended",
+    summary="behind the savepoint of a stop the operators are called as at the end of their input",
     unseen=NOT_MEASURED,
 )
 def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
@@ -221,7 +222,7 @@ def barriers_overtake_on_broadcast_edges(reached: Reached) -> Iterator[None]:
     unseen=NOT_MEASURED,
 )
 def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterator[None]:
-    """Nobody takes the intersection: not the files that are dealt out, nor the backend that reads them."""
+    """Neither the redistribution nor the backend takes the intersection with the key groups of the subtask."""
     deal_keyed = redistribution._deal_keyed
     restore = HashMapStateBackend.restore
 

@@ -187,7 +187,7 @@ def pair_carries_the_time_of_the_record_that_completes_it(reached: Reached) -> I
     id="input-ends-ahead-of-its-requests",
     origin="FLINK-13491",
     breaks="exactly_once",
-    summary="the end of the input does not wait for requests, whose results come to nobody then",
+    summary="the end of the input does not wait for requests, and their results are lost",
     unseen=NOT_MEASURED,
 )
 def input_ends_ahead_of_its_requests(reached: Reached) -> Iterator[None]:
@@ -273,7 +273,7 @@ def refused_batches_wait_in_reverse(reached: Reached) -> Iterator[None]:
     unseen=NOT_MEASURED,
 )
 def row_that_was_not_stored_is_forgotten(reached: Reached) -> Iterator[None]:
-    """The report ends in a future that nobody asks."""
+    """The report ends in a future whose result is never asked for."""
     serve = RowProducer._serve
 
     def forgetting(self: RowProducer, call: Callable[[float], int], timeout_s: float) -> int:
