@@ -222,7 +222,7 @@ def barriers_overtake_on_broadcast_edges(reached: Reached) -> Iterator[None]:
     unseen=NOT_MEASURED,
 )
 def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterator[None]:
-    """Neither the redistribution nor the backend takes the intersection with the key groups of the subtask."""
+    """Neither the redistribution nor the backend leaves the key groups of other subtasks out."""
     deal_keyed = redistribution._deal_keyed
     restore = HashMapStateBackend.restore
 

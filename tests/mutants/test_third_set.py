@@ -296,7 +296,8 @@ def test_result_of_a_processing_timer_gets_an_event_time() -> None:
         bench = OperatorBench()
         operator = bench.open(alarm())
         bench.process(operator, ("a", -20), ("b", -30))
-        return operator.process_time(40)
+        fired_then: list[tuple[str, int | None]] = operator.process_time(40)
+        return fired_then
 
     right, wrong = shown("results-of-processing-timers-carry-processing-time", fired)
     assert right == [("a", None), ("b", None)]
@@ -342,7 +343,8 @@ def test_pair_that_an_earlier_record_completes_has_the_earlier_time() -> None:
         settings = IntervalJoinSettings(lower_ms=-5, upper_ms=5, types=(None, None), late_tags=(None, None))
         operator = OperatorBench().open(IntervalJoinOperator(Pair(), keys, settings))
         operator.process_batch([(("a", 1), 12)], 0)
-        return operator.process_batch([(("a", 2), 9), (("a", 3), 14)], 1)
+        results: list[Any] = operator.process_batch([(("a", 2), 9), (("a", 3), 14)], 1)
+        return results
 
     right, wrong = shown("pair-carries-the-time-of-the-record-that-completes-it", joined)
     assert right == [((1, 2), 12), ((1, 3), 14)]
