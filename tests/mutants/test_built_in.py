@@ -59,6 +59,8 @@ FROM_TRACKERS = (
     "open_transactions",
     "positions",
     "files_of_databases",
+    "pending_and_restored",
+    "times_and_targets",
 )
 """The themes whose bugs all stand in the list of origins."""
 

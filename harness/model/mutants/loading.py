@@ -66,6 +66,8 @@ THEMES: Final = (
     "open_transactions",
     "positions",
     "files_of_databases",
+    "pending_and_restored",
+    "times_and_targets",
 )
 
 
