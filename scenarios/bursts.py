@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onceproof.engine.elements import MAX_WATERMARK
-from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from onceproof.engine.timer_service import TimeDomain
 from onceproof.engine.types import Types
@@ -33,9 +33,9 @@ Burst: TypeAlias = tuple[str, str, int, int, int, int, int]
 """Split, key, first place, last place, total, when the last record was processed, time of the timer."""
 
 name = "bursts"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(declares=True)
-tasks: dict[str, Role] = {"events": "source", "bursts": "keyed", "table": "sink"}
+tasks: dict[str, Role] = {"events": "source", "bursts -> untimed": "keyed", "table": "sink"}
 record_schema = "key STRING, number BIGINT"
 row_schema = (
     "split STRING, key STRING, first BIGINT, last BIGINT, total BIGINT, latest_ms BIGINT, timer_ms BIGINT"
@@ -122,11 +122,20 @@ class Collect(KeyedProcessFunction):
         self._latest.clear()
 
 
+class Untimed(ProcessFunction):
+    """Passes a burst on, with another key where a timer in processing time has given it an event time."""
+
+    def process_element(self, value: Burst, ctx: ProcessFunction.Context) -> Iterator[Burst]:
+        is_right = ctx.timestamp() is None or value[-1] == AT_END
+        yield value if is_right else (value[0], "with an event time", *value[2:])
+
+
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build events -> bursts -> table."""
+    """Build events -> bursts, untimed -> table."""
     text, number = Types.STRING(), Types.LONG()
     row = Types.TUPLE([text, text, *([number] * 5)])
-    into_table(named(keyed_records(env, io, "events").process(Collect(), row), "bursts", io), io)
+    bursts = named(keyed_records(env, io, "events").process(Collect(), row), "bursts", io)
+    into_table(named(bursts.process(Untimed(), row), "untimed", io), io)
 
 
 def expected(records: Records, declared: Declared) -> Rows:

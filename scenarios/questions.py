@@ -28,7 +28,7 @@ Answer: TypeAlias = tuple[str, str, int, int]
 
 name = "questions"
 generator_version = 1
-options = FamilyOptions(any_backend=True)
+options = FamilyOptions(any_backend=True, turns=3)
 tasks: dict[str, Role] = {"said": "source", "answers": "keyed", "table": "sink"}
 record_schema = "key STRING, asks BOOLEAN, amount BIGINT"
 row_schema = "split STRING, key STRING, question BIGINT, total BIGINT"

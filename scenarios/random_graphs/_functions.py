@@ -89,7 +89,12 @@ class StampByNumber(TimestampAssigner):
     """Gives a value a timestamp that follows from its number."""
 
     def extract_timestamp(self, value: Value, record_timestamp: int) -> int:
-        return value[3] % STAMPS * STAMP_STEP_MS
+        return stamp_of(value)
+
+
+def stamp_of(value: Value) -> int:
+    """Return the timestamp that follows from the number of a value."""
+    return value[3] % STAMPS * STAMP_STEP_MS
 
 
 def late_of(name: str) -> OutputTag:

@@ -97,20 +97,22 @@ class Latest(KeyedProcessFunction):
 
 
 class Residues(KeyedProcessFunction):
-    """Counts the numbers of a lane and key by their remainder, in a MapState."""
+    """Counts the numbers of a lane and key by their remainder, in a MapState that the first value registers."""
 
     def __init__(self, name: str, ttl: bool) -> None:
         self._name, self._ttl = name, ttl
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._context = runtime_context
         descriptor = MapStateDescriptor(f"{self._name} residues", Types.LONG(), Types.LONG())
-        self._seen = runtime_context.get_map_state(lasting(descriptor, self._ttl))
+        self._descriptor = lasting(descriptor, self._ttl)
 
     def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> Iterator[Value]:
         lane, key, origin, number = value
-        seen = (self._seen.get(number % 3) or 0) + 1
-        self._seen.put(number % 3, seen)
-        yield lane + self._name[1:], key, origin, 10 * seen + len(list(self._seen.items()))
+        residues = self._context.get_map_state(self._descriptor)
+        seen = (residues.get(number % 3) or 0) + 1
+        residues.put(number % 3, seen)
+        yield lane + self._name[1:], key, origin, 10 * seen + len(list(residues.items()))
 
 
 class Triple(ProcessWindowFunction):
@@ -126,18 +128,20 @@ class Triple(ProcessWindowFunction):
 
 
 class CountInValue(FlatMapFunction):
-    """Emits how many values of a key there have been, from a ValueState."""
+    """Emits how many values of a key there have been, from a ValueState that the first value registers."""
 
     def __init__(self, name: str, ttl: bool) -> None:
         self._name, self._ttl = name, ttl
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._context = runtime_context
         descriptor = ValueStateDescriptor(f"{self._name} count", Types.LONG())
-        self._count = runtime_context.get_state(lasting(descriptor, self._ttl))
+        self._descriptor = lasting(descriptor, self._ttl)
 
     def flat_map(self, value: Value) -> Iterator[Value]:
-        count = (self._count.value() or 0) + 1
-        self._count.update(count)
+        state = self._context.get_state(self._descriptor)
+        count = (state.value() or 0) + 1
+        state.update(count)
         yield self._name[1:], value[1], "", count
 
 

@@ -17,7 +17,7 @@ from onceproof.engine import (
     RuntimeContext,
     Types,
 )
-from onceproof.scenarios.random_graphs._functions import MODULUS, SIZE_MS, VALUE, Value
+from onceproof.scenarios.random_graphs._functions import GAP_MS, MODULUS, SIZE_MS, VALUE, Value, stamp_of
 
 
 def pair_of(name: str, key: str, one: Any, two: Any) -> Value:
@@ -133,31 +133,39 @@ class EachOfSessions(ProcessWindowFunction):
     """Emits each value in a session as it is, and one value more where the session should be part of another.
 
     A value that comes in time joins the sessions that it touches, also one that has fired, holds nothing more
-    and is still kept. So a session that fires contains those that it touches.
+    and is still kept. So a session that fires contains those that it touches. It begins and ends where one of
+    these does, or one of its values.
     """
 
     def __init__(self, name: str) -> None:
         self._fired = ListStateDescriptor(f"{name} fired", Types.TUPLE([Types.LONG(), Types.LONG()]))
 
     def process(self, key: str, context: Any, elements: Iterable[Value]) -> Iterator[Value]:
-        yield from elements
+        values = list(elements)
+        yield from values
         start, end = context.window().start, context.window().end
-        fired, others = self._others(context)
+        fired, merged, others = self._sessions(context)
         for first, last in others:
             if first <= end and start <= last:
                 yield "not merged", key, f"{start} to {end} beside {first} to {last}", 0
+        times = [stamp_of(value) for value in values]
+        parts = [*merged, *[(time, time + GAP_MS) for time in times]]
+        if (start, end) != (min(part[0] for part in parts), max(part[1] for part in parts)):
+            yield "merged with nothing", key, f"{start} to {end} of {sorted(times)}", 0
         fired.update([*others, (start, end)])
 
     def clear(self, context: Any) -> None:
         """Forget the session and what it contains: it is not kept any longer."""
-        fired, others = self._others(context)
+        fired, _, others = self._sessions(context)
         fired.update(others)
 
-    def _others(self, context: Any) -> tuple[Any, list[tuple[int, int]]]:
-        """Return the state of fired sessions, and those in it that a session does not contain."""
+    def _sessions(self, context: Any) -> tuple[Any, list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return the state of fired sessions, and those in it that a session contains, and does not."""
         start, end = context.window().start, context.window().end
         fired = context.global_state().get_list_state(self._fired)
-        return fired, [other for other in fired.get() if other[0] < start or other[1] > end]
+        known = [tuple(each) for each in fired.get()]
+        merged = [each for each in known if each[0] >= start and each[1] <= end]
+        return fired, merged, [each for each in known if each not in merged]
 
 
 class Gather(AggregateFunction):

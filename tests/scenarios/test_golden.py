@@ -12,7 +12,7 @@ GOLDEN = {
     "async_lookups": "2:330072a504b38315",
     "behaviour_patterns": "1:4df086c8b51deed0",
     "bonuses": "1:313d4fb1ac92fcd9",
-    "bursts": "1:2d1b9e8a604efedd",
+    "bursts": "2:2d1b9e8a604efedd",
     "clock_windows": "1:15b6e3b7c0a63b0f",
     "early_totals": "1:dbb8cc70cc174142",
     "expiring_state": "2:2cb4cea366def1e9",
