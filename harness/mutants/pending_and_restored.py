@@ -30,7 +30,6 @@ from onceproof.engine.task.unaligned_task import UnalignedTask
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 
-NOT_MEASURED: Final = "not measured yet"
 NO_TASK: Final = TaskId(-1, -1)
 """A task that never acknowledges: a checkpoint that misses it stays pending."""
 
@@ -40,7 +39,6 @@ NO_TASK: Final = TaskId(-1, -1)
     origin="FLINK-5158",
     breaks="liveness",
     summary="a checkpoint whose metadata could not be stored stays pending, and no other one begins",
-    unseen=NOT_MEASURED,
 )
 def checkpoint_that_was_not_stored_stays_pending(reached: Reached) -> Iterator[None]:
     """The error of the store ends its completion half-way, and its time-out takes it for over."""
@@ -70,7 +68,6 @@ def checkpoint_that_was_not_stored_stays_pending(reached: Reached) -> Iterator[N
     origin="FLINK-7844",
     breaks="timeliness",
     summary="a checkpoint that a failure has ended stays pending until its time-out, and holds others up",
-    unseen=NOT_MEASURED,
 )
 def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> Iterator[None]:
     """Its tasks are gone, so nothing can complete it."""
@@ -116,7 +113,7 @@ def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> I
     origin="FLINK-21132",
     breaks="exactly_once",
     summary="behind the savepoint of a stop the operators are called as at the end of their input",
-    unseen=NOT_MEASURED,
+    unseen="no operator that is chained to a source emits anything at the end of its input only",
 )
 def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
     """What they flush then is in no savepoint, and the job that goes on flushes it again."""
@@ -140,7 +137,6 @@ def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
     origin="FLINK-17564",
     breaks="exactly_once",
     summary="records that arrive after the snapshot are stored ahead of those that had waited in the queue",
-    unseen=NOT_MEASURED,
 )
 def records_that_arrive_during_a_snapshot_are_stored_first(reached: Reached) -> Iterator[None]:
     """Two threads add the buffers of a channel, in any order."""
@@ -184,7 +180,7 @@ def records_that_arrive_during_a_snapshot_are_stored_first(reached: Reached) -> 
     origin="FLINK-22815",
     breaks="exactly_once",
     summary="barriers overtake broadcast records, which only the subtasks of before get back",
-    unseen=NOT_MEASURED,
+    unseen="needs records in flight on a broadcast edge, and a rescale from that checkpoint",
 )
 def barriers_overtake_on_broadcast_edges(reached: Reached) -> Iterator[None]:
     """After a rescale a subtask has broadcast state of one that had read less, and never gets the rest."""
@@ -219,7 +215,6 @@ def barriers_overtake_on_broadcast_edges(reached: Reached) -> Iterator[None]:
     origin="FLINK-21650",
     breaks="exactly_once",
     summary="a subtask that needs some key groups of a file takes over all of them",
-    unseen=NOT_MEASURED,
 )
 def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterator[None]:
     """Neither the redistribution nor the backend leaves the key groups of other subtasks out."""
@@ -265,7 +260,6 @@ def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterat
     origin="beam#34890",
     breaks="exactly_once",
     summary="a restore assigns all splits as at a fresh start, beside those of the checkpoint",
-    unseen=NOT_MEASURED,
 )
 def restored_splits_are_assigned_again(reached: Reached) -> Iterator[None]:
     """So a restored split has two readers, one of which begins anew."""
@@ -291,7 +285,7 @@ def restored_splits_are_assigned_again(reached: Reached) -> Iterator[None]:
     origin="FLINK-6006",
     breaks="exactly_once",
     summary="a restore drops the splits of the checkpoint that the source does not list at the moment",
-    unseen=NOT_MEASURED,
+    unseen="the simulated sources list all their splits at any time",
 )
 def splits_that_are_not_listed_lose_their_position(reached: Reached) -> Iterator[None]:
     """A listing may be incomplete, as while a broker is away."""

@@ -26,7 +26,6 @@ from onceproof.engine.timer_service import TimeDomain
 from onceproof.engine.windows.merging import MergingWindowSet
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
-from onceproof.harness.mutants.pending_and_restored import NOT_MEASURED
 
 CACHED_VALUES: Final = 1000
 """PyFlink's default of python.state.cache-size."""
@@ -37,7 +36,6 @@ CACHED_VALUES: Final = 1000
     origin="FLINK-24105",
     breaks="exactly_once",
     summary="a value that was read or written lately comes out of a cache, which knows no time to live",
-    unseen=NOT_MEASURED,
 )
 def expired_values_live_on_in_a_cache(reached: Reached) -> Iterator[None]:
     """The cache stands in front of the state that expires."""
@@ -85,7 +83,6 @@ def expired_values_live_on_in_a_cache(reached: Reached) -> Iterator[None]:
     origin="FLINK-7388",
     breaks="exactly_once",
     summary="what a timer in processing time emits has the time of the timer for its event time",
-    unseen=NOT_MEASURED,
 )
 def results_of_processing_timers_carry_processing_time(reached: Reached) -> Iterator[None]:
     """The two time domains have nothing to do with each other."""
@@ -120,7 +117,6 @@ def results_of_processing_timers_carry_processing_time(reached: Reached) -> Iter
     origin="FLINK-4134",
     breaks="exactly_once",
     summary="the window of a late record stays among those of its key, and later records merge with it",
-    unseen=NOT_MEASURED,
 )
 def late_session_stays_among_the_windows(reached: Reached) -> Iterator[None]:
     """It is empty, and has no timer that would remove it."""
@@ -163,7 +159,7 @@ def late_session_stays_among_the_windows(reached: Reached) -> Iterator[None]:
     origin="KAFKA-6455",
     breaks="exactly_once",
     summary="the results of a pair have the timestamp of the record that came last, not the later one",
-    unseen=NOT_MEASURED,
+    unseen="few joins have anything behind them that looks at the time of a pair",
 )
 def pair_carries_the_time_of_the_record_that_completes_it(reached: Reached) -> Iterator[None]:
     """It depends on the order of arrival in which window they are counted, and whether they are late."""
@@ -188,7 +184,6 @@ def pair_carries_the_time_of_the_record_that_completes_it(reached: Reached) -> I
     origin="FLINK-13491",
     breaks="exactly_once",
     summary="the end of the input does not wait for requests, and their results are lost",
-    unseen=NOT_MEASURED,
 )
 def input_ends_ahead_of_its_requests(reached: Reached) -> Iterator[None]:
     """The operator does not hear that its input ends."""
@@ -213,7 +208,6 @@ def input_ends_ahead_of_its_requests(reached: Reached) -> Iterator[None]:
     origin="FLINK-31363",
     breaks="no_error",
     summary="a restore commits a transaction without rows, which never began at the broker, and fails",
-    unseen=NOT_MEASURED,
 )
 def restored_transaction_without_rows_is_committed(reached: Reached) -> Iterator[None]:
     """Only the process that named it knows that it has no rows."""
@@ -237,7 +231,7 @@ def restored_transaction_without_rows_is_committed(reached: Reached) -> Iterator
     origin="FLINK-24041",
     breaks="exactly_once",
     summary="batches that the target has not taken are put back one by one, so the newest is sent first",
-    unseen=NOT_MEASURED,
+    unseen="no property looks at the order in which batches become visible",
 )
 def refused_batches_wait_in_reverse(reached: Reached) -> Iterator[None]:
     """Each goes to the head of the queue, in front of the one before."""
@@ -270,7 +264,7 @@ def refused_batches_wait_in_reverse(reached: Reached) -> Iterator[None]:
     origin="FLINK-35749",
     breaks="exactly_once",
     summary="a row that Kafka reports as lost between two checkpoints is forgotten ahead of the next flush",
-    unseen=NOT_MEASURED,
+    unseen="the simulated producer reports no row as lost between two checkpoints",
 )
 def row_that_was_not_stored_is_forgotten(reached: Reached) -> Iterator[None]:
     """The report ends in a future whose result is never asked for."""

@@ -97,7 +97,7 @@ class Latest(KeyedProcessFunction):
 
 
 class Residues(KeyedProcessFunction):
-    """Counts the numbers of a lane and key by their remainder, in a MapState that the first value registers."""
+    """Counts the numbers of a lane and key by remainder, in a MapState that the first value registers."""
 
     def __init__(self, name: str, ttl: bool) -> None:
         self._name, self._ttl = name, ttl

@@ -1,7 +1,4 @@
-"""The third set of bugs from trackers: each changes what a small run of the engine's own classes comes to.
-
-A run is made three times: as the engine is, with the bug, and again as it is. The bug must be reached.
-"""
+"""The third set of bugs from trackers: each changes a small run, which is made without, with and without it."""
 
 from __future__ import annotations
 
