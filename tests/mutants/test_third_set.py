@@ -1,4 +1,4 @@
-"""The third set of bugs from trackers: each changes a small run, which is made without, with and without it."""
+"""The third set of bugs from trackers: each changes a small run, made without, with and without it again."""
 
 from __future__ import annotations
 
