@@ -206,9 +206,14 @@ class JobMaster:
         return ()
 
     @property
+    def goes_on(self) -> bool:
+        """Whether the job runs, and does not end with a savepoint."""
+        return self.state is _RUNNING and self.ending is None
+
+    @property
     def is_rescalable(self) -> bool:
         """Whether a rescale would take effect now; not while the outcome of a checkpoint is open."""
-        return self.state is _RUNNING and self.ending is None and not self.coordinator.is_finalizing
+        return self.goes_on and not self.coordinator.is_finalizing
 
     def _rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
         """Redeploy without asking the restart strategy; ignored where the job is not rescalable."""
@@ -289,7 +294,7 @@ class JobMaster:
 
     def _begin_ending(self, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
         """Request the savepoint; until its outcome is known no other checkpoint begins."""
-        if self.state is not _RUNNING or self.ending is not None:
+        if not self.goes_on:
             reason = JOB_IS_NOT_RUNNING if self.ending is None else JOB_IS_ENDING
             return (RequestResolved(ending.number, None, reason),)
         effects = [

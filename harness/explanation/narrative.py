@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from onceproof.harness.model import history as kinds
 from onceproof.harness.model.history import Event, History
+from onceproof.reports.text import counted
 
 Line: TypeAlias = tuple[int, str, str, str]
 """(step, task, verb, details)."""
@@ -134,7 +135,9 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "FAILED", f"to stop with a savepoint: {payload['reason']}"
         case kinds.JOB_RESCALED:
             what = f"to parallelism {payload['parallelism']}, as its user asks"
-            yield step, JOB, "rescales", f"{what}{_open_text(payload.get('open', 0))}"
+            if payload.get("open"):
+                what += f", with {counted(payload['open'], 'open transaction')}"
+            yield step, JOB, "rescales", what
         case kinds.JOB_FINISHED:
             yield step, JOB, "finished", ""
         case kinds.JOB_FAILED:
@@ -151,11 +154,6 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, subject, "learns", f"that its write for checkpoint {payload['checkpoint']} has failed"
         case kinds.CHECKPOINT_DECLINED:
             yield step, subject, "declines", f"checkpoint {payload['checkpoint']}"
-
-
-def _open_text(count: int) -> str:
-    """Return how many transactions with rows are open, if any: `, with 2 open transactions`."""
-    return f", with {count} open transaction{'' if count == 1 else 's'}" if count else ""
 
 
 def _row(row: Sequence[Any]) -> str:

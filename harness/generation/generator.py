@@ -94,8 +94,8 @@ MOST_WATERMARK_INTERVALS: Final = ((1, 4), (10, 4), (60, 2), (USUAL_WATERMARK_IN
 _WAITED_FOR: Final = frozenset(("triggered", "declined"))
 """Where a message is lost, a checkpoint waits for it until it expires."""
 
-BUFFER_RECORDS: Final = ((1, 6), (2, 1), (3, 2), (8, 1))
-"""Records that are sent one by one may be interrupted between any two; others share a step."""
+BUFFER_RECORDS: Final[tuple[tuple[int | UnsetType, int], ...]] = ((UNSET, 6), (2, 1), (3, 2), (8, 1))
+"""Unset: records are sent one by one, and faults come between any two of them. Others share a step."""
 
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
@@ -183,7 +183,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         state_backend="rocksdb" if in_databases else UNSET,
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
-        buffer_records=_draw_buffer_records(chance),
+        buffer_records=chance.weighted(BUFFER_RECORDS),
         endless=(chance.chance(ENDLESS) and not hurried) or UNSET,
     )
 
@@ -212,11 +212,6 @@ def _draw_parallelisms(chance: Chance, workload: Workload) -> tuple[int, Paralle
     return most, Parallelism(
         source, keyed, 0 if chance.chance(0.5) else chance.integer(1, HIGHEST_PARALLELISM)
     )
-
-
-def _draw_buffer_records(chance: Chance) -> int | UnsetType:
-    most = chance.weighted(BUFFER_RECORDS)
-    return UNSET if most == 1 else most
 
 
 def draw_mode(chance: Chance, family: Family) -> CheckpointMode:

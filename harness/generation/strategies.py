@@ -48,7 +48,7 @@ from onceproof.harness.model.step_limits import with_ample_limits
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 SHARDS: Final = 4
-NO_CONSTANT: Final = 10**9 * 10**9
+NO_CONSTANT: Final = 10**18
 
 
 def register_profiles() -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -104,12 +105,9 @@ def _without_rescales(scenario: Scenario) -> Scenario:
 
 def requests_left(scenario: Scenario, as_run: Scenario) -> dict[tuple[str, str], int]:
     """Return how many rescales a system has left out of a scenario as it ran, by ("rescale", point)."""
-    left: dict[tuple[str, str], int] = {}
-    if len(as_run.asked) < len(scenario.asked):
-        for each in scenario.asked:
-            if each.kind == "rescale":
-                left[each.kind, each.point] = left.get((each.kind, each.point), 0) + 1
-    return left
+    if len(as_run.asked) >= len(scenario.asked):
+        return {}
+    return dict(Counter([(each.kind, each.point) for each in scenario.asked if each.kind == "rescale"]))
 
 
 @cache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from onceproof.engine.checkpoint import in_flight_redistribution, redistribution
@@ -255,6 +256,22 @@ def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterat
         yield
 
 
+@contextmanager
+def _after_a_restore(change: Callable[[SourceOperator, OperatorContext], None]) -> Iterator[None]:
+    """Change which splits a restored source has, when it has opened those of the checkpoint."""
+    open_splits = SourceOperator.open
+
+    def changed(self: SourceOperator, context: OperatorContext) -> None:
+        open_splits(self, context)
+        if context.operator is None or context.has_finished:
+            return
+        change(self, context)
+        self._unfinished = self._count_unfinished()
+
+    with replaced(SourceOperator, "open", changed):
+        yield
+
+
 @mutant(
     id="restored-splits-are-assigned-again",
     origin="beam#34890",
@@ -263,20 +280,15 @@ def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterat
 )
 def restored_splits_are_assigned_again(reached: Reached) -> Iterator[None]:
     """So a restored split has two readers, one of which begins anew."""
-    open_splits = SourceOperator.open
 
-    def assigning_anew(self: SourceOperator, context: OperatorContext) -> None:
-        open_splits(self, context)
-        if context.operator is None or context.has_finished:
-            return
-        for split in self._own_splits(context):
+    def assigning_anew(source: SourceOperator, context: OperatorContext) -> None:
+        for split in source._own_splits(context):
             reached()
-            reader = self.source.open_split(split, None)
+            reader = source.source.open_split(split, None)
             reader.when_available(context.wake_up)
-            self._readers.append((split, reader))
-        self._unfinished = self._count_unfinished()
+            source._readers.append((split, reader))
 
-    with replaced(SourceOperator, "open", assigning_anew):
+    with _after_a_restore(assigning_anew):
         yield
 
 
@@ -289,22 +301,17 @@ def restored_splits_are_assigned_again(reached: Reached) -> Iterator[None]:
 )
 def splits_that_are_not_listed_lose_their_position(reached: Reached) -> Iterator[None]:
     """A listing may be incomplete, as while a broker is away."""
-    open_splits = SourceOperator.open
 
-    def filtered(self: SourceOperator, context: OperatorContext) -> None:
-        open_splits(self, context)
-        if context.operator is None or context.has_finished:
-            return
-        listed = frozenset(self.source.splits_for(context.parallelism))
+    def filtered(source: SourceOperator, context: OperatorContext) -> None:
+        listed = frozenset(source.source.splits_for(context.parallelism))
         kept = []
-        for split, reader in self._readers:
+        for split, reader in source._readers:
             if split in listed:
                 kept.append((split, reader))
             else:
                 reached()
                 reader.close()
-        self._readers = kept
-        self._unfinished = self._count_unfinished()
+        source._readers = kept
 
-    with replaced(SourceOperator, "open", filtered):
+    with _after_a_restore(filtered):
         yield

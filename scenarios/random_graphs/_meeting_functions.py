@@ -197,14 +197,17 @@ class TumblingByTimers(KeyedProcessFunction):
         )
 
     def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> None:
-        at = ctx.timestamp()
-        assert at is not None
-        last = at - at % SIZE_MS + SIZE_MS - 1
+        last = self._last_of_window(ctx)
         before = self._inside.get(last)
         # The first value puts its origins in order as well.
         one = (self._name[1:], *value[1:]) if before is None else together(before, value)
         self._inside.put(last, one)
         ctx.timer_service().register_event_time_timer(last)
+
+    def _last_of_window(self, ctx: KeyedProcessFunction.Context) -> int:
+        at = ctx.timestamp()
+        assert at is not None
+        return at - at % SIZE_MS + SIZE_MS - 1
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Value]:
         _, key, origin, number = self._inside.get(timestamp)
@@ -217,9 +220,7 @@ class TumblingByTwoTimers(TumblingByTimers):
 
     def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> None:
         super().process_element(value, ctx)
-        at = ctx.timestamp()
-        assert at is not None
-        ctx.timer_service().register_event_time_timer(at - at % SIZE_MS + SIZE_MS)
+        ctx.timer_service().register_event_time_timer(self._last_of_window(ctx) + 1)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Value]:
         if timestamp % SIZE_MS == 0:

@@ -32,7 +32,6 @@ from onceproof.engine.job.events import (
     MasterEvent,
     RescaleRequested,
 )
-from onceproof.engine.job.master import JobState
 from onceproof.engine.messages import AttemptId, TaskFailed
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest
 from onceproof.engine.runtime.job_result import JobExecutionResult
@@ -162,11 +161,7 @@ class ObservedWorkersExecution(LoggedRequests, WorkersExecution):
 
     def _rescale(self) -> None:
         parallelism = self._board.state().parallelism
-        self._is_to_rescale = (
-            self._graph_parallelism != parallelism
-            and self.master.state is JobState.RUNNING
-            and self.master.ending is None
-        )
+        self._is_to_rescale = self._graph_parallelism != parallelism and self.master.goes_on
         if self._is_to_rescale and self.master.is_rescalable:
             self._is_to_rescale = False
             self.log.write(event_log.JOB_RESCALED, parallelism=parallelism)

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from onceproof.engine.job.events import MasterEvent, RescaleRequested, StopRequested
-from onceproof.engine.job.master import JobMaster, JobState
+from onceproof.engine.job.master import JobMaster
 from onceproof.engine.messages import SAVEPOINT
 from onceproof.engine.runtime.job_startup import resume_from_starting_point
 from onceproof.engine.runtime.recovery import METADATA, Recovered, files_of, metadata_path, recover
@@ -134,7 +134,7 @@ class UserRequests:
         if master.is_rescalable:
             self._recorder.job_rescaled(parallelism, self._job.open_transactions())
             self._masters.master_event(RescaleRequested())
-        elif master.state is JobState.RUNNING and master.ending is None:
+        elif master.goes_on:
             due = self._clock.now + ASK_AGAIN_MS
             self._agenda.add_later(due, _CONTROL, f"ask for rescale {number}", self._rescale, number)
 

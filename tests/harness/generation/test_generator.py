@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from hashlib import sha256
 from itertools import count, islice
 from time import perf_counter
@@ -116,36 +117,38 @@ def test_faults_have_only_the_fields_of_their_kind(many: dict[str, list[Scenario
                 assert delay == "optional" or bool(fault.delay) == (delay == "required")
 
 
+def share_without_which_others_stay(
+    family: Family, scenarios: list[Scenario], has_it: Callable[[Scenario], bool]
+) -> float:
+    """Return the share of scenarios that have something; without it no other scenario changes."""
+    having = {seed for seed, each in enumerate(scenarios) if has_it(each)}
+    for seed, drawn in enumerate(scenarios[:1000]):
+        assert (generate(family, seed) == drawn) == (seed not in having)
+    return len(having) / len(scenarios)
+
+
 def test_scenarios_in_folders_are_what_they_are_where_none_is_drawn(
     many: dict[str, list[Scenario]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_patterns, "LATE_PUTS", 0.0)
+
+    def is_late(scenario: Scenario) -> bool:
+        return any(FAULTS[fault.kind].needs == Capability.LATE_PUTS for fault in scenario.faults)
+
     for family in FAMILIES:
-        scenarios = many[family.name]
-        late = {
-            seed
-            for seed, each in enumerate(scenarios)
-            if any(FAULTS[fault.kind].needs == Capability.LATE_PUTS for fault in each.faults)
-        }
-        assert 0.09 < len(late) / len(scenarios) < 0.11
-        for seed, drawn in enumerate(scenarios[:1000]):
-            assert (generate(family, seed) == drawn) == (seed not in late)
+        assert 0.09 < share_without_which_others_stay(family, many[family.name], is_late) < 0.11
 
 
 def test_a_share_of_jobs_is_rescaled_and_all_others_are_what_they_were(
     many: dict[str, list[Scenario]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drawn_operations, "RESCALES", 0.0)
+
+    def is_rescaled(scenario: Scenario) -> bool:
+        return any(operation.kind == "rescale" for operation in scenario.asked)
+
     for family in FAMILIES:
-        scenarios = many[family.name]
-        rescaled = {
-            seed
-            for seed, each in enumerate(scenarios)
-            if any(operation.kind == "rescale" for operation in each.asked)
-        }
-        assert 0.03 < len(rescaled) / len(scenarios) < 0.06
-        for seed, drawn in enumerate(scenarios[:1000]):
-            assert (generate(family, seed) == drawn) == (seed not in rescaled)
+        assert 0.03 < share_without_which_others_stay(family, many[family.name], is_rescaled) < 0.06
 
 
 def test_the_corners_that_hide_bugs_have_their_share(many: dict[str, list[Scenario]]) -> None:
