@@ -28,11 +28,11 @@ from onceproof.engine.state.in_flight import ChannelId
 from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
 from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
+    AbortNotified,
     AlignmentTimeOut,
     BarrierAnnounced,
     BarrierArrived,
     BarrierEffect,
-    CancellationArrived,
     InFlightComplete,
     StartAlignmentTimer,
     StartCheckpoint,
@@ -224,16 +224,13 @@ class UnalignedTask(TimedTask):
 
     def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
         effects: list[TaskEffect] = []
-        checkpoint_id, handler = message.checkpoint_id, self._handler
+        checkpoint_id = message.checkpoint_id
         if message.attempt == self.attempt and self.state in ALIVE:
             if checkpoint_id in self._in_flight:
                 self._let_go(checkpoint_id)
-            if handler.holds_channels and handler.latest_checkpoint_id == checkpoint_id:
-                # Barriers overtake on some edges only. So a sender that waits for room in a channel that is
-                # blocked here may be the one whose barrier is awaited, and then neither it nor a later one
-                # would come.
-                decisions = handler.handle(CancellationArrived(0, checkpoint_id), self._context.now)
-                effects += self._barrier_effects(decisions)
+            effects += self._barrier_effects(
+                self._handler.handle(AbortNotified(checkpoint_id), self._context.now)
+            )
         return [*effects, *super()._aborted(message)]
 
     def _finish(self) -> Sequence[TaskEffect]:

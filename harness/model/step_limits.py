@@ -11,6 +11,8 @@ from onceproof.harness.model.scenario import Fault, Scenario
 
 STEPS_PER_RECORD: Final = 3
 """Poll at the source, deliver to the keyed operator, deliver to the sink."""
+EXPIRIES: Final = 10
+"""How many checkpoints may expire one after another."""
 
 
 def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
@@ -20,17 +22,27 @@ def checkpoint_steps(source: int, keyed: int, sink: int) -> int:
 
 def with_ample_limits(scenario: Scenario) -> Scenario:
     """Return a scenario put together otherwise, with limits that no sound engine meets."""
-    natural, schedule = _natural_steps(scenario), scenario.schedule
+    schedule = scenario.schedule
     if schedule.kind != "fair":
         schedule = replace(schedule, horizon=ample_horizon(scenario))
-    timeout = schedule.horizon + 10 * natural + _delays(scenario)
-    limited = replace(scenario, schedule=schedule, checkpoint_timeout_ms=timeout)
+    limited = replace(scenario, schedule=schedule)
+    limited = replace(limited, checkpoint_timeout_ms=ample_timeout_ms(limited))
     return replace(limited, step_budget=ample_step_budget(limited))
 
 
 def ample_horizon(scenario: Scenario) -> int:
     """Return the step up to which a schedule may be unfair, long after a sound engine is done."""
     return 3 * _natural_steps(scenario) + 300
+
+
+def ample_timeout_ms(scenario: Scenario) -> int:
+    """Return the time that no checkpoint takes under the schedule of a scenario, unless a message is lost."""
+    return scenario.schedule.horizon + 10 * _natural_steps(scenario) + _delays(scenario)
+
+
+def patient_step_budget(scenario: Scenario) -> int:
+    """Return an ample budget for a job that waits until checkpoints expire, which may be the only way on."""
+    return ample_step_budget(scenario) + EXPIRIES * scenario.checkpoint_timeout_ms
 
 
 def ample_step_budget(scenario: Scenario) -> int:

@@ -35,7 +35,7 @@ from onceproof.harness.model.scenario import (
     Scenario,
     Schedule,
 )
-from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_horizon
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_horizon, ample_timeout_ms
 from onceproof.harness.shrinking.splits import exchanging_splits
 
 Item = TypeVar("Item")
@@ -452,15 +452,18 @@ def fewer_values(scenario: Scenario, original: Scenario | None = None) -> Iterat
         yield with_records(scenario, changed)
 
 
-def with_ample_horizon(scenario: Scenario) -> Scenario:
-    """Return the scenario with a schedule that is fair as soon as one of its size may be.
+def with_ample_time(scenario: Scenario) -> Scenario:
+    """Return the scenario with a schedule that is fair, and checkpoints that expire, as soon as may be.
 
-    A horizon that was drawn for many records lets a job that is stuck with a few take several times as long.
+    What was drawn for many records lets a job that is stuck with a few take several times as long.
     """
     schedule, ample = scenario.schedule, ample_horizon(scenario)
-    if schedule.kind == "fair" or schedule.horizon <= ample:
-        return scenario
-    return replace(scenario, schedule=replace(schedule, horizon=ample))
+    if schedule.kind != "fair" and schedule.horizon > ample:
+        scenario = replace(scenario, schedule=replace(schedule, horizon=ample))
+    timeout_ms = ample_timeout_ms(scenario)
+    if scenario.checkpoint_timeout_ms > timeout_ms:
+        scenario = replace(scenario, checkpoint_timeout_ms=timeout_ms)
+    return scenario
 
 
 def until_horizon(scenario: Scenario) -> Scenario:

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule, to_json
-from onceproof.harness.model.step_limits import ample_step_budget
+from onceproof.harness.model.step_limits import patient_step_budget
 from onceproof.harness.shrinking.fewer_requests import fewer_operations
 from onceproof.harness.shrinking.reductions import (
     FEW_FAULTS,
@@ -59,7 +59,7 @@ from onceproof.harness.shrinking.reductions import (
     size_of,
     slower_sources,
     until_horizon,
-    with_ample_horizon,
+    with_ample_time,
     with_consecutive_timestamps,
     with_records,
 )
@@ -324,7 +324,7 @@ class _Search:
             if perf_counter() > deadline:
                 return False
             rest = parts[place % len(parts)]
-            rest = replace(rest, step_budget=ample_step_budget(rest))
+            rest = replace(rest, step_budget=patient_step_budget(rest))
             self.runs += 1
             if self._run(rest) == self._signature:
                 self.smallest, parts, needed = rest, [], 0
@@ -381,7 +381,7 @@ class _Search:
 
     def _improves(self, candidate: Scenario, seeds: int = SEEDS_PER_CANDIDATE) -> bool:
         """Run a smaller candidate, with a few seeds if its schedule draws, and accept it if it fails."""
-        candidate = with_ample_horizon(candidate)
+        candidate = with_ample_time(candidate)
         if cost_of(candidate) >= self.cost:
             return False
         schedule = candidate.schedule
@@ -402,7 +402,7 @@ class _Search:
     def _accept(self, candidate: Scenario) -> None:
         # The budget that the generator would give a scenario of this size: a stuck run ends sooner, and a run
         # with longer delays than before is not stuck.
-        candidate = replace(candidate, step_budget=ample_step_budget(candidate))
+        candidate = replace(candidate, step_budget=patient_step_budget(candidate))
         self.best, self.cost = candidate, cost_of(candidate)
         if self.cost < cost_of(self.smallest):
             self.smallest = candidate
@@ -416,7 +416,7 @@ class _Search:
         self._tried.add(text)
         self.runs += 1
         divisor = BUDGET_DIVISOR if self._uses_part_of_budget else 1
-        budget = max(1, ample_step_budget(candidate) // divisor)
+        budget = max(1, patient_step_budget(candidate) // divisor)
         return self._run(replace(candidate, step_budget=budget)) == self._signature
 
 

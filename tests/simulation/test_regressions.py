@@ -25,6 +25,7 @@ from onceproof.engine.task import outputs
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.engine.task.barriers.events import BarrierEffect, StartCheckpoint
 from onceproof.engine.task.barriers.tracker import BarrierTracker
+from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import TaskEffect
 from onceproof.engine.task.task import Task
 from onceproof.engine.task.unaligned_task import UnalignedTask
@@ -221,6 +222,22 @@ def abort_leaves_channels_blocked(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="notices-come-too-early", breaks="liveness", summary="a notice frees only what is blocked already")
+def notices_come_too_early(reached: Reached) -> Iterator[None]:
+    abort = UnalignedBarrierHandler._abort_notified
+
+    def of_blocked_channels(
+        self: UnalignedBarrierHandler, checkpoint_id: int, effects: list[BarrierEffect]
+    ) -> None:
+        if self.holds_channels and checkpoint_id == self.latest_checkpoint_id:
+            abort(self, checkpoint_id, effects)
+        else:
+            reached()
+
+    with replaced(UnalignedBarrierHandler, "_abort_notified", of_blocked_channels):
+        yield
+
+
 @mutant(
     id="batches-wait-behind-a-stop", breaks="consistent_cut", summary="a stop is a checkpoint like any other"
 )
@@ -252,6 +269,7 @@ def overtaking_barriers_wait(reached: Reached) -> Iterator[None]:
 
 PLANTED_AGAIN: dict[str, Mutant] = {
     "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,
+    "barrier_comes_behind_the_notice_of_its_abort": notices_come_too_early,
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,
     "files_known_while_an_empty_snapshot_is_under_way": empty_snapshots_under_way,
     "barriers_take_the_room_of_records": barriers_take_room,

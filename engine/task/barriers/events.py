@@ -27,6 +27,12 @@ class CancellationArrived(Struct, frozen=True):
     checkpoint_id: int
 
 
+class AbortNotified(Struct, frozen=True):
+    """The coordinator has given the checkpoint up, whose barriers may still be on their way."""
+
+    checkpoint_id: int
+
+
 class ChannelEnded(Struct, frozen=True):
     """``channel`` will bring nothing any more."""
 
@@ -47,7 +53,7 @@ class AlignmentTimeOut(Struct, frozen=True):
 
 
 BarrierEvent: TypeAlias = (
-    BarrierArrived | CancellationArrived | ChannelEnded | BarrierAnnounced | AlignmentTimeOut
+    BarrierArrived | CancellationArrived | AbortNotified | ChannelEnded | BarrierAnnounced | AlignmentTimeOut
 )
 
 

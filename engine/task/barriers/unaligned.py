@@ -11,6 +11,10 @@ The rules are those of Flink's SingleCheckpointBarrierHandler in its alternating
 - A barrier that overtakes at the sender of a channel between two processes is announced at the receiver: it
   starts the snapshot, and overtakes the records that it has not overtaken yet.
 - Subsumption, cancellation, obsolete barriers and the ends of channels are those of alignment.
+- A barrier of a checkpoint that the coordinator has given up blocks no channel (in Flink it does). Barriers
+  overtake on some edges only: a sender that waits for room in a blocked channel may be the one whose barrier
+  is awaited, and then neither this barrier nor a later one would come. The notice may come ahead of the
+  barrier. One for a younger checkpoint ends the alignment of an older one, whose own notice is lost.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from onceproof.engine.messages import (
 from onceproof.engine.task.barriers.aligned import NO_CHECKPOINT
 from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
+    AbortNotified,
     AlignmentTimeOut,
     BarrierAnnounced,
     BarrierArrived,
@@ -46,6 +51,7 @@ class UnalignedBarrierHandler:
         "_barrier",
         "_counts_ended_channels",
         "_delivered",
+        "_given_up",
         "_has_barrier",
         "_has_started",
         "_is_unaligned",
@@ -75,6 +81,8 @@ class UnalignedBarrierHandler:
         self._is_unaligned = False
         self._has_started = False
         self._counts_ended_channels = checkpoints_after_tasks_finish
+        self._given_up: set[int] = set()
+        """Checkpoints that the coordinator has given up, and whose barriers have not come yet."""
 
     @property
     def pending(self) -> bool:
@@ -102,6 +110,8 @@ class UnalignedBarrierHandler:
             self._timed_out(event.checkpoint_id, effects)  # type: ignore[union-attr]
         elif kind is CancellationArrived:
             self._cancelled(event.checkpoint_id, effects)  # type: ignore[union-attr]
+        elif kind is AbortNotified:
+            self._abort_notified(event.checkpoint_id, effects)  # type: ignore[union-attr]
         else:
             self._channel_ended(event.channel, effects)  # type: ignore[union-attr]
         return effects
@@ -134,7 +144,7 @@ class UnalignedBarrierHandler:
         self, channel: int, barrier: CheckpointBarrier, now: int, effects: list[BarrierEffect]
     ) -> None:
         """Handle a barrier at the head of an input channel."""
-        if self._is_obsolete(barrier):
+        if self._is_obsolete(barrier) or self._is_given_up(barrier.checkpoint_id, effects):
             return
         self._begin(barrier, now, effects)
         self._announced.discard(channel)
@@ -153,7 +163,7 @@ class UnalignedBarrierHandler:
     def _barrier_announced(
         self, channel: int, barrier: CheckpointBarrier, now: int, effects: list[BarrierEffect]
     ) -> None:
-        if self._is_obsolete(barrier):
+        if self._is_obsolete(barrier) or self._is_given_up(barrier.checkpoint_id, effects):
             return
         self._begin(barrier, now, effects)
         self._announced.add(channel)
@@ -191,6 +201,22 @@ class UnalignedBarrierHandler:
         ):
             self._abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER, effects)
 
+    def _abort_notified(self, checkpoint_id: int, effects: list[BarrierEffect]) -> None:
+        latest = self.latest_checkpoint_id
+        if checkpoint_id >= latest and self.pending:
+            self._abort(latest, DECLINED_ON_CANCELLATION_BARRIER, effects)
+        if checkpoint_id > latest:
+            self._given_up.add(checkpoint_id)
+
+    def _is_given_up(self, checkpoint_id: int, effects: list[BarrierEffect]) -> bool:
+        """Return whether the coordinator has given the checkpoint up; decline it then, once."""
+        if checkpoint_id not in self._given_up:
+            return False
+        if self.pending:
+            self._abort(self.latest_checkpoint_id, DECLINED_SUBSUMED, effects)
+        self._abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER, effects)
+        return True
+
     def _is_obsolete(self, barrier: CheckpointBarrier) -> bool:
         checkpoint_id = barrier.checkpoint_id
         return checkpoint_id < self.latest_checkpoint_id or (
@@ -204,6 +230,8 @@ class UnalignedBarrierHandler:
         if self.pending:
             self._abort(self.latest_checkpoint_id, DECLINED_SUBSUMED, effects)
         self.latest_checkpoint_id = barrier.checkpoint_id
+        if self._given_up:
+            self._given_up = {later for later in self._given_up if later > barrier.checkpoint_id}
         self._target = self._open_channels
         self._barrier = barrier
         timeout_ms = barrier.options.aligned_timeout_ms

@@ -31,6 +31,7 @@ from onceproof.engine.operators.base import Operator
 from onceproof.engine.state.in_flight import INPUT, OUTPUT, ChannelId
 from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
+    AbortNotified,
     AlignmentTimeOut,
     BarrierAnnounced,
     BarrierArrived,
@@ -146,6 +147,44 @@ def test_the_end_of_a_channel_is_its_barrier():
     handler = UnalignedBarrierHandler(2)
     handler.handle(BarrierArrived(0, barrier(1)), 0)
     assert handler.handle(ChannelEnded(1), 0) == [InFlightComplete(1)]
+
+
+def aligned_barrier(checkpoint_id):
+    return barrier(checkpoint_id, CheckpointOptions(AlignmentKind.FORCED_ALIGNED))
+
+
+def test_a_barrier_behind_the_notice_of_its_abort_blocks_no_channel():
+    handler = UnalignedBarrierHandler(2)
+    assert handler.handle(AbortNotified(3), 0) == []
+    assert handler.handle(BarrierArrived(1, aligned_barrier(3)), 0) == [
+        AbortCheckpoint(3, DECLINED_ON_CANCELLATION_BARRIER)
+    ]
+    assert handler.blocked == [False, False]
+    assert handler.handle(BarrierAnnounced(0, aligned_barrier(3)), 0) == [], "declined once"
+    assert handler.handle(BarrierArrived(0, aligned_barrier(4)), 0) == []
+    assert handler.blocked == [True, False], "the next one is under way"
+    handler.validate()
+
+
+def test_a_notice_of_an_abort_frees_the_channels_before_and_behind_the_snapshot():
+    for first in (barrier(3), aligned_barrier(3)):
+        handler = UnalignedBarrierHandler(3)
+        handler.handle(BarrierArrived(0, first), 0)
+        assert handler.handle(AbortNotified(3), 0) == [AbortCheckpoint(3, DECLINED_ON_CANCELLATION_BARRIER)]
+        assert handler.handle(BarrierArrived(1, aligned_barrier(3)), 0) == []
+        assert handler.blocked == [False, False, False]
+        handler.validate()
+
+
+def test_a_notice_for_a_younger_checkpoint_frees_the_channels_of_an_older_one():
+    handler = UnalignedBarrierHandler(2)
+    handler.handle(BarrierArrived(0, aligned_barrier(3)), 0)
+    assert handler.handle(AbortNotified(2), 0) == [], "an older one"
+    assert handler.handle(AbortNotified(4), 0) == [AbortCheckpoint(3, DECLINED_ON_CANCELLATION_BARRIER)]
+    assert handler.blocked == [False, False]
+    assert handler.handle(BarrierAnnounced(0, aligned_barrier(4)), 0) == [
+        AbortCheckpoint(4, DECLINED_ON_CANCELLATION_BARRIER)
+    ]
 
 
 def test_a_trigger_overtakes_what_finished_upstreams_have_left():

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
-from onceproof.harness.model.step_limits import ample_horizon
+from onceproof.harness.model.step_limits import ample_horizon, ample_timeout_ms
 from onceproof.harness.shrinking.reductions import (
     cost_of,
     ddmin,
@@ -32,7 +32,7 @@ from onceproof.harness.shrinking.reductions import (
     size_of,
     slower_sources,
     until_horizon,
-    with_ample_horizon,
+    with_ample_time,
     with_consecutive_timestamps,
     with_records,
 )
@@ -205,12 +205,20 @@ def test_fewer_choices_are_the_first_of_them(make_scenario: Make) -> None:
 
 def test_a_horizon_is_lowered_to_the_size_and_never_raised(make_scenario: Make) -> None:
     scenario = make_scenario(schedule=Schedule("uniform", 4, horizon=100_000))
-    ample = with_ample_horizon(scenario)
+    ample = with_ample_time(scenario)
     assert ample == replace(scenario, schedule=replace(scenario.schedule, horizon=ample_horizon(scenario)))
-    assert with_ample_horizon(ample) is ample
+    assert with_ample_time(ample) is ample
     short = make_scenario(schedule=Schedule("uniform", 4, horizon=10))
     fair = make_scenario()
-    assert [with_ample_horizon(short), with_ample_horizon(fair)] == [short, fair]
+    assert [with_ample_time(short), with_ample_time(fair)] == [short, fair]
+
+
+def test_a_checkpoint_expires_as_soon_as_the_size_allows_and_no_later(make_scenario: Make) -> None:
+    late = make_scenario(checkpoint_timeout_ms=1_000_000)
+    ample = with_ample_time(late)
+    assert ample == replace(late, checkpoint_timeout_ms=ample_timeout_ms(late))
+    assert ample.checkpoint_timeout_ms < 1_000_000
+    assert with_ample_time(ample) is ample
 
 
 @pytest.mark.parametrize("kind", ["uniform", "priority"])

@@ -22,7 +22,7 @@ from onceproof.harness.model.scenario import (
     read_scenario,
     to_json,
 )
-from onceproof.harness.model.step_limits import ample_step_budget
+from onceproof.harness.model.step_limits import patient_step_budget
 from onceproof.harness.shrinking.reductions import cost_of, listed_records, size_of, with_records
 from onceproof.harness.shrinking.removals import is_large, needed_of, single_removals
 from onceproof.harness.shrinking.shrinker import _Search, shrink
@@ -42,7 +42,7 @@ def scenario_with_each_part(make_scenario: Make) -> Scenario:
 
 
 def with_ample_budget(scenario: Scenario) -> Scenario:
-    return replace(scenario, step_budget=ample_step_budget(scenario))
+    return replace(scenario, step_budget=patient_step_budget(scenario))
 
 
 def test_each_part_is_left_out_alone(make_scenario: Make) -> None:

@@ -13,7 +13,7 @@ from onceproof.harness.checkers import Signature
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule
-from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_step_budget
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD, patient_step_budget
 from onceproof.harness.shrinking.reductions import cost_of, listed_records, with_records
 from onceproof.harness.shrinking.shrinker import BUDGET_DIVISOR, _Search, shrink
 
@@ -186,17 +186,17 @@ def test_a_stuck_run_uses_part_of_its_budget_and_is_confirmed_with_all() -> None
     result = shrink(generated(large), fails, STUCK, 60)
     assert (result.after.records, result.after.faults) == (2, 1)
     # The result has the step budget of a generated scenario of its size, and was stuck with all of it.
-    assert result.scenario.step_budget == ample_step_budget(result.scenario)
+    assert result.scenario.step_budget == patient_step_budget(result.scenario)
     assert result.scenario in tries
     with_part_of_budget = sum(
-        candidate.step_budget == ample_step_budget(candidate) // BUDGET_DIVISOR for candidate in tries
+        candidate.step_budget == patient_step_budget(candidate) // BUDGET_DIVISOR for candidate in tries
     )
     assert with_part_of_budget > len(tries) - 8
 
 
 def test_a_slow_run_does_not_count_as_stuck() -> None:
     def fails(candidate: Scenario) -> Signature | None:
-        slow = candidate.step_budget < 0.5 * ample_step_budget(candidate)
+        slow = candidate.step_budget < 0.5 * patient_step_budget(candidate)
         return STUCK if slow else stuck_with_two_bees(candidate)
 
     result = shrink(generated(large), fails, STUCK, 60)
