@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 name = "behaviour_patterns"
 generator_version = 1
-options = FamilyOptions(declares=True)
+options = FamilyOptions(declares=True, turns=2)
 tasks: dict[str, Role] = {"actions": "source", "patterns": "source", "match": "keyed", "table": "sink"}
 record_schema = "subject STRING, action STRING"
 row_schema = (

@@ -26,7 +26,7 @@ from onceproof.engine.functions import (
 from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord
 
 name = "bonuses"
-generator_version = 1
+generator_version = 2
+options = FamilyOptions(turns=4)
 tasks: dict[str, Role] = {
     "payments": "source",
     "bonuses": "source",
@@ -82,7 +83,7 @@ def generate(random: Random) -> Workload:
             number += 1
             drawn.append((time, (chance.choice(accounts), number)))
         records[f"payments-{split}"] = tuple(drawn)
-    bonuses = chance.weighted([(0, 1), (1, 2), (2, 3), (chance.integer(3, 6), 3)])
+    bonuses = chance.weighted([(0, 1), (1, 1), (2, 2), (chance.integer(3, 6), 3), (chance.integer(7, 14), 3)])
     records["bonuses-0"] = tuple([(time, (BANK, time + 1)) for time in range(bonuses)])
     return Workload(records, {"accounts": len(accounts), "bonuses": bonuses})
 

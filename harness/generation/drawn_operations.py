@@ -5,7 +5,8 @@ The rules this module lives by:
 - A stop whose savepoint expires costs an attempt, so stops are only drawn where the timeout is ample. They
   are drawn while input is left, so that the restarted job has records to read.
 - Some stops are aimed at a fault that is drawn with them: transactions wait for a notification that is lost,
-  or the savepoint cannot be written. A stop anywhere else seldom meets one.
+  or the savepoint cannot be written. A stop anywhere else seldom meets one. Some savepoints come with a kill
+  right behind them: the job comes back from the checkpoint before.
 - Rescales are aimed at moments in which a sink has written rows that no checkpoint has, or has prepared them
   for one that is not complete. They are drawn by themselves, so a scenario without one is as it was before.
 """
@@ -16,7 +17,7 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM, draw_checkpoint
+from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM, draw_checkpoint, draw_kill_kind
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import FaultKind, Point
@@ -26,6 +27,8 @@ OPERATIONS: Final = 0.25
 """The share of scenarios with savepoints or stops."""
 AIMED_STOPS: Final = 0.05
 """The share of scenarios with a stop that is aimed at a fault."""
+AIMED_SAVEPOINTS: Final = 0.01
+"""The share of scenarios with a savepoint that is followed by a kill ahead of the next checkpoint."""
 ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
     ("element", 6),
     ("triggered", 2),
@@ -70,12 +73,32 @@ def draw_operations(
     return (*aimed, *[_operation(chance, stage, kind, any_backend) for kind in kinds], *rescales)
 
 
-def draw_aimed_stop(
+def draw_aimed_operation(
     chance: Chance, stage: JobOutline, *, any_backend: bool
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
-    """Draw, for some scenarios, faults and the stop that meets them; nothing for the others."""
-    if not chance.chance(AIMED_STOPS):
-        return (), ()
+    """Draw, for some scenarios, faults and the stop or savepoint that meets them; nothing for the others."""
+    share = chance.unit()
+    if share < AIMED_STOPS:
+        return _stop_and_fault(chance, stage, any_backend)
+    if share < AIMED_STOPS + AIMED_SAVEPOINTS:
+        return _savepoint_and_kill(chance, stage)
+    return (), ()
+
+
+def _savepoint_and_kill(chance: Chance, stage: JobOutline) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
+    checkpoint = draw_checkpoint(chance, stage)
+    savepoint = Operation("savepoint", "completed", ANY_TASK, checkpoint, 1, chance.choice((0, 0, 1)))
+    kind = draw_kill_kind(chance, stage, "completed", ("kill_all", "kill_process", "kill_master"))
+    size = chance.integer(1, min(HIGHEST_PARALLELISM, stage.max_parallelism))
+    rescale_to = size if stage.rescales and chance.chance(0.4) else 0
+    after = chance.weighted(((0, 2), (chance.integer(1, 5), 2), (chance.integer(0, stage.interval), 1)))
+    kill = Fault(kind, "completed", ANY_TASK, checkpoint + 1, 1, after, 0, rescale_to)
+    return (kill,), (savepoint,)
+
+
+def _stop_and_fault(
+    chance: Chance, stage: JobOutline, any_backend: bool
+) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
     checkpoint = draw_checkpoint(chance, stage)
     if chance.chance(0.6):
         kind: FaultKind = "lose_message" if chance.chance(0.7) else "delay_message"

@@ -41,6 +41,7 @@ from onceproof.harness.generation.recovery_patterns import (
     commits_pass_to_fewer_subtasks,
     kill_at_completion_and_while_restoring,
     kill_at_each_completion,
+    records_in_flight_pass_on,
 )
 from onceproof.harness.generation.storage_patterns import (
     files_cannot_be_deleted,
@@ -54,6 +55,8 @@ from onceproof.harness.model.scenario import ANY_TASK, Fault
 MOST_FAULTS: Final = 6
 RESTARTS: Final = 0.04
 """The share of scenarios whose jobs restart until attempts, checkpoints or processes have longer ids."""
+PASSED_ON: Final = 0.12
+"""The share of scenarios in which records in flight pass to other subtasks, of those in which they may."""
 PROCESSES: Final = -1
 """Drawn in place of a number of complete checkpoints: it is the processes that die."""
 AN_HOUR_MS: Final = 3_600_000
@@ -105,6 +108,8 @@ def draw_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     if count and not faults:
         # No fault of the patterns is allowed: a kill tests more than an undisturbed run.
         faults += [fault for fault in _kill_around_a_checkpoint(chance, stage) if fault.kind in stage.kinds]
+    if stage.overtakes and stage.rescales and chance.chance(PASSED_ON):
+        faults = [*records_in_flight_pass_on(chance, stage), *faults]
     return (*_restarts(chance, stage), *faults[:MOST_FAULTS])
 
 

@@ -23,7 +23,7 @@ from msgspec import UNSET, UnsetType
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.drawn_operations import (
-    draw_aimed_stop,
+    draw_aimed_operation,
     draw_operations,
     draw_rescales,
 )
@@ -63,7 +63,7 @@ from onceproof.harness.model.scenario import (
 )
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps, held_up_ms
 
-GENERATION: Final = 19
+GENERATION: Final = 20
 """Raised whenever the same seed begins to give another scenario with the same records."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
@@ -106,12 +106,12 @@ class Drawing(NamedTuple):
 
     faults: FaultDraw = draw_faults
     schedules: tuple[tuple[ScheduleKind, int], ...] = SCHEDULE_KINDS
-    aims_stops: bool = True
-    """Whether some stops are aimed at a fault."""
+    aims_operations: bool = True
+    """Whether some stops and savepoints are aimed at a fault."""
 
 
 USUAL: Final = Drawing()
-UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), aims_stops=False)
+UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), aims_operations=False)
 """Faults of any kind at any of their points; what a search without any knowledge of protocols would draw."""
 PRIORITIES: Final = UNAIMED._replace(schedules=(("priority", 1),))
 """The same under priority schedules with up to four changes, as in probabilistic concurrency testing."""
@@ -147,16 +147,17 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         max_parallelism=max_parallelism,
         kinds=kinds,
         rescales=rescales,
+        overtakes=mode.barriers == "unaligned",
     )
     any_backend = options_of(family).any_backend
-    faults, stop, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
+    faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len((*faults, *sizes)) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural, drawing.schedules)
     ample = schedule.horizon + 10 * natural + delays  # Only a lost message delays a checkpoint for longer.
     tolerates = chance.chance(0.75) or expires
     waits = _waits_for_a_message(faults)
-    hurried = tolerates and not stop and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
+    hurried = tolerates and not met and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
     in_databases = any_backend and _draws_databases(chance, faults, seed)
     return Scenario(
@@ -179,7 +180,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         schedule=schedule,
         step_budget=ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
         mode=mode,
-        operations=draw_operations(chance, stage, stop, sizes, any_backend=any_backend, may_stop=not hurried),
+        operations=draw_operations(chance, stage, met, sizes, any_backend=any_backend, may_stop=not hurried),
         state_backend="rocksdb" if in_databases else UNSET,
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
@@ -340,15 +341,15 @@ def _is_too_late(faults: tuple[Fault, ...], timeout: int) -> bool:
 def _draw_trouble(
     chance: Chance, seed: int, stage: JobOutline, parallelism: int, any_backend: bool, drawing: Drawing
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...], tuple[Operation, ...]]:
-    """Draw the faults, the stop that is aimed at some of them, if there is one, and the rescales."""
+    """Draw the faults, the operation that is aimed at some of them, if there is one, and the rescales."""
     aimed: tuple[Fault, ...] = ()
-    stop: tuple[Operation, ...] = ()
-    if drawing.aims_stops:
-        aimed, stop = draw_aimed_stop(chance, stage, any_backend=any_backend)
+    met: tuple[Operation, ...] = ()
+    if drawing.aims_operations:
+        aimed, met = draw_aimed_operation(chance, stage, any_backend=any_backend)
     drawn = drawing.faults(chance, stage)
     faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
-    return _with_late_puts(faults, seed, stage), stop, sizes
+    return _with_late_puts(faults, seed, stage), met, sizes
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:

@@ -28,3 +28,6 @@ class JobOutline:
     max_parallelism: int
     kinds: frozenset[FaultKind] = frozenset()
     rescales: bool = False
+    """Whether faults may bring the job back at another parallelism."""
+    overtakes: bool = False
+    """Whether barriers overtake records, which are then in flight."""

@@ -89,3 +89,12 @@ def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) ->
         kind = draw_kill_kind(chance, stage, point, _OF_ALL)
         faults.append(Fault(kind, point, ANY_TASK, 0, nth, chance.weighted(((0, 3), (1, 1), (3, 1)))))
     return faults
+
+
+def records_in_flight_pass_on(chance: Chance, stage: JobOutline) -> list[Fault]:
+    """A kill when a checkpoint with records in flight is complete; other subtasks get them, mostly more."""
+    kind = draw_kill_kind(chance, stage, "completed", _OF_ALL)
+    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    size = max(chance.integer(1, most), chance.integer(1, most))
+    after = chance.weighted(((0, 3), (chance.integer(0, stage.checkpoint_steps), 2)))
+    return [Fault(kind, "completed", ANY_TASK, draw_checkpoint(chance, stage), 1, after, 0, size)]
