@@ -5,7 +5,7 @@ it up. After the schedule's horizon every schedule is fair, so an unlucky order 
 
 Anomalies:
 
-- stuck: the run used up its step budget.
+- stuck: the run used up its step budget. Where tasks wait for each other in a circle, the witness has it.
 - job failed: the job gave up, although the restart strategy of every scenario allows enough restarts.
 - unfinished: the run ended in neither way, and the job had not finished.
 """
@@ -32,6 +32,8 @@ from onceproof.harness.model.scenario import Scenario
 STUCK = "stuck"
 JOB_GAVE_UP = "job failed"
 UNFINISHED = "unfinished"
+CIRCLE = "tasks that wait for each other"
+"""The entry of a witness that says why a job is stuck: a sentence a task, each waiting for the next one."""
 
 _PROGRESS = {
     ATTEMPT_STARTED: "last attempt",
@@ -49,12 +51,13 @@ class Liveness:
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return one violation if the job did not finish; the witness names its last progress."""
         anomaly, cause = UNFINISHED, ""
+        circle: Sequence[str] = ()
         # Backwards, because the event that decides is among the last.
         for _, kind, _, payload in reversed(history.events):
             if kind == JOB_FINISHED:
                 return ()
             if kind == BUDGET_EXHAUSTED:
-                anomaly = STUCK
+                anomaly, circle = STUCK, payload.get("circle", ())
                 break
             if kind == JOB_FAILED:
                 anomaly, cause = JOB_GAVE_UP, payload["cause"]
@@ -63,6 +66,8 @@ class Liveness:
         witness: dict[str, Any] = {"step": last_step, "budget": scenario.step_budget}
         if cause:
             witness["cause"] = cause
+        if circle:
+            witness[CIRCLE] = circle
         for step, kind, subject, _ in history.events:
             if kind in _PROGRESS:
                 witness[_PROGRESS[kind]] = {"step": step, "which": subject}

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from onceproof.harness.checkers import Violation
+from onceproof.harness.checkers.liveness import CIRCLE
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.narrative import align_columns
@@ -150,7 +151,11 @@ def violation_lines(violations: Sequence[Violation]) -> Iterator[str]:
             continue
         yield f"FAILED {violation.property}, {violation.anomaly}: {violation.where}"
         for name, value in violation.witness.items():
-            yield f"  {name}: {value}"
+            if name == CIRCLE:
+                yield f"  {name}:"
+                yield from [f"    {wait}" for wait in value]
+            else:
+                yield f"  {name}: {value}"
         if more:
             yield f"  and {more:,} more of this kind"
 

@@ -144,6 +144,8 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "FAILED", payload["cause"]
         case kinds.BUDGET_EXHAUSTED:
             yield step, JOB, "STUCK", "the step budget of the scenario is used up"
+            for wait in payload.get("circle", ()):
+                yield step, JOB, "STUCK", wait
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
         case kinds.WAIT_BEGUN:

@@ -169,10 +169,14 @@ def _liveness_sentence(anomaly: str, witness: dict[str, Any]) -> str:
         return f"The job failed for good at step {witness['step']}: {witness['cause']}."
     if anomaly == liveness.STUCK:
         last = witness.get("last checkpoint")
+        circle = witness.get(liveness.CIRCLE)
+        waits = f" Tasks wait for each other: {'; '.join(circle)}." if circle else ""
         if last is None:
-            return f"The job had not finished after {witness['step']} steps, and no checkpoint completed."
+            return (
+                f"The job had not finished after {witness['step']} steps, and no checkpoint completed.{waits}"
+            )
         progress = f"its last checkpoint, {last['which']}, completed at step {last['step']}"
-        return f"The job had not finished after {witness['step']} steps; {progress}."
+        return f"The job had not finished after {witness['step']} steps; {progress}.{waits}"
     return f"The run ended at step {witness['step']} before the job had finished."
 
 

@@ -333,9 +333,13 @@ class History:
         """Record that the job ended for good without finishing."""
         self.events.append((step, JOB_FAILED, "job", {"cause": cause}))
 
-    def budget_exhausted(self, step: int) -> None:
-        """Record that the run was cut off at the scenario's step budget."""
-        self.events.append((step, BUDGET_EXHAUSTED, "job", {}))
+    def budget_exhausted(self, step: int, circle: Sequence[str] = ()) -> None:
+        """Record that the run was cut off at the scenario's step budget.
+
+        :param circle: which tasks wait for each other, and for what, if it is known: a sentence each
+        """
+        payload = {"circle": list(circle)} if circle else {}
+        self.events.append((step, BUDGET_EXHAUSTED, "job", payload))
 
     def wait_begun(self, step: int, what: str, ms: int, now_ms: int) -> None:
         """Record for how long the job master begins to wait, and for what (RESTART_WAIT and its like).

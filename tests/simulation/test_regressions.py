@@ -29,6 +29,8 @@ from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import TaskEffect
 from onceproof.engine.task.task import Task
 from onceproof.engine.task.unaligned_task import UnalignedTask
+from onceproof.harness.checkers.liveness import CIRCLE
+from onceproof.harness.commands.replay import violation_lines
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
@@ -310,3 +312,19 @@ def test_the_bug_planted_again_is_seen(name: str) -> None:
     with PLANTED_AGAIN[name].applied() as reach:
         assert not try_scenario(load_family(scenario.family), scenario).verdict.passed
     assert reach.times
+
+
+@pytest.mark.parametrize(
+    "name", ["aborted_checkpoint_blocks_its_channels", "barrier_comes_behind_the_notice_of_its_abort"]
+)
+def test_a_deadlock_is_reported_as_a_circle_of_tasks_that_wait(name: str) -> None:
+    scenario = read_scenario(FOLDER / f"{name}.json")
+    with PLANTED_AGAIN[name].applied():
+        (violation,) = try_scenario(load_family(scenario.family), scenario).verdict.violations
+    circle = violation.witness[CIRCLE]
+    assert len(circle) > 1
+    assert any("holds channels back until checkpoint" in wait for wait in circle)
+    for wait, after in zip(circle, [*circle[1:], circle[0]], strict=True):
+        waiting = after.split(" has no room ")[0].split(" holds channels ")[0]
+        assert wait.endswith(f" {waiting}")
+    assert "    " + circle[0] in list(violation_lines([violation]))

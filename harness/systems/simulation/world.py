@@ -58,6 +58,7 @@ from onceproof.harness.systems.simulation.simulated_storage import (
     no_fault,
     process_recovers,
 )
+from onceproof.harness.systems.simulation.standstill import circle_of_waits
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 
@@ -230,7 +231,7 @@ class World:
         if self._is_over or step >= next_step:
             clock.take_back()
             if not self._is_over:
-                self.history.budget_exhausted(clock.step)
+                self._cut_off()
             return False
         due = agenda.next_due
         if due is not None and due <= clock.now:
@@ -264,11 +265,16 @@ class World:
         self.clock.take_back()
         due = self.agenda.next_due
         if due is None:
-            self.history.budget_exhausted(self.clock.step)
+            self._cut_off()
             return False
         self.clock.now = due - 1
         self.agenda.interrupt()
         return True
+
+    def _cut_off(self) -> None:
+        tasks = [task for _, task in self.processes.tasks()]
+        circle = circle_of_waits(tasks, self._scenario.channel_capacity)
+        self.history.budget_exhausted(self.clock.step, circle)
 
     def _renew_slots(self) -> None:
         self.agenda.slots_are_stale = False
