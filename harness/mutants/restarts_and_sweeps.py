@@ -1,4 +1,4 @@
-"""Mutants of restarts that meet, of what dead attempts leave behind, and of sinks that clean up after them."""
+"""Mutants of restarts that meet, of what dead attempts leave behind, and of sinks that clean up."""
 
 from __future__ import annotations
 

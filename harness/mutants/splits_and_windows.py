@@ -296,7 +296,7 @@ def joined_rows_share_one_object(reached: Reached) -> Iterator[None]:
     id="results-of-requests-leave-behind-the-snapshots-of-others",
     origin="FLINK-13063",
     breaks="exactly_once",
-    summary="while a chain is stored, requests emit results behind the barrier and the operators stored first",
+    summary="while a chain is stored, requests emit results behind the barrier and operators stored first",
 )
 def results_of_requests_leave_behind_the_snapshots_of_others(reached: Reached) -> Iterator[None]:
     """Their values are done by the time that the requests themselves are stored, so no snapshot has them."""
