@@ -132,11 +132,10 @@ def state_of_a_dead_attempt_is_found_again(reached: Reached) -> Iterator[None]:
         backend = make(self, key_type)
         if type(backend) is not HashMapStateBackend:
             return backend
-        if self.attempt == FIRST_ATTEMPT:
-            for place in [place for place, (attempt, _) in left.items() if attempt != self.attempt]:
-                # They are of another job.
-                del left[place]
         place = self.job_id, self.operator_id, self.subtask
+        if self.attempt == FIRST_ATTEMPT and place in left:
+            # What is left is of another run of the job.
+            left.clear()
         attempt, dead = left.get(place, ("", backend))
         if self.restored_checkpoint_id is None and attempt not in ("", self.attempt):
             taken = encode_task_snapshot(TaskSnapshot({"": OperatorSnapshot(dead.snapshot())}))
