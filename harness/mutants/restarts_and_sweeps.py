@@ -191,7 +191,7 @@ def restart_aborts_what_its_own_attempt_has_begun(reached: Reached) -> Iterator[
     summary="a restored sink aborts what dead attempts left open only if its share of the state is not empty",
 )
 def restore_without_state_is_not_finished(reached: Reached) -> Iterator[None]:
-    """The end of a restore is told with the last entry of the state, and there is none."""
+    """The sink hears of the end of a restore with the last entry of the state, and there is none."""
     initialize_state = TwoPhaseCommitSinkFunction.initialize_state
 
     def with_the_last_entry(self: Any, context: FunctionInitializationContext) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onceproof.engine.connectors.kafka.kafka_errors import KafkaUnavailable
 from onceproof.engine.connectors.kafka.partition_reader import ClusterOffsets, PartitionReader
@@ -25,10 +25,6 @@ from onceproof.engine.windows.triggers import CONTINUE, TriggerResult
 from onceproof.engine.windows.windows import TimeWindow
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
-
 
 # Splits and their positions.
 
@@ -109,13 +105,12 @@ def marks_at_the_end_are_waited_for(reached: Reached) -> Iterator[None]:
     """It counts offsets of rows only, and the one before its stop is that of no row."""
     take_event = PartitionReader._take_event
 
-    def of_rows_only(self: PartitionReader, error: KafkaError, message: Message) -> None:
-        from confluent_kafka import KafkaError as Codes
-
-        if error.code() != Codes._PARTITION_EOF:
-            take_event(self, error, message)
-        elif (message.offset() or 0) > self._next:
+    def of_rows_only(self: PartitionReader, error: Any, message: Any) -> None:
+        behind_the_last_row = self._next
+        take_event(self, error, message)
+        if self._next > behind_the_last_row:
             reached()
+            self._next = behind_the_last_row
 
     with replaced(PartitionReader, "_take_event", of_rows_only):
         yield
@@ -268,7 +263,7 @@ def sliding_windows_begin_before_their_time(reached: Reached) -> Iterator[None]:
     summary="the partners of a record are read into one row, so all its pairs have the last of them",
 )
 def joined_rows_share_one_object(reached: Reached) -> Iterator[None]:
-    """Whoever goes through a state gets the same row again and again, and has to copy it."""
+    """An iterator over a state returns the same row again and again, and the join has to copy it."""
 
     def without_copies(
         self: IntervalJoinOperator, value: Any, timestamp: int, side: int, results: list[Record]
