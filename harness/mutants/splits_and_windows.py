@@ -225,12 +225,12 @@ def timer_of_an_empty_window_is_ignored(reached: Reached) -> Iterator[None]:
 
 
 @mutant(
-    id="sliding-windows-begin-before-their-time",
+    id="overlapping-windows-are-miscounted",
     origin="bytewax#485",
     breaks="exactly_once",
-    summary="a record is put into a sliding window that begins behind it, if slides do not divide the size",
+    summary="a record is in one sliding window too many or too few, if slides do not divide their size",
 )
-def sliding_windows_begin_before_their_time(reached: Reached) -> Iterator[None]:
+def overlapping_windows_are_miscounted(reached: Reached) -> Iterator[None]:
     """The time since the last end is taken for the time to the next start, which says how many overlap."""
     assign = assigners._Sliding.assign_windows
 
@@ -240,12 +240,12 @@ def sliding_windows_begin_before_their_time(reached: Reached) -> Iterator[None]:
         windows = assign(self, element, timestamp, context)
         size, slide = self._size, self._slide
         most, rest = divmod(size, slide)
-        if not rest:
+        if not rest or size < slide:
             return windows
         time = self._time(timestamp, context)
         since_end = (time - self._offset - size) % slide
         first = time - since_end - size + slide
-        count = most + 1 if since_end >= rest else most
+        count = most + 1 if since_end > rest else most
         starts = [first + place * slide for place in reversed(range(count))]
         counted = [TimeWindow(start, start + size) for start in starts]
         if counted != list(windows):

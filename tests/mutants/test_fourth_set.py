@@ -345,15 +345,19 @@ def test_early_firings_stop_at_the_first_empty_window() -> None:
     assert wrong == [(10, [1]), (99, [2])]
 
 
-def test_record_is_in_a_window_that_begins_behind_it() -> None:
-    def windows() -> list[tuple[int, int]]:
-        assigner = SlidingEventTimeWindows.of(Time.milliseconds(11), Time.milliseconds(10))
+def test_record_is_in_a_window_too_many_or_too_few() -> None:
+    def windows() -> list[list[tuple[int, int]]]:
         context: Any = None
-        return [(each.start, each.end) for each in assigner.assign_windows("a", 6, context)]
+        found = []
+        for size in (11, 19):
+            assigner = SlidingEventTimeWindows.of(Time.milliseconds(size), Time.milliseconds(10))
+            assigned = assigner.assign_windows("a", 6, context)
+            found.append([(each.start, each.end) for each in assigned])
+        return found
 
-    right, wrong = shown("sliding-windows-begin-before-their-time", windows)
-    assert right == [(0, 11)]
-    assert wrong == [(10, 21), (0, 11)]
+    right, wrong = shown("overlapping-windows-are-miscounted", windows)
+    assert right == [[(0, 11)], [(0, 19), (-10, 9)]]
+    assert wrong == [[(10, 21), (0, 11)], [(-10, 9)]]
 
 
 class Pair(ProcessJoinFunction):
