@@ -61,6 +61,8 @@ FROM_TRACKERS = (
     "files_of_databases",
     "pending_and_restored",
     "times_and_targets",
+    "restarts_and_sweeps",
+    "splits_and_windows",
 )
 """The themes whose bugs all stand in the list of origins."""
 

@@ -53,23 +53,14 @@ from onceproof.engine.task.unaligned_task import UnalignedTask
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import EventTimeSessionWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction
-from onceproof.harness.model.mutants import built_in_mutants, find_mutant
+from onceproof.harness.model.mutants import built_in_mutants
 from onceproof.harness.mutants import pending_and_restored, times_and_targets
 from tests.engine.checkpoint.conftest import CoordinatorBench
 from tests.engine.connectors.conftest import SinkJob
 from tests.engine.operators.conftest import Bench as OperatorBench
 from tests.engine.task.conftest import ATTEMPT, TASK
 from tests.engine.task.conftest import Bench as TaskBench
-
-
-def shown(mutant_id: str, run: Callable[[], Any]) -> tuple[Any, Any]:
-    """Return what a run comes to without the bug, and with it."""
-    right = run()
-    with find_mutant(mutant_id).applied() as reach:
-        wrong = run()
-    assert reach.times, "the bug was not reached"
-    assert run() == right, "the patch is not undone"
-    return right, wrong
+from tests.mutants.small_runs import shown
 
 
 def first(value: Any) -> Any:

@@ -68,6 +68,8 @@ THEMES: Final = (
     "files_of_databases",
     "pending_and_restored",
     "times_and_targets",
+    "restarts_and_sweeps",
+    "splits_and_windows",
 )
 
 
