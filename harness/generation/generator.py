@@ -35,6 +35,7 @@ from onceproof.harness.generation.fault_patterns import (
     draw_unaimed_faults,
 )
 from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.generation.late_patterns import draw_refused_batches
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import (
@@ -147,6 +148,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         max_parallelism=max_parallelism,
         kinds=kinds,
         rescales=rescales,
+        sends_batches=options_of(family).sends_batches_with(workload.parameters),
     )
     any_backend = options_of(family).any_backend
     faults, stop, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
@@ -348,7 +350,7 @@ def _draw_trouble(
     drawn = drawing.faults(chance, stage)
     faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
-    return _with_late_puts(faults, seed, stage), stop, sizes
+    return _with_rare_faults(faults, seed, stage), stop, sizes
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
@@ -357,12 +359,17 @@ def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
     return is_discarded and Chance(_random_of(derived_seed("discarded uploads", seed))).chance(DISCARDED)
 
 
-def _with_late_puts(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
-    """Return the faults with the late puts that are drawn for the seed, if any, in place of the last ones."""
+def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
+    """Return the faults with those that only some ends of a job have, if any, in place of the last ones.
+
+    They are late puts of an object store, and refusals of batches.
+    """
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
-    room = max(MOST_FAULTS, len(faults)) - len(late_puts)
+    refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
+    rare = (*late_puts, *refused)
+    room = max(MOST_FAULTS, len(faults)) - len(rare)
     # Of a job that restarts until ids have another digit no restart is left out.
     restarts = sum(fault == faults[0] for fault in faults)
     if restarts > MOST_FAULTS:
         room = max(room, restarts + 1)
-    return (*faults[:room], *late_puts)
+    return (*faults[: max(room, 0)], *rare)

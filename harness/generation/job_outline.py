@@ -28,3 +28,5 @@ class JobOutline:
     max_parallelism: int
     kinds: frozenset[FaultKind] = frozenset()
     rescales: bool = False
+    sends_batches: bool = False
+    """Whether it has a write-ahead sink."""
