@@ -36,6 +36,7 @@ from onceproof.harness.generation.fault_patterns import (
 )
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.late_patterns import draw_refused_batches
+from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import (
@@ -362,11 +363,12 @@ def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
 def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
     """Return the faults with those that only some ends of a job have, if any, in place of the last ones.
 
-    They are late puts of an object store, and refusals of batches.
+    They are late puts of an object store, refusals of batches, and lists of splits that lack one.
     """
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
     refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
-    rare = (*late_puts, *refused)
+    short = draw_short_list(Chance(_random_of(derived_seed("short lists", seed))), stage)
+    rare = (*late_puts, *refused, *short)
     room = max(MOST_FAULTS, len(faults)) - len(rare)
     # Of a job that restarts until ids have another digit no restart is left out.
     restarts = sum(fault == faults[0] for fault in faults)

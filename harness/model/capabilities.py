@@ -25,6 +25,8 @@ class Capability(StrEnum):
     FAILED_COMMITS = "failed_commits"
     LATE_CALLS = "late_calls"
     """Commits and aborts are answered with an error and take place later, also in the next attempt."""
+    SHORT_LISTS = "short_lists"
+    """A source lists a split less for a while, as while a broker is away."""
     CLOCK_JUMPS = "clock_jumps"
     """The wall clock of the job can be set forward or back, and that of the machine stays."""
     SERVER_FAULTS = "server_faults"

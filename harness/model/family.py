@@ -310,10 +310,7 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value),
         "a function as_program(records, parameters)",
     ),
-    "sends_batches": (
-        lambda value: type(value) is bool or callable(value),
-        "True, False or a function sends_batches(parameters)",
-    ),
+    "sends_batches": (lambda value: type(value) is bool or callable(value), "True, False or a function"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
     "answers": (lambda value: value is None or callable(value), "a function answers(row)"),

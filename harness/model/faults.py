@@ -54,6 +54,7 @@ FaultKind: TypeAlias = Literal[
     "late_abort",
     "late_delete",
     "write_error_after_success",
+    "short_list",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -93,6 +94,7 @@ Target: TypeAlias = Literal[
     "deletion",
     "server",
     "pause",
+    "listing",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
@@ -148,7 +150,7 @@ class FaultRow:
     """What the fault did, for a report. ``{task}`` stands for the task that passed the point."""
     delay: Delay = "none"
     """Whether ``Fault.delay`` says by how many steps the fault holds something back, by how much a clock
-    jumps, or for how many milliseconds a server is gone."""
+    jumps, or for how many milliseconds a server is gone or a listing is short."""
     victims: Victims = "none"
     means: tuple[Means, ...] = ()
     """By what it can come about in real processes, besides the plain way."""
@@ -161,12 +163,12 @@ class FaultRow:
     @property
     def counts_passes(self) -> bool:
         """Whether it counts passes of its point. The others count messages, commits and calls of storages."""
-        return self.is_kill or self.strikes in ("clock", "server", "pause")
+        return self.is_kill or self.strikes in ("clock", "server", "pause", "listing")
 
     @property
     def holds_up(self) -> bool:
         """Whether ``Fault.delay`` is steps for which the job may have to wait; else it is milliseconds."""
-        return self.strikes not in ("clock", "server", "pause")
+        return self.strikes not in ("clock", "server", "pause", "listing")
 
     @property
     def kills_tasks(self) -> bool:
@@ -430,10 +432,26 @@ _ROWS: Final = (
         "answer a write that took place with an error",
         "a write of {task} took place, was answered with an error, and was deleted by its writer",
     ),
+    FaultRow(
+        "short_list",
+        "listing",
+        # A job that begins anew reads what is listed. One that is restored knows its splits.
+        ("completed",),
+        Capability.SHORT_LISTS,
+        "list all splits but one",
+        "the source listed all splits but one for a while",
+        delay="required",
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 """The table, in the order of FAULT_KINDS."""
+
+DRAWN_APART: Final = frozenset(
+    row.kind for row in _ROWS if row.needs in (Capability.LATE_PUTS, Capability.SHORT_LISTS)
+)
+"""The kinds that only some jobs can suffer, or that are nothing without a kill. The generator draws them by
+themselves, so that all other scenarios are what they are without them."""
 
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""

@@ -215,8 +215,19 @@ class FaultInjector:
             case "clock":
                 self._fire(fault, name)
                 self._set_wall_clock(fault)
+            case "listing":
+                self._fire(fault, name)
+                self.list_short(fault)
             case _:
                 self._kill_tasks(fault, name)
+
+    def list_short(self, fault: Fault) -> None:
+        """Have the sources list one split less for the fault's delay.
+
+        A job that begins anew, without a checkpoint, gets all: it knows no others than those that are listed.
+        """
+        until_ms = self._clock.now + fault.delay
+        self._job.list_short(lambda: self._clock.now < until_ms and self._recorder.has_complete_checkpoint)
 
     def _set_wall_clock(self, fault: Fault) -> None:
         """Set the wall clock forward or back by the milliseconds of the fault; the steady clock runs on."""

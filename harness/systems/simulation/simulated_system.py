@@ -33,6 +33,7 @@ ANSWERS: Final = answers(
         "process": FaultInjector.strike,
         "master": FaultInjector.strike,
         "clock": FaultInjector.strike,
+        "listing": FaultInjector.list_short,
         "read": FaultInjector.storage_fault,
         "deletion": FaultInjector.storage_fault,
         "abort": FaultInjector.abort_fault,

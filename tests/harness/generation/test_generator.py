@@ -12,7 +12,7 @@ from time import perf_counter
 
 import pytest
 
-from onceproof.harness.generation import drawn_operations, late_patterns, storage_patterns
+from onceproof.harness.generation import drawn_operations, late_patterns, recovery_patterns, storage_patterns
 from onceproof.harness.generation.generator import generate, generator_version
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
@@ -137,6 +137,18 @@ def test_scenarios_in_folders_are_what_they_are_where_none_is_drawn(
 
     for family in FAMILIES:
         assert 0.09 < share_without_which_others_stay(family, many[family.name], is_late) < 0.11
+
+
+def test_lists_of_splits_lack_one_in_a_share_and_all_others_are_what_they_were(
+    many: dict[str, list[Scenario]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_patterns, "SHORT_LISTS", 0.0)
+
+    def is_short(scenario: Scenario) -> bool:
+        return any(fault.kind == "short_list" for fault in scenario.faults)
+
+    for family in FAMILIES:
+        assert 0.03 < share_without_which_others_stay(family, many[family.name], is_short) < 0.05
 
 
 def test_targets_of_write_ahead_sinks_refuse_several_tries_of_a_subtask_in_a_row(
