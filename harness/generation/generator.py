@@ -35,11 +35,12 @@ from onceproof.harness.generation.fault_patterns import (
     draw_unaimed_faults,
 )
 from onceproof.harness.generation.job_outline import JobOutline
-from onceproof.harness.generation.late_patterns import draw_refused_batches
+from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
 from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import (
+    KAFKA,
     Family,
     Role,
     Vertices,
@@ -149,6 +150,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         max_parallelism=max_parallelism,
         kinds=kinds,
         rescales=rescales,
+        writes_to_kafka=KAFKA in options_of(family).servers,
         sends_batches=options_of(family).sends_batches_with(workload.parameters),
     )
     any_backend = options_of(family).any_backend
@@ -363,12 +365,13 @@ def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
 def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
     """Return the faults with those that only some ends of a job have, if any, in place of the last ones.
 
-    They are late puts of an object store, refusals of batches, and lists of splits that lack one.
+    They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows.
     """
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
     refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
     short = draw_short_list(Chance(_random_of(derived_seed("short lists", seed))), stage)
-    rare = (*late_puts, *refused, *short)
+    lost = draw_lost_row(Chance(_random_of(derived_seed("lost rows", seed))), stage)
+    rare = (*late_puts, *refused, *short, *lost)
     room = max(MOST_FAULTS, len(faults)) - len(rare)
     # Of a job that restarts until ids have another digit no restart is left out.
     restarts = sum(fault == faults[0] for fault in faults)

@@ -28,5 +28,7 @@ class JobOutline:
     max_parallelism: int
     kinds: frozenset[FaultKind] = frozenset()
     rescales: bool = False
+    writes_to_kafka: bool = False
+    """Whether Kafka is at an end of it."""
     sends_batches: bool = False
     """Whether it has a write-ahead sink."""

@@ -6,6 +6,7 @@ The rules this module lives by:
   asked may be dead by then, and the next attempt has asked again.
 - A target that refuses one batch of a write-ahead sink mostly refuses the next ones, too. What waits then
   must keep its order, which shows only when it takes batches again before the job ends or is killed.
+- A producer hears of a row that is lost when it has handed over others, and before the next checkpoint.
 - A task hears late, twice or never that a checkpoint was aborted, and the job master hears so of a task that
   has declined one. Both happen only where something has failed, so a pattern has that failure, too.
 - What an aborted checkpoint has under way, a barrier, a write or an answer, meets the next checkpoint, or one
@@ -40,6 +41,20 @@ def draw_refused_batches(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]
     refused = Fault("fail_commit", "committing", chance.choice(stage.sinks), 0, nth)
     # Each counts the tries that no fault before it has struck, so they strike one after the other.
     return (refused,) * chance.weighted(((2, 3), (3, 3), (4, 1)))
+
+
+LOST_ROWS: Final = 0.25
+"""The share of the scenarios with Kafka at an end whose producer hears that a row is lost."""
+
+
+def draw_lost_row(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw, for some scenarios with Kafka at an end, that a row is lost which a producer has handed over.
+
+    ``chance`` is of this draw alone: all other scenarios are what they are without it.
+    """
+    if not stage.writes_to_kafka or not chance.chance(LOST_ROWS):
+        return ()
+    return (Fault("lose_row", "element", ANY_TASK, 0, chance.integer(1, max(1, stage.records))),)
 
 
 def call_takes_place_late(chance: Chance, stage: JobOutline) -> list[Fault]:

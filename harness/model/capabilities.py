@@ -27,6 +27,8 @@ class Capability(StrEnum):
     """Commits and aborts are answered with an error and take place later, also in the next attempt."""
     SHORT_LISTS = "short_lists"
     """A source lists a split less for a while, as while a broker is away."""
+    LOST_ROWS = "lost_rows"
+    """A row that was handed over is lost, and its producer hears of it later."""
     CLOCK_JUMPS = "clock_jumps"
     """The wall clock of the job can be set forward or back, and that of the machine stays."""
     SERVER_FAULTS = "server_faults"

@@ -11,6 +11,8 @@ The rules this module lives by:
   of the rows is the order in which the generator draws.
 - A server is another process than the job: its faults strike as the job passes a point, and the job lives on.
   Only families that need a server draw them (`generation/server_faults.py`).
+- A row is lost behind a producer that hands rows over and hears of each later. Only families that write to
+  Kafka draw it (`generation/late_patterns.py`).
 - A pause stops all processes of a program from outside. Only programs of which nothing else is known draw it
   (`generation/program_faults.py`).
 - The points are written here a second time beside the engine's: checkers read them, and the judge does not
@@ -55,6 +57,7 @@ FaultKind: TypeAlias = Literal[
     "late_delete",
     "write_error_after_success",
     "short_list",
+    "lose_row",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -95,6 +98,7 @@ Target: TypeAlias = Literal[
     "server",
     "pause",
     "listing",
+    "row",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
@@ -442,13 +446,23 @@ _ROWS: Final = (
         "the source listed all splits but one for a while",
         delay="required",
     ),
+    FaultRow(
+        "lose_row",
+        "row",
+        ("element",),
+        Capability.LOST_ROWS,
+        "lose the row, and report it to the producer",
+        "a row of {task} was lost behind its producer, which was told so",
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 """The table, in the order of FAULT_KINDS."""
 
 DRAWN_APART: Final = frozenset(
-    row.kind for row in _ROWS if row.needs in (Capability.LATE_PUTS, Capability.SHORT_LISTS)
+    row.kind
+    for row in _ROWS
+    if row.needs in (Capability.LATE_PUTS, Capability.SHORT_LISTS, Capability.LOST_ROWS)
 )
 """The kinds that only some jobs can suffer, or that are nothing without a kill. The generator draws them by
 themselves, so that all other scenarios are what they are without them."""
@@ -457,10 +471,10 @@ KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
-    row.kind for row in _ROWS if row.strikes not in ("server", "pause")
+    row.kind for row in _ROWS if row.strikes not in ("server", "pause", "row")
 )
-"""The kinds that any job of the engine can suffer; the others need a server at an end of the job, or strike
-programs of which nothing is known."""
+"""The kinds that any job of the engine can suffer; the others need a server at an end of the job, or its
+model, or strike programs of which nothing is known."""
 
 AT_PASSES: Final = frozenset(row.kind for row in _ROWS if row.counts_passes)
 """The kinds that strike as a point is passed."""

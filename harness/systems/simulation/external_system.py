@@ -94,6 +94,8 @@ class TransactionalSystem:
         """Called before each commit. Returns the fault that the commit suffers, if any."""
         self.abort_fault: Callable[[], Fault | None] = _none
         """Called before each abort that a sink asks for. Returns the fault that it suffers, if any."""
+        self.row_fault: Callable[[], Fault | None] = _none
+        """Called with each row that is handed to a producer. Returns the fault that it suffers, if any."""
         self.seen: Callable[[Transaction], None] | None = None
         """Called with every transaction that becomes visible; only a traced run sets it."""
 
@@ -297,7 +299,7 @@ class TransactionalSystem:
 
     def forget_listeners(self) -> None:
         """Drop the callbacks when the run is over."""
-        self.commit_fault = self.abort_fault = _none
+        self.commit_fault = self.abort_fault = self.row_fault = _none
         self.seen = None
 
     def unsettled(self) -> list[Transaction]:

@@ -184,6 +184,10 @@ class FaultInjector:
         """Return the fault of the abort that the running task is about to ask for, if any."""
         return self._fault_of_call("aborted")
 
+    def row_fault(self) -> Fault | None:
+        """Return the fault of the row that the running task hands to its producer, if any."""
+        return self._fault_of_call(ELEMENT) if ELEMENT in self.points_with_io_faults else None
+
     def _fault_of_call(self, point: str) -> Fault | None:
         task = self._living.running_task()
         return None if task is None else self.io_fault_at(point, task.name, 0)

@@ -34,6 +34,7 @@ ANSWERS: Final = answers(
         "master": FaultInjector.strike,
         "clock": FaultInjector.strike,
         "listing": FaultInjector.list_short,
+        "row": FaultInjector.row_fault,
         "read": FaultInjector.storage_fault,
         "deletion": FaultInjector.storage_fault,
         "abort": FaultInjector.abort_fault,

@@ -151,6 +151,15 @@ def test_lists_of_splits_lack_one_in_a_share_and_all_others_are_what_they_were(
         assert 0.03 < share_without_which_others_stay(family, many[family.name], is_short) < 0.05
 
 
+def test_rows_are_lost_only_where_kafka_is_at_an_end() -> None:
+    def losing(family: str) -> int:
+        scenarios = [generate(load_family(family), seed) for seed in range(200)]
+        return sum(fault.kind == "lose_row" for each in scenarios for fault in each.faults)
+
+    assert 30 < losing("kafka_rows") < 70
+    assert losing("word_count") == losing("postgres_rows") == 0
+
+
 def test_targets_of_write_ahead_sinks_refuse_several_tries_of_a_subtask_in_a_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
