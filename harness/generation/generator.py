@@ -34,13 +34,12 @@ from onceproof.harness.generation.fault_patterns import (
     draw_kinds,
     draw_unaimed_faults,
 )
-from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
 from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
 from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import (
-    KAFKA,
     Family,
     Role,
     Vertices,
@@ -150,8 +149,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         max_parallelism=max_parallelism,
         kinds=kinds,
         rescales=rescales,
-        writes_to_kafka=KAFKA in options_of(family).servers,
-        sends_batches=options_of(family).sends_batches_with(workload.parameters),
+        ends=_ends_of(family, workload),
     )
     any_backend = options_of(family).any_backend
     faults, stop, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
@@ -191,6 +189,13 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         buffer_records=chance.weighted(BUFFER_RECORDS),
         endless=(chance.chance(ENDLESS) and not hurried) or UNSET,
     )
+
+
+def _ends_of(family: Family, workload: Workload) -> frozenset[str]:
+    """Return what is at the ends of a job."""
+    options = options_of(family)
+    sends_batches = options.sends_batches_with(workload.parameters)
+    return frozenset((*options.servers, *((WRITE_AHEAD,) if sends_batches else ())))
 
 
 def _random_of(seed: int) -> Random:

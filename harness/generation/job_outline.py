@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from onceproof.harness.model.faults import FaultKind
+
+WRITE_AHEAD: Final = "write-ahead"
 
 
 @dataclass(slots=True)
@@ -28,7 +31,5 @@ class JobOutline:
     max_parallelism: int
     kinds: frozenset[FaultKind] = frozenset()
     rescales: bool = False
-    writes_to_kafka: bool = False
-    """Whether Kafka is at an end of it."""
-    sends_batches: bool = False
-    """Whether it has a write-ahead sink."""
+    ends: frozenset[str] = frozenset()
+    """What is at its ends, as far as faults are drawn for it: servers, and WRITE_AHEAD for such a sink."""

@@ -20,8 +20,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_commit, draw_kill
-from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
 from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import KAFKA
 from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
@@ -34,7 +35,7 @@ def draw_refused_batches(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]
 
     ``chance`` is of this draw alone: all other scenarios are what they are without it.
     """
-    if not stage.sends_batches or not chance.chance(REFUSED_BATCHES):
+    if WRITE_AHEAD not in stage.ends or not chance.chance(REFUSED_BATCHES):
         return ()
     # An even checkpoint is refused by an answer and an odd one by an error, so the first one matters.
     nth = chance.weighted(((1, 3), (2, 3), (3, 1)))
@@ -52,7 +53,7 @@ def draw_lost_row(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
 
     ``chance`` is of this draw alone: all other scenarios are what they are without it.
     """
-    if not stage.writes_to_kafka or not chance.chance(LOST_ROWS):
+    if KAFKA not in stage.ends or not chance.chance(LOST_ROWS):
         return ()
     return (Fault("lose_row", "element", ANY_TASK, 0, chance.integer(1, max(1, stage.records))),)
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class ClientError(IntEnum):
     """Codes of errors that librdkafka reports; the negative ones are its own, the others the protocol's.
 
-    They are written here a second time because a model of its client reports them, too, also where the library
-    is not installed.
+    They are written here a second time because a model of its client reports them, also where the library is
+    not installed.
     """
 
     UNKNOWN_TOPIC_OR_PART = 3
