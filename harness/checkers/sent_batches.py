@@ -5,8 +5,8 @@ The rules this module lives by:
 - When a checkpoint is complete, a subtask tries all its batches up to it, oldest first. So a batch is sent
   ahead of an older one only if the older one was refused right before: after the checkpoint that first lists
   the later batch was complete, and after the later one was last refused itself.
-- If the refusal is an error, the batches behind it wait (``holds_back`` in the history). None of them is sent
-  before the older one was tried again.
+- If the refusal is an error, the batches behind it wait (``holds_back`` in the history, which only the
+  simulation says). None of them is sent before the older one was tried again.
 - A call that is answered with an error and takes place later says nothing about the order.
 """
 
