@@ -452,7 +452,7 @@ _ROWS: Final = (
         ("element",),
         Capability.LOST_ROWS,
         "lose the row, and report it to the producer",
-        "a row of {task} was lost behind its producer, which was told so",
+        "a row of {task} was lost behind its producer, which heard of it",
     ),
 )
 

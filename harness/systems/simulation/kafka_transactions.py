@@ -51,7 +51,7 @@ _AGAIN: Final = " again "
 
 
 class RowLost(KafkaUnavailable, InjectedError):
-    """The producer was told that a row is lost, which a fault has lost."""
+    """The producer has heard of a row that a fault has lost."""
 
 
 @contextmanager
