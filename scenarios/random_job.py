@@ -77,8 +77,13 @@ def arrival_states(parameters: Mapping[str, Parameter]) -> Collection[str]:
     return arrival_states_of(graph_of(parameters))
 
 
+def sends_batches(parameters: Mapping[str, Parameter]) -> bool:
+    return any(sink.form == "write_ahead" for sink in graph_of(parameters).sinks)
+
+
 options = FamilyOptions(
     declares=True,
+    sends_batches=sends_batches,
     arrival_states=arrival_states,
     tasks_with=tasks_with,
     simpler_parameters=simpler_parameters,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onceproof.harness.model.family import FamilyOptions
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ row_schema = word_count.row_schema
 oracle_sql = word_count.oracle_sql
 generate = word_count.generate
 expected = word_count.expected
+options = FamilyOptions(sends_batches=True)
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:

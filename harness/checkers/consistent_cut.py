@@ -6,7 +6,10 @@ when the engine is correct. These anomalies are checked at every commit:
 - early commit: a transaction is visible, and no completed checkpoint lists it.
 - out of order: of two transactions of one sink subtask, the later became visible first. Excused: a commit
   that the external system had answered with an error (the transactions after it are committed anyway), and
-  batches of write-ahead sinks from an earlier attempt (a restore may give them to several subtasks).
+  batches of write-ahead sinks from an earlier attempt (a restore may give them to several subtasks). A batch
+  of the running attempt is excused only where the later one was sent right behind a refusal: each completed
+  checkpoint has all batches tried again, oldest first, and an error holds back those behind it
+  (`sent_batches.py`).
 - skipped commit: an attempt commits its own output while a transaction listed by the checkpoint that it was
   restored from is not visible. The restore should have committed it. Batches of write-ahead sinks are
   excused: a restore leaves them to the next completed checkpoint.
@@ -30,11 +33,13 @@ from typing import Any
 
 from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle, RowCounts, count_rows
+from onceproof.harness.checkers.sent_batches import SentBatches
 from onceproof.harness.checkers.table_reads import TableReads
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     COMMIT_FAILED,
+    FAULT_FIRED,
     JOB_STOPPED,
     ROWS_WRITTEN,
     TRANSACTION_VISIBLE,
@@ -71,6 +76,9 @@ class ConsistentCut:
                 follower.attempt_started(step, subject, payload["restored"])
             elif kind == COMMIT_FAILED:
                 follower.failed_commits.add(subject)
+                follower.batches.refused(subject, holds_back="holds_back" in payload)
+            elif kind == FAULT_FIRED:
+                follower.batches.fault_fired(subject)
             elif kind == JOB_STOPPED:
                 follower.job_stopped(step, history)
         return follower.violations
@@ -83,6 +91,7 @@ class _CommitFollower:
     """
 
     __slots__ = (
+        "batches",
         "checkpoints",
         "failed_commits",
         "first_listed",
@@ -121,6 +130,7 @@ class _CommitFollower:
         self.last_epochs: dict[tuple[str, str, int], int] = {}
         """By (attempt, sink, subtask), the epoch of its latest visible transaction."""
         self.failed_commits: set[str] = set()
+        self.batches = SentBatches()
         self.restored_index = -1
         """The index that the running attempt was restored from; -1: from none."""
         self.restored_from: dict[str, int | None] = {}
@@ -147,6 +157,7 @@ class _CommitFollower:
         new = [transaction for transaction in payload["transactions"] if transaction not in first_listed]
         for transaction in new:
             first_listed[transaction] = index
+        self.batches.listed(new)
         self.checkpoints.append((checkpoint, payload["cut"], payload["in_flight"]))
         self.listed_counts.append(len(new))
         self.visible_counts.append(0)
@@ -167,13 +178,13 @@ class _CommitFollower:
         attempt, epoch = payload["attempt"], payload["epoch"]
         writer = (attempt, payload.get("sink", ""), payload["subtask"])
         last = self.last_epochs.get(writer, -1)
+        is_excused = transaction in self.failed_commits
+        if "waits" in payload:
+            # A restored batch may be in another subtask than those before and after it.
+            is_excused = self.batches.sent(writer, epoch, transaction) or attempt != self.running
         if epoch > last:
             self.last_epochs[writer] = epoch
-        elif (
-            epoch < last
-            and transaction not in self.failed_commits
-            and ("waits" not in payload or attempt == self.running)
-        ):
+        elif epoch < last and not is_excused:
             witness = {"step": step, "transaction": transaction, "epoch": epoch, "already visible": last}
             self._violate(OUT_OF_ORDER, f"transaction {transaction}, step {step}", witness)
         if "waits" not in payload:

@@ -18,10 +18,11 @@ Anomalies:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import Oracle
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
+from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     ERROR,
@@ -37,6 +38,8 @@ from onceproof.harness.model.scenario import Scenario
 EXCEPTION = "exception"
 FAILURE_WITHOUT_FAULT = "failure without a fault"
 RESTART_WITHOUT_FAULT = "restart without a fault"
+_AWAY: Final = frozenset(row.kind for row in FAULTS.values() if row.strikes in ("server", "pause"))
+"""The kinds after which a server, or a program, is away for a while."""
 
 
 class NoError:
@@ -56,7 +59,7 @@ class NoError:
             if kind == FAULT_FIRED:
                 faults += 1
                 has_killed |= subject in KILLS
-                is_struck |= subject not in JOB_FAULTS and subject in FAULTS
+                is_struck |= subject in _AWAY
             elif kind == ATTEMPT_STARTED:
                 by_supervisor = "by_supervisor" in payload
                 is_aftermath = (is_away and faults == faults_at_start) or reaches_for_the_dead

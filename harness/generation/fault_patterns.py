@@ -9,8 +9,8 @@ The rules this module lives by:
 - Swarm testing: a scenario first draws which fault kinds it may use, because some states are reached only
   without certain faults. A pattern that needs each of its faults is drawn whole.
 - Only faults of the fault table are drawn, and the uniform part reaches every point of every row but those
-  of servers (`server_faults.py`) and of object stores (`storage_patterns.py`); the property coverage relies
-  on both.
+  of servers (`server_faults.py`) and those that are drawn apart (of object stores in `storage_patterns.py`,
+  of lists of splits in `recovery_patterns.py`); the property coverage relies on both.
 - Kills aim at early checkpoints, because only later input shows an error of the recovery.
 """
 
@@ -47,9 +47,8 @@ from onceproof.harness.generation.storage_patterns import (
     files_cannot_be_deleted,
     storage_fails,
 )
-from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, FaultKind, Point
+from onceproof.harness.model.faults import DRAWN_APART, FAULTS, JOB_FAULTS, FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6
@@ -61,8 +60,8 @@ PROCESSES: Final = -1
 """Drawn in place of a number of complete checkpoints: it is the processes that die."""
 LONGEST_JUMP_MS: Final = 120_000
 """Longer than anything a job waits for. Timers that follow each other fire all the way, which takes long."""
-_DRAWN_KINDS: Final = tuple(kind for kind in JOB_FAULTS if FAULTS[kind].needs != Capability.LATE_PUTS)
-"""What only an object store does is drawn apart (`storage_patterns.py`)."""
+_DRAWN_KINDS: Final = tuple(kind for kind in JOB_FAULTS if kind not in DRAWN_APART)
+"""The others are drawn in `storage_patterns.py` and `recovery_patterns.py`."""
 
 _RECOVERY_POINTS: Final[tuple[Point, ...]] = ("restoring", "restored", "aborted", "committing")
 

@@ -34,7 +34,9 @@ from onceproof.harness.generation.fault_patterns import (
     draw_kinds,
     draw_unaimed_faults,
 )
-from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
+from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
+from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import (
@@ -148,6 +150,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         kinds=kinds,
         rescales=rescales,
         overtakes=mode.barriers == "unaligned",
+        ends=_ends_of(family, workload),
     )
     any_backend = options_of(family).any_backend
     faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
@@ -187,6 +190,13 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         buffer_records=chance.weighted(BUFFER_RECORDS),
         endless=(chance.chance(ENDLESS) and not hurried) or UNSET,
     )
+
+
+def _ends_of(family: Family, workload: Workload) -> frozenset[str]:
+    """Return what is at the ends of a job."""
+    options = options_of(family)
+    sends_batches = options.sends_batches_with(workload.parameters)
+    return frozenset((*options.servers, *((WRITE_AHEAD,) if sends_batches else ())))
 
 
 def _random_of(seed: int) -> Random:
@@ -349,7 +359,7 @@ def _draw_trouble(
     drawn = drawing.faults(chance, stage)
     faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
-    return _with_late_puts(faults, seed, stage), met, sizes
+    return _with_rare_faults(faults, seed, stage), met, sizes
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
@@ -358,12 +368,19 @@ def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
     return is_discarded and Chance(_random_of(derived_seed("discarded uploads", seed))).chance(DISCARDED)
 
 
-def _with_late_puts(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
-    """Return the faults with the late puts that are drawn for the seed, if any, in place of the last ones."""
+def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
+    """Return the faults with those that only some ends of a job have, if any, in place of the last ones.
+
+    They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows.
+    """
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
-    room = max(MOST_FAULTS, len(faults)) - len(late_puts)
+    refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
+    short = draw_short_list(Chance(_random_of(derived_seed("short lists", seed))), stage)
+    lost = draw_lost_row(Chance(_random_of(derived_seed("lost rows", seed))), stage)
+    rare = (*late_puts, *refused, *short, *lost)
+    room = max(MOST_FAULTS, len(faults)) - len(rare)
     # Of a job that restarts until ids have another digit no restart is left out.
     restarts = sum(fault == faults[0] for fault in faults)
     if restarts > MOST_FAULTS:
         room = max(room, restarts + 1)
-    return (*faults[:room], *late_puts)
+    return (*faults[: max(room, 0)], *rare)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from onceproof.harness.model.faults import FaultKind
+
+WRITE_AHEAD: Final = "write-ahead"
 
 
 @dataclass(slots=True)
@@ -31,3 +34,5 @@ class JobOutline:
     """Whether faults may bring the job back at another parallelism."""
     overtakes: bool = False
     """Whether barriers overtake records, which are then in flight."""
+    ends: frozenset[str] = frozenset()
+    """What is at its ends, as far as faults are drawn for it: servers, and WRITE_AHEAD for such a sink."""

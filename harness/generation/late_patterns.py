@@ -4,6 +4,9 @@ The rules this module lives by:
 
 - A call that is answered with an error may have taken place, may take place later, or never. The sink that
   asked may be dead by then, and the next attempt has asked again.
+- A target that refuses one batch of a write-ahead sink mostly refuses the next ones, too. What waits then
+  must keep its order, which shows only when it takes batches again before the job ends or is killed.
+- A producer hears of a row that is lost when it has handed over others, and before the next checkpoint.
 - A task hears late, twice or never that a checkpoint was aborted, and the job master hears so of a task that
   has declined one. Both happen only where something has failed, so a pattern has that failure, too.
 - What an aborted checkpoint has under way, a barrier, a write or an answer, meets the next checkpoint, or one
@@ -12,13 +15,47 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_commit, draw_kill
-from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
 from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import KAFKA
 from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
+
+REFUSED_BATCHES: Final = 0.4
+"""The share of the scenarios with a write-ahead sink whose target refuses several batches in a row."""
+
+
+def draw_refused_batches(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw, for some scenarios with a write-ahead sink, that the target refuses several tries in a row.
+
+    ``chance`` is of this draw alone: all other scenarios are what they are without it.
+    """
+    if WRITE_AHEAD not in stage.ends or not chance.chance(REFUSED_BATCHES):
+        return ()
+    # An even checkpoint is refused by an answer and an odd one by an error, so the first one matters.
+    nth = chance.weighted(((1, 3), (2, 3), (3, 1)))
+    refused = Fault("fail_commit", "committing", chance.choice(stage.sinks), 0, nth)
+    # Each counts the tries that no fault before it has struck, so they strike one after the other.
+    return (refused,) * chance.weighted(((2, 3), (3, 3), (4, 1)))
+
+
+LOST_ROWS: Final = 0.25
+"""The share of the scenarios with Kafka at an end whose producer hears that a row is lost."""
+
+
+def draw_lost_row(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw, for some scenarios with Kafka at an end, that a row is lost which a producer has handed over.
+
+    ``chance`` is of this draw alone: all other scenarios are what they are without it.
+    """
+    if KAFKA not in stage.ends or not chance.chance(LOST_ROWS):
+        return ()
+    return (Fault("lose_row", "element", ANY_TASK, 0, chance.integer(1, max(1, stage.records))),)
 
 
 def call_takes_place_late(chance: Chance, stage: JobOutline) -> list[Fault]:

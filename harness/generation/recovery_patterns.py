@@ -6,16 +6,20 @@ The rules this module lives by:
   wrongly or takes for done shows when it is restored once more, from another checkpoint or the same one.
 - A chain counts completions, not ids: its kills have no checkpoint, and each waits for the next completion
   after the one before it, whatever the ids of the checkpoints are.
+- What a source lists may lack a split, as while a broker is away. A restored job does not need the list.
 - Where a chain rescales, it comes back to a parallelism that the job had before: only then a subtask gets key
   groups that it has held, and let go.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from onceproof.harness.generation.drawn_faults import (
     HIGHEST_PARALLELISM,
     draw_checkpoint,
     draw_commit,
+    draw_kill,
     draw_kill_kind,
 )
 from onceproof.harness.generation.job_outline import JobOutline
@@ -23,7 +27,25 @@ from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
+SHORT_LISTS: Final = 0.04
+"""The share of scenarios whose source lists a split less while the job is restored."""
+
 _OF_ALL: tuple[FaultKind, ...] = ("kill_all", "kill_process", "kill_master")
+
+
+def draw_short_list(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw, for some scenarios, a list of splits that lacks one while the job comes back after a kill.
+
+    ``chance`` is of this draw alone: all other scenarios are what they are without it.
+    """
+    if not chance.chance(SHORT_LISTS):
+        return ()
+    checkpoint = draw_checkpoint(chance, stage)
+    # The pass at which the list gets short counts for that alone: a kill at this point would wait longer.
+    point: Point = chance.choice(("notified", "committing", "committed", "element"))
+    kill = draw_kill(chance, stage, point, checkpoint if point != "element" else 0)
+    delay = stage.restart_delay + stage.interval + chance.integer(0, 4 * stage.checkpoint_steps)
+    return Fault("short_list", "completed", ANY_TASK, checkpoint, 1, 0, delay), kill
 
 
 def kill_at_each_completion(chance: Chance, stage: JobOutline) -> list[Fault]:

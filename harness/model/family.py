@@ -238,6 +238,9 @@ class FamilyOptions:
     quix_app: Callable[[Any, Any], Any] | None = None
     """``quix_app(records, io)`` builds the job for Quix Streams from a StreamingDataFrame of records; it
     returns one of rows."""
+    sends_batches: bool | Callable[[Mapping[str, Parameter]], bool] = False
+    """Whether the job has a write-ahead sink, or a function that says so for the parameters of a workload.
+    Then the target refuses several batches in a row in some scenarios."""
     servers: Collection[str] = ()
     """The real servers that the job needs in real processes, such as ("postgres",). The simulation has models
     of them, and needs none."""
@@ -264,6 +267,10 @@ class FamilyOptions:
                 raise FamilyError(f"{name!r} in FamilyOptions must be {asked}, not {value!r}")
         if bool(self.table_keys) != (self.versions is not None):
             raise FamilyError("table_keys and versions belong together in FamilyOptions: one is missing")
+
+    def sends_batches_with(self, parameters: Mapping[str, Parameter]) -> bool:
+        """Return ``sends_batches`` for the parameters of a workload."""
+        return bool(self.sends_batches(parameters)) if callable(self.sends_batches) else self.sends_batches
 
     def arrival_states_with(self, parameters: Mapping[str, Parameter]) -> frozenset[str]:
         """Return the names in ``arrival_states`` for the parameters of a workload."""
@@ -303,6 +310,7 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value),
         "a function as_program(records, parameters)",
     ),
+    "sends_batches": (lambda value: type(value) is bool or callable(value), "True, False or a function"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
     "answers": (lambda value: value is None or callable(value), "a function answers(row)"),

@@ -11,6 +11,8 @@ The rules this module lives by:
   of the rows is the order in which the generator draws.
 - A server is another process than the job: its faults strike as the job passes a point, and the job lives on.
   Only families that need a server draw them (`generation/server_faults.py`).
+- A row is lost behind a producer that hands rows over and hears of each later. Only families that write to
+  Kafka draw it (`generation/late_patterns.py`).
 - A pause stops all processes of a program from outside. Only programs of which nothing else is known draw it
   (`generation/program_faults.py`).
 - The points are written here a second time beside the engine's: checkers read them, and the judge does not
@@ -54,6 +56,8 @@ FaultKind: TypeAlias = Literal[
     "late_abort",
     "late_delete",
     "write_error_after_success",
+    "short_list",
+    "lose_row",
 ]
 Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
@@ -93,6 +97,8 @@ Target: TypeAlias = Literal[
     "deletion",
     "server",
     "pause",
+    "listing",
+    "row",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
@@ -148,7 +154,7 @@ class FaultRow:
     """What the fault did, for a report. ``{task}`` stands for the task that passed the point."""
     delay: Delay = "none"
     """Whether ``Fault.delay`` says by how many steps the fault holds something back, by how much a clock
-    jumps, or for how many milliseconds a server is gone."""
+    jumps, or for how many milliseconds a server is gone or a listing is short."""
     victims: Victims = "none"
     means: tuple[Means, ...] = ()
     """By what it can come about in real processes, besides the plain way."""
@@ -161,12 +167,12 @@ class FaultRow:
     @property
     def counts_passes(self) -> bool:
         """Whether it counts passes of its point. The others count messages, commits and calls of storages."""
-        return self.is_kill or self.strikes in ("clock", "server", "pause")
+        return self.is_kill or self.strikes in ("clock", "server", "pause", "listing")
 
     @property
     def holds_up(self) -> bool:
         """Whether ``Fault.delay`` is steps for which the job may have to wait; else it is milliseconds."""
-        return self.strikes not in ("clock", "server", "pause")
+        return self.strikes not in ("clock", "server", "pause", "listing")
 
     @property
     def kills_tasks(self) -> bool:
@@ -430,19 +436,45 @@ _ROWS: Final = (
         "answer a write that took place with an error",
         "a write of {task} took place, was answered with an error, and was deleted by its writer",
     ),
+    FaultRow(
+        "short_list",
+        "listing",
+        # A job that begins anew reads what is listed. One that is restored knows its splits.
+        ("completed",),
+        Capability.SHORT_LISTS,
+        "list all splits but one",
+        "the source listed all splits but one for a while",
+        delay="required",
+    ),
+    FaultRow(
+        "lose_row",
+        "row",
+        ("element",),
+        Capability.LOST_ROWS,
+        "lose the row, and report it to the producer",
+        "a row of {task} was lost behind its producer, which heard of it",
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 """The table, in the order of FAULT_KINDS."""
 
+DRAWN_APART: Final = frozenset(
+    row.kind
+    for row in _ROWS
+    if row.needs in (Capability.LATE_PUTS, Capability.SHORT_LISTS, Capability.LOST_ROWS)
+)
+"""The kinds that only some jobs can suffer, or that are nothing without a kill. The generator draws them by
+themselves, so that all other scenarios are what they are without them."""
+
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
-    row.kind for row in _ROWS if row.strikes not in ("server", "pause")
+    row.kind for row in _ROWS if row.strikes not in ("server", "pause", "row")
 )
-"""The kinds that any job of the engine can suffer; the others need a server at an end of the job, or strike
-programs of which nothing is known."""
+"""The kinds that any job of the engine can suffer; the others need a server at an end of the job, or its
+model, or strike programs of which nothing is known."""
 
 AT_PASSES: Final = frozenset(row.kind for row in _ROWS if row.counts_passes)
 """The kinds that strike as a point is passed."""

@@ -279,9 +279,12 @@ class History:
         """Record rows that such a reader has found before and finds no more."""
         self.events.append((step, ROWS_GONE, place, {"rows": list(rows)}))
 
-    def commit_failed(self, step: int, transaction: str) -> None:
-        """Record that the external system answered a commit with an error, whether or not it took place."""
-        self.events.append((step, COMMIT_FAILED, transaction, {}))
+    def commit_failed(self, step: int, transaction: str, holds_back: bool = False) -> None:
+        """Record that the external system answered a commit with an error, whether or not it took place.
+
+        ``holds_back``: it is a batch of a write-ahead sink, and those behind it wait until it is tried again.
+        """
+        self.events.append((step, COMMIT_FAILED, transaction, {"holds_back": True} if holds_back else {}))
 
     def task_failed(
         self, step: int, task: str, attempt: str, cause: str, injected: bool, *, names_killed: bool = False

@@ -98,7 +98,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     Of a kill in real processes: milliseconds between the point and the kill. Of a full or read-only disk:
     how many calls after the first one are refused as well. Of a clock: by how many milliseconds it jumps. Of
-    a server: for how many milliseconds it is dead or paused."""
+    a server: for how many milliseconds it is dead or paused. Of a short list: for how many milliseconds."""
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps the current one."""
     means: Means = ""

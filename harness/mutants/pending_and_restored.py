@@ -297,7 +297,6 @@ def restored_splits_are_assigned_again(reached: Reached) -> Iterator[None]:
     origin="FLINK-6006",
     breaks="exactly_once",
     summary="a restore drops the splits of the checkpoint that the source does not list at the moment",
-    unseen="the simulated sources list all their splits at any time",
 )
 def splits_that_are_not_listed_lose_their_position(reached: Reached) -> Iterator[None]:
     """A listing may be incomplete, as while a broker is away."""

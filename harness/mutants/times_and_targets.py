@@ -231,7 +231,6 @@ def restored_transaction_without_rows_is_committed(reached: Reached) -> Iterator
     origin="FLINK-24041",
     breaks="exactly_once",
     summary="batches that the target has not taken are put back one by one, so the newest is sent first",
-    unseen="no property looks at the order in which batches become visible",
 )
 def refused_batches_wait_in_reverse(reached: Reached) -> Iterator[None]:
     """Each goes to the head of the queue, in front of the one before."""
@@ -264,7 +263,6 @@ def refused_batches_wait_in_reverse(reached: Reached) -> Iterator[None]:
     origin="FLINK-35749",
     breaks="exactly_once",
     summary="a row that Kafka reports as lost between two checkpoints is forgotten ahead of the next flush",
-    unseen="the simulated producer reports no row as lost between two checkpoints",
 )
 def row_that_was_not_stored_is_forgotten(reached: Reached) -> Iterator[None]:
     """The report ends in a future whose result is never asked for."""

@@ -99,6 +99,8 @@ ANSWERS: Final = answers(
         Capability.STORAGE_FAULTS: _ONLY_DEATHS,
         Capability.LATE_PUTS: _ONLY_DEATHS,
         Capability.LATE_CALLS: _ONLY_DEATHS,
+        Capability.SHORT_LISTS: _ONLY_DEATHS,
+        Capability.LOST_ROWS: _ONLY_DEATHS,
         Capability.PAUSES: _ONLY_DEATHS,
         Capability.SERVER_FAULTS: _ONLY_DEATHS,
         Capability.POWER_CUTS: _ONLY_DEATHS,

@@ -207,11 +207,15 @@ class BatchSink(GenericWriteAheadSink, ABC):
         try:
             self.take(batch)
         except InjectedError:
-            none_follows = self._finished or self._final_checkpoint_id is not None
-            if none_follows or batch.checkpoint_id % 2:
+            if self.raises_for(batch):
                 raise
             return False
         return True
+
+    def raises_for(self, batch: PendingBatch) -> bool:
+        """Return whether the refusal of a batch is raised; the batches behind it wait then."""
+        none_follows = self._finished or self._final_checkpoint_id is not None
+        return none_follows or batch.checkpoint_id % 2 == 1
 
     def pending_transactions(self) -> list[str]:
         """Return the names of the batches that are not sent yet, in the order of sending."""

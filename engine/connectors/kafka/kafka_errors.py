@@ -7,12 +7,44 @@ comes again in the same way (a missing topic, a setting that no broker takes, lo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
+from functools import cache
 from typing import TYPE_CHECKING
 
 from onceproof.engine.errors import UnrecoverableError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
+
+
+class ClientError(IntEnum):
+    """Codes of errors that librdkafka reports; the negative ones are its own, the others the protocol's.
+
+    They are written here a second time because a model of its client reports them, also where the library is
+    not installed.
+    """
+
+    UNKNOWN_TOPIC_OR_PART = 3
+    MSG_SIZE_TOO_LARGE = 10
+    INVALID_RECORD = 87
+    TIMED_OUT = -185
+    UNKNOWN_TOPIC = -188
+    UNKNOWN_PARTITION = -190
+    MSG_TIMED_OUT = -192
+
+
+class _NeverRaised(Exception):
+    pass
+
+
+@cache
+def client_exception() -> type[Exception]:
+    """Return what librdkafka's client raises; where the library is not installed, what nothing raises."""
+    try:
+        from confluent_kafka import KafkaException
+    except ImportError:
+        return _NeverRaised
+    return KafkaException
 
 
 class KafkaUnavailable(OSError):

@@ -6,6 +6,7 @@ The rules this module lives by:
   noticed by its delivery report; the next call raises.
 - ``flush`` returns when each row was acknowledged by all in-sync replicas, or raises.
 - Rows keep their order in a partition: the producer is idempotent.
+- Another client can take the place of librdkafka's. Then writing and its errors do not need the library.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from onceproof.engine.connectors.kafka.kafka_errors import (
+    ClientError,
     KafkaUnavailable,
     MissingTopic,
     RejectedRow,
+    client_exception,
     missing_topic,
     no_broker,
     refused_property,
@@ -26,7 +29,7 @@ from onceproof.engine.connectors.kafka.kafka_errors import (
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, KafkaException, Message, Producer
+    from confluent_kafka import KafkaError, Message, Producer
 
 _DEFAULTS: Final[dict[str, Any]] = {
     # As the Java client: a key is in one partition, whichever client writes it.
@@ -54,19 +57,27 @@ class RowProducer:
 
     Args:
         properties: of librdkafka.
+        make_client: makes another client out of the settings, with the methods of librdkafka's.
 
     Raises:
         UnusableSetting: librdkafka does not know a property or its value.
     """
 
-    def __init__(self, properties: Mapping[str, Any]) -> None:
-        from confluent_kafka import KafkaException, Producer
-
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        make_client: Callable[[Mapping[str, Any]], Producer] | None = None,
+    ) -> None:
         self._servers = str(properties.get("bootstrap.servers"))
         self._failure: tuple[KafkaError, str, bytes | None] | None = None
         """Why the first row was not delivered, with its topic and value."""
         self._producer: Producer | None = None
         settings = {**_DEFAULTS, **properties, "on_delivery": self._report}
+        if make_client is not None:
+            self._producer = make_client(settings)
+            return
+        from confluent_kafka import KafkaException, Producer
+
         try:
             self._producer = Producer(settings, logger=_logger)
         except KafkaException as error:
@@ -97,8 +108,7 @@ class RowProducer:
 
     def produce(self, records: Sequence[ProducerRecord]) -> None:
         """Hand rows over, and wait where the queue is full. Raises what `flush` raises."""
-        from confluent_kafka import KafkaException
-
+        client_error = client_exception()
         producer = self._running()
         produce = producer.produce
         place, deadline = 0, 0.0
@@ -116,7 +126,7 @@ class RowProducer:
             except BufferError:
                 deadline = deadline or time.monotonic() + _FULL_QUEUE_S
                 self._wait_for_room(deadline)
-            except KafkaException as error:
+            except client_error as error:
                 self._refuse(error.args[0], records[place])
         self._serve(producer.poll, 0)
 
@@ -189,11 +199,10 @@ class RowProducer:
         Where the producer has ended for good, the library raises out of the first call that notices; with
         delivery reports or log lines in the same call, what comes is a SystemError.
         """
-        from confluent_kafka import KafkaException
-
+        client_error = client_exception()
         try:
             left = call(timeout_s)
-        except KafkaException as error:
+        except client_error as error:
             raise self._explained(error, "the producer can write nothing more") from error
         except SystemError as error:
             raise KafkaUnavailable(
@@ -210,24 +219,21 @@ class RowProducer:
         self._raise(error, record.topic, record.value)
 
     def _raise(self, failure: KafkaError, topic: str, value: bytes | None) -> NoReturn:
-        from confluent_kafka import KafkaError
-
-        if failure.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        code = failure.code()
+        if code in (ClientError.UNKNOWN_TOPIC_OR_PART, ClientError.UNKNOWN_TOPIC):
             raise missing_topic(topic, self._servers)
-        if failure.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD):
+        if code in (ClientError.MSG_SIZE_TOO_LARGE, ClientError.INVALID_RECORD):
             raise RejectedRow(
                 f"Kafka takes no row {value[:60] if value else value!r} of {len(value or b'')} bytes for"
                 f" topic {topic!r}: {failure.str()}: raise message.max.bytes of the client and"
                 " max.message.bytes of the topic, or make rows smaller"
             )
-        if failure.code() == KafkaError._UNKNOWN_PARTITION:
+        if code == ClientError.UNKNOWN_PARTITION:
             raise MissingTopic(f"topic {topic!r} at {self._servers} has no such partition: {failure.str()}")
         raise KafkaUnavailable(f"a row for topic {topic!r} at {self._servers} is lost: {failure.str()}")
 
-    def _explained(self, exception: KafkaException, what: str) -> Exception:
-        from confluent_kafka import KafkaError
-
+    def _explained(self, exception: Exception, what: str) -> Exception:
         error: KafkaError = exception.args[0]
-        if error.code() == KafkaError._TIMED_OUT:
+        if error.code() == ClientError.TIMED_OUT:
             return no_broker(self._servers, f"{what}: {error.str()}")
         return KafkaUnavailable(f"{what} at {self._servers}: {error.str()}")

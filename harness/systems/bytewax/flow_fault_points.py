@@ -83,6 +83,8 @@ ANSWERS: Final = answers(
         Capability.STORAGE_FAULTS: _RUST,
         Capability.LATE_PUTS: "The recovery store is databases in a folder.",
         Capability.LATE_CALLS: "Its sinks rename files of this machine, at once.",
+        Capability.SHORT_LISTS: "Its source has a partition for each split of the scenario, at any time.",
+        Capability.LOST_ROWS: "Its sinks write files of this machine, which answers each call.",
         Capability.CLOCK_JUMPS: "Rust reads the clock of the machine, which is not only the flow's.",
         Capability.SERVER_FAULTS: "It starts no server for a family.",
         Capability.POWER_CUTS: "The machine stays on.",

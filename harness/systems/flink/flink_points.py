@@ -86,6 +86,8 @@ ANSWERS: Final = answers(
         Capability.STORAGE_FAULTS: "Flink reads and deletes its checkpoints itself.",
         Capability.LATE_PUTS: "In a folder no write is late.",
         Capability.LATE_CALLS: "Flink's file sink renames its files itself.",
+        Capability.SHORT_LISTS: "Its sources read files or topics that are all there before the job starts.",
+        Capability.LOST_ROWS: "The producer is that of Flink.",
         Capability.COMMIT_ERRORS: "Flink's file sink renames its files itself.",
         Capability.FAILED_COMMITS: "Flink's file sink renames its files itself.",
         Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the job's.",

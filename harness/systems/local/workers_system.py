@@ -91,6 +91,8 @@ ANSWERS: Final = answers(
         Capability.WRITE_FAULTS: "Coordinator and workers write their checkpoints to a plain folder.",
         Capability.LATE_PUTS: "In a folder no write is late.",
         Capability.LATE_CALLS: "Its sinks write to a database of this machine, which answers at once.",
+        Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
+        Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,

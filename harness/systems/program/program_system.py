@@ -56,6 +56,8 @@ ANSWERS: Final = answers(
         Capability.STORAGE_FAULTS: _UNKNOWN,
         Capability.LATE_PUTS: _UNKNOWN,
         Capability.LATE_CALLS: _UNKNOWN,
+        Capability.SHORT_LISTS: _UNKNOWN,
+        Capability.LOST_ROWS: _UNKNOWN,
         Capability.COMMIT_ERRORS: "A connection that is cut in the middle of an answer does that.",
         Capability.FAILED_COMMITS: "A connection that is cut in the middle of a request does that.",
         Capability.CLOCK_JUMPS: "It reads the clock of the machine, which is not only its own.",

@@ -84,6 +84,8 @@ ANSWERS: Final = answers(
         Capability.STORAGE_FAULTS: _NO_STORAGE,
         Capability.LATE_PUTS: _NO_STORAGE,
         Capability.LATE_CALLS: "A commit is a call of the broker, which has decided it when it answers.",
+        Capability.SHORT_LISTS: "The topic of a run has all its partitions before the application starts.",
+        Capability.LOST_ROWS: "Its broker is a real one. Where it is killed or paused, rows are lost.",
         Capability.CLOCK_JUMPS: "Clients of Kafka read the clock of the machine, which is not only theirs.",
         Capability.SERVER_FAULTS: "Faults of a server are drawn for families that name it.",
         Capability.POWER_CUTS: "The machine stays on.",

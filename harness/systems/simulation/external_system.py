@@ -94,6 +94,8 @@ class TransactionalSystem:
         """Called before each commit. Returns the fault that the commit suffers, if any."""
         self.abort_fault: Callable[[], Fault | None] = _none
         """Called before each abort that a sink asks for. Returns the fault that it suffers, if any."""
+        self.row_fault: Callable[[], Fault | None] = _none
+        """Called with each row that is handed to a producer. Returns the fault that it suffers, if any."""
         self.seen: Callable[[Transaction], None] | None = None
         """Called with every transaction that becomes visible; only a traced run sets it."""
 
@@ -178,8 +180,8 @@ class TransactionalSystem:
         for perform in tuple(self._on_the_way):
             self._perform(perform)
 
-    def _commit_failed(self, name: str) -> None:
-        self._history.commit_failed(self._clock.step, name)
+    def _commit_failed(self, name: str, holds_back: bool = False) -> None:
+        self._history.commit_failed(self._clock.step, name, holds_back)
 
     def _show(self, transaction: Transaction) -> None:
         transaction.state = COMMITTED
@@ -225,17 +227,27 @@ class TransactionalSystem:
     # Calls of sinks without transactions.
 
     def take_batch(
-        self, sink: str, subtask: int, checkpoint_id: int, attempt: str, rows: Sequence[Any], place: str = ""
+        self,
+        sink: str,
+        subtask: int,
+        checkpoint_id: int,
+        attempt: str,
+        rows: Sequence[Any],
+        place: str = "",
+        holds_back: bool = False,
     ) -> None:
-        """Make a batch visible at once, unless one of its sink, subtask and checkpoint is visible."""
+        """Make a batch visible at once, unless one of its sink, subtask and checkpoint is visible.
+
+        ``holds_back``: where a fault strikes, the sink sends no later batch before this one was tried again.
+        """
         fault = self.commit_fault()
         name = batch_name(subtask, checkpoint_id, attempt, place)
         taken = (sink, subtask, checkpoint_id, attempt, list(rows), place)
         if fault is not None and fault.kind == LATE_COMMIT:
             self._perform_later(fault, f"late batch {name}", lambda: self._show_batch(*taken))
-        refuse(fault, f"batch {name} was refused", lambda: self._commit_failed(name))
+        refuse(fault, f"batch {name} was refused", lambda: self._commit_failed(name, holds_back))
         self._show_batch(*taken)
-        answer(fault, f"batch {name} timed out", lambda: self._commit_failed(name))
+        answer(fault, f"batch {name} timed out", lambda: self._commit_failed(name, holds_back))
 
     def _show_batch(
         self, sink: str, subtask: int, checkpoint_id: int, attempt: str, rows: list[Any], place: str
@@ -287,7 +299,7 @@ class TransactionalSystem:
 
     def forget_listeners(self) -> None:
         """Drop the callbacks when the run is over."""
-        self.commit_fault = self.abort_fault = _none
+        self.commit_fault = self.abort_fault = self.row_fault = _none
         self.seen = None
 
     def unsettled(self) -> list[Transaction]:

@@ -184,6 +184,10 @@ class FaultInjector:
         """Return the fault of the abort that the running task is about to ask for, if any."""
         return self._fault_of_call("aborted")
 
+    def row_fault(self) -> Fault | None:
+        """Return the fault of the row that the running task hands to its producer, if any."""
+        return self._fault_of_call(ELEMENT) if ELEMENT in self.points_with_io_faults else None
+
     def _fault_of_call(self, point: str) -> Fault | None:
         task = self._living.running_task()
         return None if task is None else self.io_fault_at(point, task.name, 0)
@@ -215,8 +219,19 @@ class FaultInjector:
             case "clock":
                 self._fire(fault, name)
                 self._set_wall_clock(fault)
+            case "listing":
+                self._fire(fault, name)
+                self.list_short(fault)
             case _:
                 self._kill_tasks(fault, name)
+
+    def list_short(self, fault: Fault) -> None:
+        """Have the sources list one split less for the fault's delay.
+
+        A job that begins anew, without a checkpoint, gets all: it knows no others than those that are listed.
+        """
+        until_ms = self._clock.now + fault.delay
+        self._job.list_short(lambda: self._clock.now < until_ms and self._recorder.has_complete_checkpoint)
 
     def _set_wall_clock(self, fault: Fault) -> None:
         """Set the wall clock forward or back by the milliseconds of the fault; the steady clock runs on."""

@@ -5,6 +5,8 @@ The rules this module lives by:
 - The sink under trial is the engine's own, with its ids, handles, answers and recovery; only the brokers
   behind it are a model. A test lets the same random calls loose on the model and on a broker, and compares
   the answers.
+- Rows go through the engine's `RowProducer`. The client that it calls is a model as well, which hands rows to
+  the brokers, and reports a row that they have lost at the next poll or flush.
 - A producer that takes a transactional id aborts the open transaction of the id, and fences its producer: a
   later epoch is valid then, and no other.
 - A transaction that is pre-committed is an open one: Kafka knows no difference. Its producer could write on.
@@ -14,11 +16,13 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, Self
 
-from onceproof.engine.connectors.kafka.kafka_errors import KafkaUnavailable
+from onceproof.engine.connectors.kafka.kafka_errors import ClientError, KafkaUnavailable
 from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from onceproof.engine.connectors.kafka.row_producer import RowProducer
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
 from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
 from onceproof.engine.connectors.kafka.transactions import (
@@ -28,6 +32,7 @@ from onceproof.engine.connectors.kafka.transactions import (
     TransactionHandle,
     Transactions,
 )
+from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.systems.simulation.external_system import (
     ABORTED,
     OPEN,
@@ -41,7 +46,79 @@ PREFIX: Final = "simulation"
 TIMEOUT_MS: Final = 1 << 31
 """No transaction times out: that would be a loss that the sink must report."""
 BATCH_ROWS: Final = 3
+FLUSH_TIMEOUT_S: Final = 60.0
 _AGAIN: Final = " again "
+
+
+class RowLost(KafkaUnavailable, InjectedError):
+    """The producer has heard of a row that a fault has lost."""
+
+
+@contextmanager
+def _losses() -> Iterator[None]:
+    """Raise RowLost for what the engine raises where a row is lost."""
+    try:
+        yield
+    except KafkaUnavailable as error:
+        raise RowLost(str(error)) from error
+
+
+class _Timeout:
+    """Why a row is lost, as a client reports it (confluent_kafka: KafkaError)."""
+
+    def code(self) -> int:
+        """Return the code: it was not stored in time."""
+        return ClientError.MSG_TIMED_OUT
+
+    def str(self) -> str:
+        """Return the same in words."""
+        return "Local: Message timed out"
+
+
+class _LostRow(NamedTuple):
+    """Which row is lost, as a client reports it (confluent_kafka: Message)."""
+
+    row_topic: str
+    row: Any
+
+    def topic(self) -> str:
+        """Return the topic of the row."""
+        return self.row_topic
+
+    def value(self) -> Any:
+        """Return the row."""
+        return self.row
+
+
+class ModelClient:
+    """The client of the brokers that `RowProducer` calls, in one transaction (confluent_kafka: Producer)."""
+
+    def __init__(
+        self, system: TransactionalSystem, transaction: str, report: Callable[[_Timeout, _LostRow], None]
+    ) -> None:
+        self._system = system
+        self._transaction = transaction
+        self._report = report
+        self._lost: list[_LostRow] = []
+
+    def produce(self, topic: str, value: Any, *others: Any) -> None:
+        """Store a row, or lose it."""
+        if self._system.row_fault() is None:
+            self._system.write(self._transaction, value)
+        else:
+            self._lost.append(_LostRow(topic, value))
+
+    def poll(self, timeout_s: float) -> int:
+        """Report what was lost. Return how many reports that were."""
+        lost, self._lost = self._lost, []
+        for each in lost:
+            self._report(_Timeout(), each)
+        return len(lost)
+
+    def flush(self, timeout_s: float) -> int:
+        """Report what was lost. Return how many rows are still on their way: none."""
+        self.poll(timeout_s)
+        return 0
 
 
 class ModelProducer(TransactionalProducer):
@@ -51,15 +128,25 @@ class ModelProducer(TransactionalProducer):
         self._system = system
         self._transaction = transaction
 
+        def client(settings: Mapping[str, Any]) -> Any:
+            return ModelClient(system, transaction.name, settings["on_delivery"])
+
+        self._rows = RowProducer({"bootstrap.servers": PREFIX}, client)
+
     def produce(self, records: Sequence[ProducerRecord]) -> None:
-        """Write rows. Raises KafkaUnavailable where the transaction has ended or the id was taken."""
+        """Write rows. Raises KafkaUnavailable where the transaction has ended or the id was taken.
+
+        Raises RowLost where a fault has lost a row.
+        """
         self._check()
-        for record in records:
-            self._system.write(self._transaction.name, record.value)
+        with _losses():
+            self._rows.produce(records)
 
     def pre_commit(self) -> TransactionHandle:
-        """Return the handle; the rows are stored already."""
+        """Return the handle when all rows are stored. Raises what ``produce`` raises."""
         self._check()
+        with _losses():
+            self._rows.flush(FLUSH_TIMEOUT_S)
         return handle_of(self._transaction)
 
     def abort(self) -> None:

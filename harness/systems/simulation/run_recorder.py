@@ -124,6 +124,11 @@ class RunRecorder:
         if metadata.checkpoint_id not in self._known_complete:
             self.checkpoint_completed(metadata)
 
+    @property
+    def has_complete_checkpoint(self) -> bool:
+        """Whether any checkpoint is complete, so that each attempt from now on is restored from one."""
+        return bool(self._known_complete)
+
     def already_recorded(self, checkpoint: int) -> None:
         """Note that the history of this run begins with the record of a complete checkpoint."""
         self._known_complete.add(checkpoint)

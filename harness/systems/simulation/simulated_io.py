@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 
 from onceproof.engine.connectors.rolling import RollingPolicy
@@ -78,13 +78,23 @@ class SimulatedLog(Source):
         """By split, how many records have arrived; all of them, unless an ``EndlessInput`` says otherwise."""
         self.group: dict[str, int] = {}
         """By split, the offset that a `SimulatedTopic` has committed to its consumer group."""
+        self._missing = ""
+        self._is_short: Callable[[], bool] = _never
+        """Whether the missing split is left out of the list."""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
     def splits(self) -> Sequence[str]:
-        """Return the names of all splits."""
+        """Return the names of all splits, or of all but one while the list is short."""
+        if self._is_short():
+            return [split for split in self.records if split != self._missing]
         return list(self.records)
+
+    def list_short(self, while_true: Callable[[], bool]) -> None:
+        """Leave the split of which the most is left to read out of the list, while a condition holds."""
+        self._missing = max(self.records, key=lambda split: len(self.records[split]) - self.read_up_to[split])
+        self._is_short = while_true
 
     @property
     def is_read(self) -> bool:
@@ -95,6 +105,10 @@ class SimulatedLog(Source):
         """Return a reader that begins at the offset ``position``, or at 0."""
         self.read_up_to[split] = position or 0
         return SimulatedReader(self, split, position or 0)
+
+
+def _never() -> bool:
+    return False
 
 
 class PartitionReader(SimulatedReader):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -29,6 +31,10 @@ class SimulatedJob:
         self._settings = simulated_settings(scenario)
         self.keyed_parallelism = scenario.parallelism
         """Of the keyed operators in the next attempt."""
+
+    def list_short(self, while_true: Callable[[], bool]) -> None:
+        """Have the sources list all splits but one while a condition holds."""
+        self._log.list_short(while_true)
 
     def move_to(self, backend: StateBackend) -> None:
         """Have the next process keep keyed state on another backend."""

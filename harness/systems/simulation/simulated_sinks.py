@@ -123,7 +123,13 @@ class SimulatedWriteAheadSink(BatchSink):
     def take(self, batch: PendingBatch) -> None:
         """Send the batch to the external system."""
         self._system.take_batch(
-            sink_of(batch), batch.subtask, batch.checkpoint_id, batch.attempt, batch.values, self._place
+            sink_of(batch),
+            batch.subtask,
+            batch.checkpoint_id,
+            batch.attempt,
+            batch.values,
+            self._place,
+            self.raises_for(batch),
         )
 
     def name_of(self, batch: PendingBatch) -> str:

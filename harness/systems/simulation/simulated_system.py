@@ -33,6 +33,8 @@ ANSWERS: Final = answers(
         "process": FaultInjector.strike,
         "master": FaultInjector.strike,
         "clock": FaultInjector.strike,
+        "listing": FaultInjector.list_short,
+        "row": FaultInjector.row_fault,
         "read": FaultInjector.storage_fault,
         "deletion": FaultInjector.storage_fault,
         "abort": FaultInjector.abort_fault,

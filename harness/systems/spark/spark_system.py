@@ -147,6 +147,8 @@ ANSWERS: Final = answers(
         Capability.STORAGE_FAULTS: "Only writes of its storage are made to fail.",
         Capability.LATE_PUTS: "In a folder no write is late.",
         Capability.LATE_CALLS: "Its sinks write to a database of this machine, which answers at once.",
+        Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
+        Capability.LOST_ROWS: "Its sinks write to a database of this machine, which answers each call.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
         Capability.CLOCK_JUMPS: "Driver and workers read the clock of the machine, which is not only theirs.",
         Capability.MESSAGE_FAULTS: "Acknowledgements travel with the data of Spark's jobs, not alone.",

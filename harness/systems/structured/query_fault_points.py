@@ -94,6 +94,8 @@ ANSWERS: Final = answers(
         Capability.WRITE_FAULTS: "Java writes the files of the state store.",
         Capability.LATE_PUTS: "Java writes the files of the state store.",
         Capability.LATE_CALLS: "Its sink writes files of this machine, at once.",
+        Capability.SHORT_LISTS: "Its source reads files of this machine, which are all there.",
+        Capability.LOST_ROWS: "Its sink writes files of this machine, which answers each call.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,

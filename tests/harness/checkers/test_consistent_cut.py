@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.consistent_cut import ConsistentCut
@@ -181,6 +182,76 @@ def test_restored_write_ahead_batches_may_be_committed_in_any_order(run: Run) ->
 
 def test_write_ahead_batches_of_the_running_attempt_keep_their_order(run: Run) -> None:
     assert batches(run, "1.1", 1, 0) == ["out of order"]
+
+
+REFUSED = "refused"
+"""The target answers that it has not taken a batch; the ones behind it are tried all the same."""
+HELD = "held"
+"""It answers with an error, so the ones behind it wait."""
+LATE = "late"
+"""It answers with an error, and takes the batch at some later time."""
+Try: TypeAlias = int | tuple[int, str] | None
+"""The epoch of a batch that is sent, or of one that is not and why not; None: a checkpoint completes."""
+
+
+def in_order(run: Run, *tries: Try) -> list[str]:
+    """Show tries of the running attempt's subtask 0."""
+    run.start("1.1")
+    checkpoint = 0
+    for tried in tries:
+        if tried is None:
+            checkpoint += 1
+            run.checkpoint(checkpoint, checkpoint)
+        elif isinstance(tried, int):
+            name = f"t0-{tried}-1.1"
+            rows = run.contents[name][3]
+            run.history.transaction_visible(run.tick(), name, 0, "1.1", tried, rows, waits=True)
+        else:
+            epoch, how = tried
+            if how == LATE:
+                run.history.fault_fired(run.tick(), "late_commit", "committing", "sink-0")
+            run.history.commit_failed(run.tick(), f"t0-{epoch}-1.1", holds_back=how == HELD)
+    return [anomaly for anomaly, _ in run.check(CHECKER)]
+
+
+@pytest.mark.parametrize(
+    "tries",
+    [
+        (None, (0, REFUSED), None, (0, REFUSED), (1, REFUSED), None, 0, 1, 2),
+        (None, (0, HELD), None, (0, HELD), None, 0, 1, 2),
+    ],
+)
+def test_refused_batches_that_come_oldest_first_pass(run: Run, tries: tuple[Try, ...]) -> None:
+    assert in_order(run, *tries) == []
+
+
+@pytest.mark.parametrize(
+    "tries",
+    [
+        (None, (0, REFUSED), None, (0, REFUSED), 1, None, 0, 2),
+        (None, (0, REFUSED), None, (0, REFUSED), (1, REFUSED), None, (0, REFUSED), 1, 2),
+    ],
+)
+def test_batch_may_overtake_one_refused_right_before_it(run: Run, tries: tuple[Try, ...]) -> None:
+    assert in_order(run, *tries) == []
+
+
+def test_two_refused_batches_that_come_in_reverse_are_out_of_order(run: Run) -> None:
+    tries = (None, (0, REFUSED), None, (0, REFUSED), (1, REFUSED), None, 1, 0)
+    assert in_order(run, *tries) == ["out of order"]
+
+
+def test_batch_that_was_not_tried_since_a_later_one_was_listed_is_late(run: Run) -> None:
+    assert in_order(run, None, (0, REFUSED), None, 1, 0) == ["out of order"]
+
+
+def test_batch_behind_an_error_may_not_be_sent_first(run: Run) -> None:
+    assert in_order(run, None, (0, HELD), None, (0, HELD), None, 1, 0) == ["out of order"]
+
+
+def test_batch_that_the_target_takes_late_says_nothing_of_the_order(run: Run) -> None:
+    tries = (None, (0, REFUSED), None, (0, REFUSED), (1, LATE), 1, None, 0, 2)
+    assert in_order(run, *tries) == []
 
 
 def test_a_restore_leaves_write_ahead_batches_to_the_next_checkpoint(run: Run) -> None:

@@ -12,14 +12,14 @@ from time import perf_counter
 
 import pytest
 
-from onceproof.harness.generation import drawn_operations, storage_patterns
+from onceproof.harness.generation import drawn_operations, late_patterns, recovery_patterns, storage_patterns
 from onceproof.harness.generation.generator import generate, generator_version
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
-from onceproof.harness.model.scenario import Scenario, check, from_json, to_json
+from onceproof.harness.model.scenario import Fault, Scenario, check, from_json, to_json
 from onceproof.harness.model.step_limits import checkpoint_steps
 from onceproof.harness.trials.trial import try_scenario
 
@@ -137,6 +137,49 @@ def test_scenarios_in_folders_are_what_they_are_where_none_is_drawn(
 
     for family in FAMILIES:
         assert 0.09 < share_without_which_others_stay(family, many[family.name], is_late) < 0.11
+
+
+def test_lists_of_splits_lack_one_in_a_share_and_all_others_are_what_they_were(
+    many: dict[str, list[Scenario]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_patterns, "SHORT_LISTS", 0.0)
+
+    def is_short(scenario: Scenario) -> bool:
+        return any(fault.kind == "short_list" for fault in scenario.faults)
+
+    for family in FAMILIES:
+        assert 0.03 < share_without_which_others_stay(family, many[family.name], is_short) < 0.05
+
+
+def test_rows_are_lost_only_where_kafka_is_at_an_end() -> None:
+    def losing(family: str) -> int:
+        scenarios = [generate(load_family(family), seed) for seed in range(200)]
+        return sum(fault.kind == "lose_row" for each in scenarios for fault in each.faults)
+
+    assert 30 < losing("kafka_rows") < 70
+    assert losing("word_count") == losing("postgres_rows") == 0
+
+
+def test_targets_of_write_ahead_sinks_refuse_several_tries_of_a_subtask_in_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rows_of_refusals(family: str) -> list[list[Fault]]:
+        scenarios = [generate(load_family(family), seed) for seed in range(300)]
+        return [
+            again
+            for faults in (scenario.faults for scenario in scenarios)
+            if len(
+                again := [each for each in faults if each.kind == "fail_commit" and faults.count(each) > 1]
+            )
+            > 1
+        ]
+
+    rows = rows_of_refusals("word_batches")
+    assert 90 < len(rows) < 150
+    assert all(again[0].task.startswith("sink-") for again in rows)
+    assert len(rows_of_refusals("word_count")) < 5
+    monkeypatch.setattr(late_patterns, "REFUSED_BATCHES", 0.0)
+    assert len(rows_of_refusals("word_batches")) < 5
 
 
 def test_a_share_of_jobs_is_rescaled_and_all_others_are_what_they_were(
