@@ -110,6 +110,15 @@ def _each(change: Callable[[int], Sequence[int]]) -> Callable[[str, Stream], dic
     return rule
 
 
+def _punctual(name: str, stream: Stream) -> dict[str, Stream]:
+    return {
+        name: [
+            (lane + name[1:], key, origin, (number + at) % MODULUS, at)
+            for lane, key, origin, number, at in stream
+        ]
+    }
+
+
 def _parity(name: str, stream: Stream) -> dict[str, Stream]:
     step = name[1:]
     both: tuple[Stream, Stream] = [], []
@@ -264,7 +273,7 @@ _RULES: Final[Mapping[str, Callable[..., dict[str, Stream]]]] = {
     "twice": _each(lambda number: (number, (number + 1) % MODULUS)),
     "async": _each(lambda number: ((7 * number + 3) % MODULUS,)),
     "lateness": _each(lambda number: (number,)),
-    "punctual": _each(lambda number: (number,)),
+    "punctual": _punctual,
     "parity": _parity,
     "total": _total,
     "latest": _latest,

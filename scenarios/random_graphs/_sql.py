@@ -153,7 +153,7 @@ _RULES: Final = {
     "sliding": _windowed(_SLIDING, f"w.start + {SIZE_MS - 1}", _IN_WINDOW),
     "session": _windowed(_SESSION_STARTS, _SESSION_END, _IN_SESSION),
     "lateness": f"transform(one, r -> {_changed('r.number')})",
-    "punctual": f"transform(one, r -> {_changed('r.number')})",
+    "punctual": f"transform(one, r -> {_changed(f'pmod(r.number + r.at, {MODULUS})')})",
     "whole": "transform(transform(array_distinct(transform(one, r -> r.key)), key -> "
     "named_struct('key', key, 'inside', filter(one, p -> p.key = key))), x -> "
     + _value("step", "x.key", _sorted_origins("x.inside"), f"pmod({_sum('x.inside')}, {MODULUS})", "0")
