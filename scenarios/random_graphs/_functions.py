@@ -36,6 +36,7 @@ Value: TypeAlias = tuple[str, str, str, int]
 Descriptor = TypeVar("Descriptor", bound=StateDescriptor)
 
 MODULUS: Final = 1009
+TALLIES: Final = 5
 SIZE_MS: Final = 60
 SLIDE_MS: Final = 20
 GAP_MS: Final = 21
