@@ -53,6 +53,7 @@ WEIGHTS: Final = (
     ("residues", 4),
     ("triples", 2),
     ("count", 3),
+    ("tally", 6),
     ("distinct", 3),
     ("pairs", 4),
     ("twins", 2),

@@ -21,6 +21,7 @@ from onceproof.scenarios.random_graphs._reference import (
     SIZE_MS,
     SLIDE_MS,
     STEP_MS,
+    TALLIES,
 )
 
 _VALUE: Final = "STRUCT<lane: STRING, key: STRING, origin: STRING, number: BIGINT, at: BIGINT>"
@@ -142,6 +143,16 @@ _RULES: Final = {
     })""",
     "count": "transform(one, (r, i) -> "
     + _value("step", "r.key", "''", "size(filter(slice(one, 1, i + 1), p -> p.key = r.key))", "0")
+    + ")",
+    "tally": "transform(one, (r, i) -> "
+    + _value(
+        "step",
+        "r.key",
+        "''",
+        f"{TALLIES} * size(filter(slice(one, 1, i + 1), p -> p.key = r.key"
+        f" AND pmod(p.number, {TALLIES}) = pmod(r.number, {TALLIES}))) + pmod(r.number, {TALLIES})",
+        "0",
+    )
     + ")",
     "distinct": "array_distinct(transform(one, r -> "
     + _value("step", "r.key", "r.origin", "r.number", "r.at")
