@@ -1,9 +1,9 @@
-"""A table of the sum of each key, in the runtime mode BATCH: the sums are written at the end of the input only.
+"""A table of the sum of each key, in the runtime mode BATCH: it is written at the end of the input only.
 
 The sums are in state until then. A stop with a savepoint is no end of the input: the job that goes on from it
-has the rest of the values still to add. What an operator emits too early is in no savepoint, but a reader of the
-table sees it, because the sink writes by key and has no transaction. So each value that a reader sees is a whole
-sum.
+has the rest of the values still to add. What an operator emits too early is in no savepoint, and a sink with
+transactions aborts it. This sink has none: it writes by key, and a reader sees what it writes. So each value
+that a reader sees must be a whole sum.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from onceproof.engine.api.batch_execution import RuntimeExecutionMode
-from onceproof.harness.model.family import NOTHING_DECLARED, Declared, FamilyOptions, JobIO, Records, Role, Rows
+from onceproof.harness.model.family import (
+    NOTHING_DECLARED,
+    Declared,
+    FamilyOptions,
+    JobIO,
+    Records,
+    Role,
+    Rows,
+)
 from onceproof.scenarios import running_sum
 from onceproof.scenarios._keyed_job import keyed_records
 
@@ -32,7 +40,7 @@ KEYS: Final = 2
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build values -> sums -> table, the last two in one chain: what is flushed at the end is written at once."""
+    """Build values -> sums -> table, the last two in one chain."""
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     sums = keyed_records(env, io, "values").sum(2).name("sums").uid("sums")
     table = sums.set_parallelism(io.sink_parallelism).add_sink(io.upsert_sink("table", KEYS))

@@ -88,7 +88,7 @@ FROM (
 
 PAIR = "pair"
 TWO_TIMES = "pair of two times"
-"""The kind of a row whose timestamp behind the join is not the one that the join has said. None is expected."""
+"""The kind of a row whose timestamp behind the join is not the one that the join has said: never expected."""
 USERS = ("ann", "bob", "cid", "dora")
 ORDERS, CLICKS = "orders", "clicks"
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -3,13 +3,13 @@
 A function may ask for a state when it first needs it. A job that is restored then holds states that no
 function has registered yet, and a checkpoint that is complete before the next question of their kinds has to
 carry them on: the next recovery restores that one. Each kind has a state of its own. Most questions come at
-the beginning and at the end of the input, and those of the end repeat what was asked before. So recoveries and
-checkpoints come between two questions of a kind, and what is lost between them shows in a row.
+the beginning and at the end of the input, and those of the end repeat what was asked before. So recoveries
+and checkpoints come between two questions of a kind, and what is lost between them shows in a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -70,7 +70,7 @@ def generate(random: Random) -> Workload:
 
 
 def _with_questions(
-    chance: Chance, own: tuple[InputRecord, ...], kinds: tuple[str, ...]
+    chance: Chance, own: Sequence[InputRecord], kinds: Sequence[str]
 ) -> tuple[InputRecord, ...]:
     """Make questions of some of the additions of a split; at its end what was asked before is asked again."""
     said: list[InputRecord] = []
@@ -93,7 +93,7 @@ def _with_questions(
 
 
 class Answers(KeyedProcessFunction):
-    """Adds up in one state; the number of questions of a kind and the total at the last one are in another."""
+    """Adds up in one state; the questions of a kind, and the total at the last one, are in another."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._context = runtime_context

@@ -185,7 +185,7 @@ class CountInReducing(MapFunction):
 
 
 class Tally(KeyedProcessFunction):
-    """Counts the numbers of a key by remainder, in a ValueState for each, which its first number registers."""
+    """Counts the numbers of a key by remainder, in a ValueState for each that its first number registers."""
 
     def __init__(self, name: str, ttl: bool) -> None:
         self._name, self._ttl = name, ttl
