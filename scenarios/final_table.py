@@ -63,4 +63,4 @@ def versions(records: Records) -> Rows:
     return expected(records, NOTHING_DECLARED)
 
 
-options = FamilyOptions(any_backend=True, table_keys=KEYS, versions=versions, written_at_end=True, turns=4)
+options = FamilyOptions(any_backend=True, table_keys=KEYS, versions=versions, written_at_end=True, turns=6)

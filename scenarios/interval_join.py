@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord, Parameter
 
 name = "interval_join"
-generator_version = 6
+generator_version = 5
 tasks: dict[str, Role] = {
     "orders": "source",
     "clicks": "source",
@@ -152,7 +152,7 @@ class Pair(ProcessJoinFunction):
 
 
 class Times(ProcessFunction):
-    """Takes the timestamp of each pair, which must be the one that the join function was told."""
+    """Takes the timestamp of each pair, which must be the one that the join function has read."""
 
     def process_element(
         self, value: tuple[str, str, int, int, int], ctx: ProcessFunction.Context
