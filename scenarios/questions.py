@@ -50,10 +50,10 @@ WINDOW of_a_kind AS (PARTITION BY scenario_id, split, key, asks ORDER BY offset)
 KEYS: Final = ("ann", "ben", "cem")
 KINDS: Final = ("daily", "monthly", "yearly", "tax", "audit")
 ADDITION: Final = ""
-ASKED_AT_THE_ENDS: Final = 0.5
-ASKED_BETWEEN: Final = 0.03
+ASKED_AT_THE_ENDS: Final = 0.7
+ASKED_BETWEEN: Final = 0.01
 """The share of questions among the records at the beginning and the end of a split, and between."""
-ASKED_AGAIN: Final = 0.8
+ASKED_AGAIN: Final = 0.95
 """The share of the records at the end of a split that repeat a question, if there is one."""
 BEGINNING: Final = 0.3
 END: Final = 0.7
