@@ -3,7 +3,7 @@
 Records of both sides wait in a map of the user, by timestamp, until the watermark has passed all possible
 partners; a timer then removes them. So the second record finds the pair, and a checkpoint must hold the
 waiting records of both sides together with the timers that remove them. A result has the later of the two
-timestamps.
+timestamps, whichever record came last: an operator behind the join looks at it.
 
 A record behind the watermark is late and gives a row of its own. The run declares which ones are; only a
 record behind a much newer record of its own split can be. Such a record may also miss partners without being
@@ -39,6 +39,7 @@ tasks: dict[str, Role] = {
     "orders": "source",
     "clicks": "source",
     "join": "keyed",
+    "times": "keyed",
     "late orders": "keyed",
     "late clicks": "keyed",
     "table": "sink",
@@ -86,6 +87,8 @@ FROM (
 """
 
 PAIR = "pair"
+TWO_TIMES = "pair of two times"
+"""The kind of a row whose timestamp behind the join is not the one that the join has said: never expected."""
 USERS = ("ann", "bob", "cid", "dora")
 ORDERS, CLICKS = "orders", "clicks"
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -148,6 +151,16 @@ class Pair(ProcessJoinFunction):
         yield PAIR, left[0], ctx.get_timestamp(), left[1], right[1]
 
 
+class Times(ProcessFunction):
+    """Takes the timestamp of each pair, which must be the one that the join function has read."""
+
+    def process_element(
+        self, value: tuple[str, str, int, int, int], ctx: ProcessFunction.Context
+    ) -> Iterator[tuple[str, str, int | None, int, int]]:
+        kind, user, at, order, click = value
+        yield kind if ctx.timestamp() == at else TWO_TIMES, user, ctx.timestamp(), order, click
+
+
 class LateEvent(ProcessFunction):
     """Emits a late order or click as a row."""
 
@@ -158,7 +171,7 @@ class LateEvent(ProcessFunction):
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
-    """Build orders and clicks -> join -> table; late records of both go to the table."""
+    """Build orders and clicks -> join -> times -> table; late records of both go to the table."""
     pairs = (
         _by_user(env, io, ORDERS)
         .interval_join(_by_user(env, io, CLICKS))
@@ -170,7 +183,8 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .uid("join")
         .set_parallelism(io.parallelism)
     )
-    rows = pairs.union(*[_late(pairs, stream, io) for stream in LATE])
+    times = pairs.process(Times(), ROW).name("times").uid("times").set_parallelism(io.parallelism)
+    rows = times.union(*[_late(pairs, stream, io) for stream in LATE])
     table = rows.key_by(_user_of_row, Types.STRING()).add_sink(io.sink("table"))
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)
 

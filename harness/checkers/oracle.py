@@ -90,6 +90,7 @@ class PythonOracle:
         "_parameters",
         "_records",
         "_versions",
+        "_written_at_end",
         "answers",
         "at_least_once",
         "is_drawn",
@@ -103,6 +104,7 @@ class PythonOracle:
         options = options_of(family)
         self._declares = options.declares
         self._versions = options.versions
+        self._written_at_end = options.written_at_end
         self.answers = options.answers
         self.is_drawn = options.tasks_with is not None
         self.at_least_once = options.at_least_once
@@ -126,9 +128,11 @@ class PythonOracle:
         return self._rows(lengths)
 
     def versions_at(self, cut: Cut | None) -> Versions:
-        """Return by key the rows that the table shows one after another."""
+        """Return by key the rows that the table shows one after another; before a cut: must have shown."""
         lengths = self._lengths
         if cut is not None:
+            if self._written_at_end:
+                return {}
             lengths = tuple([cut.get(split, 0) for split in self._records])
         found: dict[Row, list[Row]] = {}
         assert self._versions is not None, "only a table has versions"

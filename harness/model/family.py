@@ -225,6 +225,9 @@ class FamilyOptions:
     versions: Callable[[Records], Rows] | None = None
     """For ``table_keys``: returns all rows that each key may show, in an order that does not depend on
     arrival."""
+    written_at_end: bool = False
+    """For ``table_keys``: whether the job writes the table at the end of its input only. Then no row need be
+    there before; a row that is there must be one of ``versions``, for the whole input."""
     answers: Callable[[Row], Any] | None = None
     """``answers(row)`` returns what an attempt answers once at most, such as the key and start of a row's
     window; None for a row that may come any number of times. Event time begins anew only with an attempt, so
@@ -267,6 +270,8 @@ class FamilyOptions:
                 raise FamilyError(f"{name!r} in FamilyOptions must be {asked}, not {value!r}")
         if bool(self.table_keys) != (self.versions is not None):
             raise FamilyError("table_keys and versions belong together in FamilyOptions: one is missing")
+        if self.written_at_end and not self.table_keys:
+            raise FamilyError("written_at_end in FamilyOptions belongs to a table: table_keys is missing")
 
     def sends_batches_with(self, parameters: Mapping[str, Parameter]) -> bool:
         """Return ``sends_batches`` for the parameters of a workload."""
@@ -313,6 +318,7 @@ _OPTIONS: Final[_Members] = {
     "sends_batches": (lambda value: type(value) is bool or callable(value), "True, False or a function"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
+    "written_at_end": (lambda value: type(value) is bool, "True or False"),
     "answers": (lambda value: value is None or callable(value), "a function answers(row)"),
     "streaming_query": (
         lambda value: value is None or callable(value),

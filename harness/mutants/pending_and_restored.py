@@ -114,7 +114,6 @@ def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> I
     origin="FLINK-21132",
     breaks="exactly_once",
     summary="behind the savepoint of a stop the operators are called as at the end of their input",
-    unseen="no operator that is chained to a source emits anything at the end of its input only",
 )
 def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
     """What they flush then is in no savepoint, and the job that goes on flushes it again."""

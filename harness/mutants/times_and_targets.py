@@ -159,7 +159,6 @@ def late_session_stays_among_the_windows(reached: Reached) -> Iterator[None]:
     origin="KAFKA-6455",
     breaks="exactly_once",
     summary="the results of a pair have the timestamp of the record that came last, not the later one",
-    unseen="few joins have anything behind them that looks at the time of a pair",
 )
 def pair_carries_the_time_of_the_record_that_completes_it(reached: Reached) -> Iterator[None]:
     """It depends on the order of arrival in which window they are counted, and whether they are late."""

@@ -84,6 +84,7 @@ FUNCTIONS: Final[dict[tuple[str, str], tuple[str, type]]] = {
     ("count", "value"): ("flat_map", keyed.CountInValue),
     ("count", "aggregating"): ("process", keyed.CountInAggregating),
     ("count", "reducing"): ("map", keyed.CountInReducing),
+    ("tally", "values"): ("process", keyed.Tally),
     ("distinct", "map"): ("process", keyed.Distinct),
     ("distinct", "copies"): ("process", keyed.Distinct),
     ("tumbling", "timers"): ("process", meeting.TumblingByTimers),

@@ -53,18 +53,20 @@ WEIGHTS: Final = (
     ("residues", 4),
     ("triples", 2),
     ("count", 3),
+    ("tally", 6),
     ("distinct", 3),
     ("pairs", 4),
     ("twins", 2),
-    ("near", 2),
+    ("near", 4),
     ("tumbling", 4),
     ("sliding", 2),
     ("session", 3),
     ("lateness", 3),
     ("whole", 2),
 )
-BEHIND_ANSWERS: Final = 20
-"""The weight of ``punctual`` behind an asynchronous operator, which holds watermarks back."""
+ON_TIME: Final = 20
+"""The weight of ``punctual`` behind an asynchronous operator, which holds watermarks back, and behind an
+interval join, whose results have timestamps of their own."""
 SINK_FORMS: Final = (("two_phase", 4), ("committing", 3), ("buffering", 2), ("sharing", 1))
 WRITE_AHEAD: Final = 0.15
 """The share of jobs whose sinks are all write-ahead sinks."""
@@ -121,9 +123,9 @@ def _draw_vertex(
     ]
     inputs = (first, chance.choice(others)) if others and chance.chance(0.35) else (first,)
     edge, parallelism, most = _draw_edge(chance, inputs, before)
-    answers = any(vertex.name in inputs and vertex.kind == "async" for vertex in before)
+    times = any(vertex.name in inputs and vertex.kind in ("async", "near") for vertex in before)
     kinds = [
-        (kind, BEHIND_ANSWERS if kind == "punctual" and answers else weight)
+        (kind, ON_TIME if kind == "punctual" and times else weight)
         for kind, weight in WEIGHTS
         if _fits(KINDS[kind], kind, [streams[each] for each in inputs], edge)
     ]

@@ -36,6 +36,7 @@ Value: TypeAlias = tuple[str, str, str, int]
 Descriptor = TypeVar("Descriptor", bound=StateDescriptor)
 
 MODULUS: Final = 1009
+TALLIES: Final = 5
 SIZE_MS: Final = 60
 SLIDE_MS: Final = 20
 GAP_MS: Final = 21
@@ -125,7 +126,10 @@ class MapInProcess(ProcessFunction):
 
 
 class Punctual(ProcessFunction):
-    """Passes a value on, to another key if a watermark has overtaken it: none of its input is late."""
+    """Adds the timestamp to the number, and changes the key if a watermark has overtaken the value.
+
+    None of its input is late. The timestamp is that of the records, or a result's own, as a pair's is.
+    """
 
     def __init__(self, name: str) -> None:
         self._step = name[1:]
@@ -134,7 +138,7 @@ class Punctual(ProcessFunction):
         lane, key, origin, number = value
         at = ctx.timestamp()
         is_late = at is None or at <= ctx.timer_service().current_watermark()
-        yield lane + self._step, f"{key}, late" if is_late else key, origin, number
+        yield lane + self._step, f"{key}, late" if is_late else key, origin, (number + (at or 0)) % MODULUS
 
 
 class Copy(MapFunction):

@@ -28,6 +28,7 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "latest": ("latest",),
     "residues": ("residues",),
     "count": ("count",),
+    "tally": ("tally 0", "tally 1", "tally 2", "tally 3", "tally 4"),
     "distinct": ("seen",),
     "pairs": ("ones", "twos"),
     "twins": ("ones", "twos"),
@@ -91,6 +92,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "residues": Kind(("map",), "order", "lane", 1, True),
     "triples": Kind(("count_window",), "order", "lane"),
     "count": Kind(("value", "reducing", "aggregating"), "nothing", "key", 1, True),
+    "tally": Kind(("values",), "nothing", "key", 1, True),
     "distinct": Kind(("map", "copies"), "time", "key", 1, True),
     "pairs": Kind(("co_process", "broadcast"), "nothing", "key", 2),
     "twins": Kind(("co_process",), "nothing", "key", 2),
@@ -307,7 +309,7 @@ def output_of(vertex: Vertex, inputs: list[Certain]) -> Certain:
             return Certain(False, timed, True, size)
         case "triples":
             return Certain(True, False, holds, size / 3)
-        case "count":
+        case "count" | "tally":
             return Certain(False, False, holds, size)
         case "distinct":
             return Certain(False, True, holds, size)

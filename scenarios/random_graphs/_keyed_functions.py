@@ -18,7 +18,16 @@ from onceproof.engine import (
     Types,
     ValueStateDescriptor,
 )
-from onceproof.scenarios.random_graphs._functions import END_MS, MODULUS, VALUE, Sum, Value, lasting, plus
+from onceproof.scenarios.random_graphs._functions import (
+    END_MS,
+    MODULUS,
+    TALLIES,
+    VALUE,
+    Sum,
+    Value,
+    lasting,
+    plus,
+)
 
 
 class TotalInValue(KeyedProcessFunction):
@@ -173,6 +182,24 @@ class CountInReducing(MapFunction):
     def map(self, value: Value) -> Value:
         self._count.add(1)
         return self._name[1:], value[1], "", self._count.get()
+
+
+class Tally(KeyedProcessFunction):
+    """Counts the numbers of a key by remainder, in a ValueState for each that its first number registers."""
+
+    def __init__(self, name: str, ttl: bool) -> None:
+        self._name, self._ttl = name, ttl
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._context = runtime_context
+
+    def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> Iterator[Value]:
+        remainder = value[3] % TALLIES
+        descriptor = ValueStateDescriptor(f"{self._name} tally {remainder}", Types.LONG())
+        state = self._context.get_state(lasting(descriptor, self._ttl))
+        count = (state.value() or 0) + 1
+        state.update(count)
+        yield self._name[1:], value[1], "", TALLIES * count + remainder
 
 
 class LastAtEnd(KeyedProcessFunction):

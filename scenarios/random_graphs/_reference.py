@@ -34,6 +34,7 @@ STEP_MS: Final = 10
 sessions touch, and would merge if one of them had not fired before the record that touches it comes."""
 NEAR_MS: Final = 30
 LATEST: Final = 3
+TALLIES: Final = 5
 NO_TIME: Final = 0
 """Stands for a timestamp that depends on the order of arrival; nothing reads it."""
 
@@ -108,6 +109,15 @@ def _each(change: Callable[[int], Sequence[int]]) -> Callable[[str, Stream], dic
         }
 
     return rule
+
+
+def _punctual(name: str, stream: Stream) -> dict[str, Stream]:
+    return {
+        name: [
+            (lane + name[1:], key, origin, (number + at) % MODULUS, at)
+            for lane, key, origin, number, at in stream
+        ]
+    }
 
 
 def _parity(name: str, stream: Stream) -> dict[str, Stream]:
@@ -190,6 +200,16 @@ def _count(name: str, stream: Stream) -> dict[str, Stream]:
     }
 
 
+def _tally(name: str, stream: Stream) -> dict[str, Stream]:
+    output: Stream = []
+    for key, group in _by_key(stream).items():
+        for remainder, values in Counter([value[3] % TALLIES for value in group]).items():
+            output += [
+                (name[1:], key, "", TALLIES * place + remainder, NO_TIME) for place in range(1, values + 1)
+            ]
+    return {name: output}
+
+
 def _whole(name: str, stream: Stream) -> dict[str, Stream]:
     return {
         name: [
@@ -264,13 +284,14 @@ _RULES: Final[Mapping[str, Callable[..., dict[str, Stream]]]] = {
     "twice": _each(lambda number: (number, (number + 1) % MODULUS)),
     "async": _each(lambda number: ((7 * number + 3) % MODULUS,)),
     "lateness": _each(lambda number: (number,)),
-    "punctual": _each(lambda number: (number,)),
+    "punctual": _punctual,
     "parity": _parity,
     "total": _total,
     "latest": _latest,
     "residues": _residues,
     "triples": _triples,
     "count": _count,
+    "tally": _tally,
     "distinct": _distinct,
     "pairs": _joined(lambda one, two: True),
     "twins": _joined(lambda one, two: one[2] == two[2]),

@@ -21,6 +21,7 @@ from onceproof.scenarios.random_graphs._reference import (
     SIZE_MS,
     SLIDE_MS,
     STEP_MS,
+    TALLIES,
 )
 
 _VALUE: Final = "STRUCT<lane: STRING, key: STRING, origin: STRING, number: BIGINT, at: BIGINT>"
@@ -143,6 +144,16 @@ _RULES: Final = {
     "count": "transform(one, (r, i) -> "
     + _value("step", "r.key", "''", "size(filter(slice(one, 1, i + 1), p -> p.key = r.key))", "0")
     + ")",
+    "tally": "transform(one, (r, i) -> "
+    + _value(
+        "step",
+        "r.key",
+        "''",
+        f"{TALLIES} * size(filter(slice(one, 1, i + 1), p -> p.key = r.key"
+        f" AND pmod(p.number, {TALLIES}) = pmod(r.number, {TALLIES}))) + pmod(r.number, {TALLIES})",
+        "0",
+    )
+    + ")",
     "distinct": "array_distinct(transform(one, r -> "
     + _value("step", "r.key", "r.origin", "r.number", "r.at")
     + "))",
@@ -153,7 +164,7 @@ _RULES: Final = {
     "sliding": _windowed(_SLIDING, f"w.start + {SIZE_MS - 1}", _IN_WINDOW),
     "session": _windowed(_SESSION_STARTS, _SESSION_END, _IN_SESSION),
     "lateness": f"transform(one, r -> {_changed('r.number')})",
-    "punctual": f"transform(one, r -> {_changed('r.number')})",
+    "punctual": f"transform(one, r -> {_changed(f'pmod(r.number + r.at, {MODULUS})')})",
     "whole": "transform(transform(array_distinct(transform(one, r -> r.key)), key -> "
     "named_struct('key', key, 'inside', filter(one, p -> p.key = key))), x -> "
     + _value("step", "x.key", _sorted_origins("x.inside"), f"pmod({_sum('x.inside')}, {MODULUS})", "0")

@@ -110,6 +110,10 @@ def test_the_reference_follows_each_kind_by_hand() -> None:
     ]  # fmt: skip
     assert after("triples of=left") == []
     assert after("count of=left") == [("1", "a", "", 1), ("1", "a", "", 2), ("1", "b", "", 1)]
+    assert after("tally of=left") == [("1", "a", "", 7), ("1", "a", "", 8), ("1", "b", "", 9)]
+    assert after("punctual of=left") == [
+        ("left-01", "a", "l0.0", 11), ("left-01", "a", "l0.1", 12), ("left-01", "b", "l0.2", 83)
+    ]  # fmt: skip
     assert after("filter of=left") == [("left-01", "a", "l0.0", 2), ("left-01", "b", "l0.2", 4)]
     assert after("tumbling of=left") == [("1", "a", "l0.0 l0.1", 5), ("1", "b", "l0.2", 4)]
     assert len(after("sliding of=left")) == 3 + 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -11,9 +13,10 @@ from onceproof.harness.checkers.fencing import ZOMBIE_WRITE, Fencing
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.table_reads import BEHIND_THE_CUT, UNKNOWN_VERSION
 from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import options_of
 from onceproof.harness.model.history import History, Row
 from onceproof.harness.model.scenario import Scenario
-from onceproof.scenarios import word_table
+from onceproof.scenarios import final_table, word_table
 
 WORDS = ("ant", "bee", "ant", "ant")
 
@@ -27,7 +30,9 @@ def scenario() -> Scenario:
 class HandWrittenRun:
     """A run written by hand."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, family: Any = word_table) -> None:
+        self._family = family
+        self._keys = options_of(family).table_keys
         self._scenario = scenario
         self._step = 0
         self.history = History()
@@ -35,7 +40,7 @@ class HandWrittenRun:
 
     def writes(self, *rows: Row, attempt: str = "1.1") -> None:
         self._step += 1
-        self.history.rows_written(self._step, "sink-0", attempt, 1, rows)
+        self.history.rows_written(self._step, "sink-0", attempt, self._keys, rows)
 
     def completes(self, checkpoint: int, read: int, in_flight: int = 0) -> None:
         self._step += 1
@@ -48,7 +53,7 @@ class HandWrittenRun:
         self.history.attempt_started(self._step, "1.2", 1, restored)
 
     def anomalies(self) -> list[str]:
-        oracle = PythonOracle(word_table, self._scenario)
+        oracle = PythonOracle(self._family, self._scenario)
         checkers = (ExactlyOnce(), ConsistentCut(), Fencing())
         return [
             found.anomaly
@@ -116,6 +121,33 @@ def test_rows_covered_by_a_checkpoint_are_not_written_again(run: HandWrittenRun)
     run.restarts(1)
     run.writes(("ant", 1), attempt="1.2")
     assert BEHIND_THE_CUT in run.anomalies()
+
+
+@pytest.fixture
+def at_end() -> HandWrittenRun:
+    records = {"only": tuple(enumerate([("a", 1), ("b", 2), ("a", 4)]))}
+    return HandWrittenRun(replace(generate(final_table, 0), records=records), final_table)
+
+
+def test_a_table_that_is_written_at_the_end_may_be_empty_before(at_end: HandWrittenRun) -> None:
+    at_end.completes(1, 3)
+    at_end.writes(("only", "a", 5), ("only", "b", 2))
+    at_end.history.job_finished(9)
+    assert at_end.anomalies() == []
+
+
+def test_a_table_that_is_written_at_the_end_shows_no_partial_sum(at_end: HandWrittenRun) -> None:
+    at_end.writes(("only", "a", 1))
+    at_end.writes(("only", "a", 5), ("only", "b", 2))
+    at_end.history.job_finished(9)
+    assert at_end.anomalies() == [UNKNOWN_VERSION]
+
+
+def test_a_table_that_is_written_at_the_end_is_whole_then(at_end: HandWrittenRun) -> None:
+    at_end.completes(1, 3)
+    at_end.writes(("only", "a", 5))
+    at_end.history.job_finished(9)
+    assert at_end.anomalies() == [LOST]
 
 
 def test_a_dead_attempt_must_not_write(run: HandWrittenRun) -> None:

@@ -277,6 +277,10 @@ def test_arrival_states_may_depend_on_the_parameters_of_a_workload() -> None:
         ({"table_keys": True}, "'table_keys' in FamilyOptions must be the number of key columns, not True"),
         ({"table_keys": 1}, "table_keys and versions belong together in FamilyOptions: one is missing"),
         (
+            {"written_at_end": True},
+            "written_at_end in FamilyOptions belongs to a table: table_keys is missing",
+        ),
+        (
             {"at_least_once": 1},
             "'at_least_once' in FamilyOptions must be 'rows', 'effects' or None, not 1",
         ),
