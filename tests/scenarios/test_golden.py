@@ -11,7 +11,7 @@ from tests.scenarios.golden import meaning_of
 GOLDEN = {
     "async_lookups": "2:330072a504b38315",
     "behaviour_patterns": "1:4df086c8b51deed0",
-    "bonuses": "1:313d4fb1ac92fcd9",
+    "bonuses": "2:fd249d7bf534ca40",
     "bursts": "2:2d1b9e8a604efedd",
     "clock_windows": "1:15b6e3b7c0a63b0f",
     "early_totals": "1:dbb8cc70cc174142",
@@ -45,7 +45,7 @@ GOLDEN = {
     "periodic_page_views": "3:130a0ef5624c5641",
     "postgres_rows": "1:1b72a312df621b34",
     "postgres_upsert": "1:1b72a312df621b34",
-    "random_job": "5:16daf963e7320de4",
+    "random_job": "6:744dbd885617dcab",
     "raw_numbers": "1:a3352552cb770a6e",
     "rich_functions": "1:3f549ba41a246a81",
     "rolling_readings": "1:80c061b524c560cb",
