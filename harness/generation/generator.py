@@ -99,6 +99,9 @@ _WAITED_FOR: Final = frozenset(("triggered", "declined"))
 BUFFER_RECORDS: Final[tuple[tuple[int | UnsetType, int], ...]] = ((UNSET, 6), (2, 1), (3, 2), (8, 1))
 """Unset: records are sent one by one, and faults come between any two of them. Others share a step."""
 
+DRAWN_GRAPH_PATIENCE: Final = 3
+"""By how much the step budget of a job is raised whose graph is drawn: its vertices may multiply records."""
+
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
 
@@ -162,6 +165,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     waits = _waits_for_a_message(faults)
     hurried = tolerates and not met and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
+    patience = 1 if options_of(family).tasks_with is None else DRAWN_GRAPH_PATIENCE
     in_databases = any_backend and _draws_databases(chance, faults, seed)
     return Scenario(
         family=family.name,
@@ -181,7 +185,8 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         restart_delay_ms=restart_delay,
         faults=faults,
         schedule=schedule,
-        step_budget=ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
+        step_budget=patience
+        * ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
         mode=mode,
         operations=draw_operations(chance, stage, met, sizes, any_backend=any_backend, may_stop=not hurried),
         state_backend="rocksdb" if in_databases else UNSET,

@@ -45,6 +45,14 @@ def patient_step_budget(scenario: Scenario) -> int:
     return ample_step_budget(scenario) + EXPIRIES * scenario.checkpoint_timeout_ms
 
 
+def patience_of(scenario: Scenario) -> float:
+    """Return by how much the budget of a scenario is above what its size asks for; 1 where it is below.
+
+    A job may take more steps than its records let expect, and its smaller ones do as well.
+    """
+    return max(1.0, scenario.step_budget / patient_step_budget(scenario))
+
+
 def ample_step_budget(scenario: Scenario) -> int:
     """Return the steps after which a scenario put together otherwise is stuck, under the schedule it has."""
     steps = checkpoint_steps(*_parallelism_of(scenario))

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule, to_json
-from onceproof.harness.model.step_limits import patient_step_budget
+from onceproof.harness.model.step_limits import patience_of, patient_step_budget
 from onceproof.harness.shrinking.fewer_requests import fewer_operations
 from onceproof.harness.shrinking.reductions import (
     FEW_FAULTS,
@@ -200,6 +200,7 @@ class _Search:
         one."""
         self.runs = 0
         self._original = scenario
+        self._patience = patience_of(scenario)
         self._run = run
         self._signature = signature
         self._deadline = deadline
@@ -324,7 +325,7 @@ class _Search:
             if perf_counter() > deadline:
                 return False
             rest = parts[place % len(parts)]
-            rest = replace(rest, step_budget=patient_step_budget(rest))
+            rest = replace(rest, step_budget=self._budget_of(rest))
             self.runs += 1
             if self._run(rest) == self._signature:
                 self.smallest, parts, needed = rest, [], 0
@@ -399,10 +400,13 @@ class _Search:
         fair = Schedule()
         return cost_of(replace(candidate, schedule=fair)) < cost_of(replace(self.best, schedule=fair))
 
+    def _budget_of(self, candidate: Scenario) -> int:
+        return int(self._patience * patient_step_budget(candidate))
+
     def _accept(self, candidate: Scenario) -> None:
         # The budget that the generator would give a scenario of this size: a stuck run ends sooner, and a run
         # with longer delays than before is not stuck.
-        candidate = replace(candidate, step_budget=patient_step_budget(candidate))
+        candidate = replace(candidate, step_budget=self._budget_of(candidate))
         self.best, self.cost = candidate, cost_of(candidate)
         if self.cost < cost_of(self.smallest):
             self.smallest = candidate
@@ -416,7 +420,7 @@ class _Search:
         self._tried.add(text)
         self.runs += 1
         divisor = BUDGET_DIVISOR if self._uses_part_of_budget else 1
-        budget = max(1, patient_step_budget(candidate) // divisor)
+        budget = max(1, self._budget_of(candidate) // divisor)
         return self._run(replace(candidate, step_budget=budget)) == self._signature
 
 

@@ -237,3 +237,16 @@ def test_a_candidate_that_fails_only_with_a_costlier_seed_is_refused() -> None:
     )
     assert not search._improves(nearly)
     assert search.best is scenario
+
+
+def test_a_job_with_more_steps_than_its_size_asks_for_keeps_its_patience() -> None:
+    patient = generated(large)
+    patient = replace(patient, step_budget=3 * patient_step_budget(patient))
+
+    def fails(candidate: Scenario) -> Signature | None:
+        slow = candidate.step_budget < 1.5 * patient_step_budget(candidate)
+        return STUCK if slow else stuck_with_two_bees(candidate)
+
+    result = shrink(patient, fails, STUCK, 60)
+    assert result.scenario.step_budget == 3 * patient_step_budget(result.scenario)
+    assert (result.after.records, result.after.faults) == (2, 1)
