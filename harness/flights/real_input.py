@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from onceproof.harness.flights.flights_oracle import YearComparison
 from onceproof.harness.flights.year import FAMILY, FlightsTrial
-from onceproof.harness.model.family import columns_of
+from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Recovery, Row
 from onceproof.reports.model import RealInput, RealKill

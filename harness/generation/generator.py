@@ -130,9 +130,8 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     max_parallelism, (source, parallelism, sink) = _draw_parallelisms(chance, workload)
     kinds = draw_kinds(chance) - unfit_kinds(family)
     rescales = chance.chance(0.7)
-    largest = HIGHEST_PARALLELISM if rescales else parallelism
-    steps = checkpoint_steps_of(vertices, Parallelism(source or largest, largest, sink or largest))
-    records = sum(len(split) for split in workload.records.values())
+    steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
+    records, any_backend = sum(map(len, workload.records.values())), options_of(family).any_backend
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
@@ -155,17 +154,16 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         overtakes=mode.barriers == "unaligned",
         ends=_ends_of(family, workload),
     )
-    any_backend = options_of(family).any_backend
     faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len((*faults, *sizes)) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural, drawing.schedules)
     ample = schedule.horizon + 10 * natural + delays  # Only a lost message delays a checkpoint for longer.
     tolerates = chance.chance(0.75) or expires
+    budget = ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps)
     waits = _waits_for_a_message(faults)
     hurried = tolerates and not met and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
-    patience = 1 if options_of(family).tasks_with is None else DRAWN_GRAPH_PATIENCE
     in_databases = any_backend and _draws_databases(chance, faults, seed)
     return Scenario(
         family=family.name,
@@ -185,8 +183,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         restart_delay_ms=restart_delay,
         faults=faults,
         schedule=schedule,
-        step_budget=patience
-        * ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps),
+        step_budget=_patience(family) * budget,
         mode=mode,
         operations=draw_operations(chance, stage, met, sizes, any_backend=any_backend, may_stop=not hurried),
         state_backend="rocksdb" if in_databases else UNSET,
@@ -256,6 +253,14 @@ def _short_timeout(chance: Chance, mode: CheckpointMode, patience: int, steps: i
     """Return a timeout after which a checkpoint expires that a slow schedule or a fault delays for long."""
     # Concurrent checkpoints each take as long as all of them together.
     return mode.max_concurrent * chance.integer(patience * steps, 10 * steps) + 20
+
+
+def _most_checkpoint_steps(vertices: Vertices, source: int, largest: int, sink: int) -> int:
+    return checkpoint_steps_of(vertices, Parallelism(source or largest, largest, sink or largest))
+
+
+def _patience(family: Family) -> int:
+    return 1 if options_of(family).tasks_with is None else DRAWN_GRAPH_PATIENCE
 
 
 def generator_version(family: Family) -> int:

@@ -17,6 +17,7 @@ from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Declared,
@@ -28,7 +29,6 @@ from onceproof.harness.model.family import (
     Role,
     Rows,
     Workload,
-    columns_of,
     nearest,
     options_of,
 )

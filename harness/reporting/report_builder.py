@@ -36,8 +36,9 @@ from onceproof.harness.explanation.descriptions import (
 )
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
-from onceproof.harness.model.family import columns_of, options_of
+from onceproof.harness.model.family import options_of
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS, POINTS
 from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.situation_counts import situation_counts

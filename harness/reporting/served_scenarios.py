@@ -23,7 +23,8 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.shown_lines import shown_lines
-from onceproof.harness.model.family import Family, columns_of
+from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.program_family import SYSTEM as PROGRAM_SYSTEM

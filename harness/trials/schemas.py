@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from onceproof.harness.model.family import Declared, Family, column_types_of, options_of
+from onceproof.harness.model.columns import column_types_of
+from onceproof.harness.model.family import Declared, Family, options_of
 from onceproof.harness.model.scenario import Scenario
 
 _WHOLE: Final = (int,)

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from onceproof.harness.model.family import Declared, columns_of, options_of
+from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.family import Declared, options_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import JOB_FINISHED, Row, rows_at_end
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem

@@ -24,7 +24,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from onceproof.engine.connectors.source import Source
-from onceproof.harness.model.family import Family, column_types_of
+from onceproof.harness.model.columns import column_types_of
+from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.systems.disk.recorded_calls import Call, Replay

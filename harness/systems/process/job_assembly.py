@@ -15,7 +15,7 @@ from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.graph import JobGraph
-from onceproof.harness.model.family import column_types_of
+from onceproof.harness.model.columns import column_types_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.process_io import ProcessIO

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.model.family import KAFKA, POSTGRES, FamilyError, column_types_of, columns_of
+from onceproof.harness.model.columns import column_types_of, columns_of
+from onceproof.harness.model.family import KAFKA, POSTGRES, FamilyError
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import filled
 from onceproof.harness.model.scenario import Scenario

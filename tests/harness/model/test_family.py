@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from onceproof.harness.model.family import (
-    FamilyError,
-    FamilyOptions,
-    columns_of,
-    family_of,
-    options_of,
-    source_file,
-)
+from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.family import FamilyError, FamilyOptions, family_of, options_of, source_file
 from onceproof.harness.model.family_places import address_of, family_names, load_family, split_address
 
 MINE = """
