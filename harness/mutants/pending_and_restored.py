@@ -180,7 +180,6 @@ def records_that_arrive_during_a_snapshot_are_stored_first(reached: Reached) -> 
     origin="FLINK-22815",
     breaks="exactly_once",
     summary="barriers overtake broadcast records, which only the subtasks of before get back",
-    unseen="needs records in flight on a broadcast edge, and a rescale from that checkpoint",
 )
 def barriers_overtake_on_broadcast_edges(reached: Reached) -> Iterator[None]:
     """After a rescale a subtask has broadcast state of one that had read less, and never gets the rest."""

@@ -100,6 +100,7 @@ def only_the_split_that_was_read_last_is_stored(reached: Reached) -> Iterator[No
     origin="KAFKA-12951",
     breaks="liveness",
     summary="a bounded reader of Kafka never ends where marks of transactions come behind the last row",
+    unseen="the reader of the real client has it, which no simulated job runs",
 )
 def marks_at_the_end_are_waited_for(reached: Reached) -> Iterator[None]:
     """It counts offsets of rows only, and the one before its stop is that of no row."""
@@ -121,6 +122,7 @@ def marks_at_the_end_are_waited_for(reached: Reached) -> Iterator[None]:
     origin="KAFKA-20416",
     breaks="exactly_once",
     summary="a consumer group whose offset cannot be asked for at the moment counts as one that has none",
+    unseen="the reader of the real client has it, which no simulated job runs",
 )
 def group_that_cannot_be_asked_has_no_offset(reached: Reached) -> Iterator[None]:
     """So a reader begins where a new group would, and not where the group was."""
