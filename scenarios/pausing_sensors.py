@@ -91,7 +91,10 @@ def generate(random: Random) -> Workload:
     bound_ms = chance.choice([0, 30])
     longest = chance.weighted([(4, 1), (12, 4), (25, 3)])
     # Where all pause, each of them may be the last one that is not idle.
-    all_pause = not by_clock and chance.chance(0.5)
+    all_pause = not by_clock and chance.chance(0.7)
+    # A subtask without a split has ended, and with its last watermark event time goes on to its own end as
+    # soon as all others are idle. With one subtask for each stream there is none.
+    source_parallelism = chance.weighted([(0, 1), (1, 2)])
     records = {}
     for split in range(chance.weighted([(2, 3), (3, 3), (4, 1)])):
         pauses = 0.8 if all_pause else 0.0 if by_clock else chance.weighted([(0.0, 3), (0.1, 3), (0.5, 1)])
@@ -108,7 +111,7 @@ def generate(random: Random) -> Workload:
             readings.append((timestamp, value))
         records[f"{STREAMS[split % 2]}-{split // 2}"] = tuple(readings)
     parameters = {BY_CLOCK: int(by_clock), IS_CONNECTED: int(is_connected), BOUND: bound_ms}
-    return Workload(records, parameters)
+    return Workload(records, parameters, source_parallelism)
 
 
 class Announced(WatermarkGenerator):
