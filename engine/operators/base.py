@@ -262,6 +262,9 @@ class Operator:
         timestamp = timers.processing.next_timestamp()
         return None if timestamp is None else timestamp - wall_clock.ahead_ms
 
+    def validate(self) -> None:
+        """Check what must hold between any two events; called for operators with ``uses_time``."""
+
     def stop_with(self, checkpoint_id: int) -> None:
         """Note that the job stops with the savepoint whose snapshot is taken next."""
 

@@ -127,6 +127,9 @@ class TimestampedSourceOperator(SourceOperator):
     def next_due_ms(self, wall_clock: WallClock) -> int | None:
         return self._interval.due_ms
 
+    def validate(self) -> None:
+        self._stamping.validate()
+
 
 class TimestampsAndWatermarksOperator(Operator):
     """Assigns timestamps and replaces the watermarks from upstream.
@@ -173,3 +176,6 @@ class TimestampsAndWatermarksOperator(Operator):
 
     def next_due_ms(self, wall_clock: WallClock) -> int | None:
         return self._interval.due_ms
+
+    def validate(self) -> None:
+        self._stamping.validate()

@@ -99,7 +99,7 @@ class TimedTask(Task):
         return NOTHING if self._ends_when_idle else super()._end_data()
 
     def validate(self) -> None:
-        """Check the task, that no time is asked for twice, and that no operator waits beyond its time."""
+        """Check the task and its operators, and that the driver wakes it in time, once for each time."""
         Task.validate(self)
         requested = self._requested
         if len(requested) > 1:
@@ -112,6 +112,7 @@ class TimedTask(Task):
         self._was_called = False
         wall_clock = self.settings.wall_clock
         for operator in self._timed:
+            operator.validate()
             due_ms = operator.next_due_ms(wall_clock)
             if due_ms is None:
                 continue

@@ -57,6 +57,11 @@ class CombinedWatermark:
         renumbered.is_idle = self.is_idle
         return renumbered
 
+    @property
+    def has_active_part(self) -> bool:
+        """Return whether some part is not idle; unlike ``is_idle`` it looks at the parts themselves."""
+        return False in self._idle.values()
+
     def _combine(self) -> bool:
         if not self._watermarks:
             return False

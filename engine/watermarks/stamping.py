@@ -207,6 +207,17 @@ class TimestampsAndWatermarks:
         """Send the last watermark at the end of the data, which no generator emits."""
         self._output.emit_watermark(Watermark(timestamp))
 
+    def validate(self) -> None:
+        """Check that the stream does not count as idle downstream while a part is active.
+
+        Event time would go on without that part, past its records. A part that turns active says so with the
+        record or the call in which it does, whether or not its watermark rises. The end of the last active
+        part is sent with the next watermark, so a stream may count as active for longer than it is.
+        """
+        assert not (self._output.is_idle and self._combined.has_active_part), (
+            f"the stream counts as idle, at {self._output.reached}, though one of its parts is active"
+        )
+
     def _send_on(self) -> None:
         combined = self._combined
         if not combined.is_idle:

@@ -41,7 +41,7 @@ GOLDEN = {
     "order_lines": "1:689d45d8f527730d",
     "orders_with_lookup": "1:9a4ac465c7dd95d4",
     "parcels": "1:ab6c7abf1ad4be7e",
-    "pausing_sensors": "2:5faf29f901d49cc0",
+    "pausing_sensors": "3:201e37b7337e2f9b",
     "periodic_page_views": "3:130a0ef5624c5641",
     "postgres_rows": "1:1b72a312df621b34",
     "postgres_upsert": "1:1b72a312df621b34",

@@ -170,6 +170,29 @@ def test_watermark_of_a_generator_comes_right_behind_its_record(stream, clock):
     assert stamping.stamp(0, [("e", 1)]) == [("e", 1)]
 
 
+def test_stream_that_counts_as_idle_while_a_part_is_active_is_an_error(stream, clock):
+    strategy = WatermarkStrategy.for_generator(lambda context: Punctuated())
+    stamping = TimestampsAndWatermarks(strategy, [0, 1], clock, stream)
+    for part, values in ((0, ["w5", "idle"]), (1, ["w7", "idle"]), (0, ["w5"])):
+        stamping.stamp(part, [(value, 1) for value in values])
+        stamping.validate()
+    assert stream.take()[-1] == "active"
+    stamping._output.mark_idle()
+    with pytest.raises(AssertionError, match="counts as idle, at 7, though one of its parts is active"):
+        stamping.validate()
+
+
+def test_last_active_part_may_end_before_the_stream_is_idle(stream, clock):
+    strategy = WatermarkStrategy.for_generator(lambda context: Punctuated())
+    stamping = TimestampsAndWatermarks(strategy, [0, 1], clock, stream)
+    stamping.stamp(0, [("idle", 1)])
+    stamping.remove(1)
+    stamping.validate()
+    stamping.on_periodic_emit()
+    stamping.validate()
+    assert stream.take()[-1] == "idle"
+
+
 def test_end_of_data_is_passed_on_once(stream, clock):
     stamping = TimestampsAndWatermarks(WatermarkStrategy.no_watermarks(), [0], clock, stream)
     stamping.emit_final_watermark(MAX_WATERMARK)
