@@ -31,10 +31,11 @@ from onceproof.scenarios._keyed_job import LABELLED_KEY, draw_keyed, into_table,
 from onceproof.scenarios._labelled import LabelledSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.engine.windows.windows import TimeWindow
+    from onceproof.harness.model.scenario import Parameter
 
 Sale: TypeAlias = tuple[str, str, int, str]
 """Split, shop, amount, form."""
@@ -260,4 +261,9 @@ def _are_possible(said: list[Any], amounts: list[int], purges: bool, is_whole: b
     return not is_whole or (bool(said) and before == len(amounts))
 
 
-options = FamilyOptions(declares=True, quix_app=quix_app)
+def arrival_states(parameters: Mapping[str, Parameter]) -> tuple[str, ...]:
+    """Return the states that depend on which records came before a window was purged."""
+    return ("window-contents", "firings") if parameters.get(FORM) == PURGED else ()
+
+
+options = FamilyOptions(declares=True, arrival_states=arrival_states, quix_app=quix_app)
