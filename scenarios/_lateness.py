@@ -238,10 +238,11 @@ def arrivals_sql(key: str, value: str, end: str, bound_ms: int = BOUND_MS) -> st
   )"""
 
 
-def windows_sql(kind: str, size_ms: int) -> str:
+def windows_sql(kind: str, size_ms: int | str) -> str:
     """Return the SQL that follows the expression ``members``: the rows of windows and of late records.
 
     ``members`` are arrivals with the ``start`` of a window, ``amount``, and ``may_be_dropped``.
+    ``size_ms`` is the size of windows, or the column that names it.
     """
     return f"""
   windows AS (

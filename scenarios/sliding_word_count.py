@@ -1,10 +1,12 @@
-"""Words of the last ten seconds, counted every five: sliding event-time windows, aggregated as words arrive.
+"""Words of the last seconds, counted every five: sliding event-time windows, aggregated as words arrive.
 
-Each word is in two windows, so it is counted twice, under two namespaces of the same key, with two timers. A
-snapshot that loses a window, a timer that is lost or fires twice after a restore, a word that is added to a
-window already emitted: each shows as a wrong count. Words that are late for both of their windows are emitted
-as rows of their own. A word that is late only for the earlier window is counted in the later one and not
-declared: where that may have happened, the oracles accept any count that is possible.
+Each scenario has one size of windows, 7 to 13 seconds, which is a column of the records. A word is in one to
+three windows, so it is counted as often, under as many namespaces of the same key, with as many timers. Where
+the slide does not divide the size, the time of a word decides how many they are. A snapshot that loses a
+window, a timer that is lost or fires twice after a restore, a word that is added to a window already emitted:
+each shows as a wrong count. Words that are late for all of their windows are emitted as rows of their own. A
+word that is late only for earlier windows is counted in the later ones and not declared: where that may have
+happened, the oracles accept any count that is possible.
 """
 
 from __future__ import annotations
@@ -29,25 +31,35 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "sliding_word_count"
-generator_version = 3
+generator_version = 4
 options = FamilyOptions(declares=True, answers=lateness.window_of, turns=3)
 tasks: dict[str, Role] = {"words -> once": "source", "counts": "keyed", "late": "keyed", "table": "sink"}
-record_schema = "word STRING"
+record_schema = "word STRING, size_ms BIGINT"
 row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"
 
-SIZE_MS = 10 * lateness.SECOND_MS
+SIZE = "size_ms"
+SIZES_MS = tuple(
+    [(seconds * lateness.SECOND_MS, weight) for seconds, weight in ((10, 2), (7, 1), (12, 2), (13, 1))]
+)
+"""Sizes of windows, with weights."""
 SLIDE_MS = 5 * lateness.SECOND_MS
 
 LATEST = f"timestamp - pmod(timestamp, {SLIDE_MS})"
 
 oracle_sql = f"""
-WITH {lateness.arrivals_sql("word", "1", f"({LATEST} + {SIZE_MS})")},
+WITH {lateness.arrivals_sql("word", "1", f"({LATEST} + size_ms)")},
   members AS (
     SELECT *, 1 AS amount,
-      start < {LATEST} AND coalesce(watermark >= start + {SIZE_MS} - 1, false) AS may_be_dropped
-    FROM (SELECT *, explode(array({LATEST}, {LATEST} - {SLIDE_MS})) AS start FROM arrivals WHERE NOT is_late)
+      start < {LATEST} AND coalesce(watermark >= start + size_ms - 1, false) AS may_be_dropped
+    FROM (
+      SELECT *, explode(transform(
+        sequence(0L, (size_ms - 1 - pmod(timestamp, {SLIDE_MS})) DIV {SLIDE_MS}),
+        back -> {LATEST} - {SLIDE_MS} * back
+      )) AS start
+      FROM arrivals WHERE NOT is_late
+    )
   ),
-{lateness.windows_sql("count", SIZE_MS)}
+{lateness.windows_sql("count", SIZE)}
 """
 
 WORDS = ("ant", "bee", "cat", "dog", "elk", "fox")
@@ -63,13 +75,18 @@ def generate(random: Random) -> Workload:
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
     pace_ms = chance.choice([300, 1000, 4000])
     late_share = lateness.draw_late_share(chance)
+    size_ms = chance.weighted(SIZES_MS)
     records = {}
     for split in range(splits):
         timestamps = lateness.draw_timestamps(
             chance, chance.integer(0, longest), pace_ms, late_share, SLIDE_MS
         )
-        records[f"words-{split}"] = tuple([(timestamp, chance.choice(words)) for timestamp in timestamps])
-    parameters = {"words": len(words), "pace_ms": pace_ms, "late": late_share}
+        # Many timestamps are where windows begin; in some splits they are where windows end.
+        shift_ms = chance.choice((0, size_ms % SLIDE_MS))
+        records[f"words-{split}"] = tuple(
+            [(timestamp + shift_ms, (chance.choice(words), size_ms)) for timestamp in timestamps]
+        )
+    parameters = {"words": len(words), "pace_ms": pace_ms, "late": late_share, SIZE: size_ms}
     return Workload(lateness.moved(chance, records), parameters)
 
 
@@ -103,6 +120,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build words -> counts in sliding windows -> table; late words go to the table."""
     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
+    size_ms = int(io.parameters.get(SIZE, SIZES_MS[0][0]))
     once = (
         env.from_source(io.source("words"), lateness.WATERMARKS, "words")
         .uid("words")
@@ -114,7 +132,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     )
     counts = (
         once.key_by(_first, Types.STRING())
-        .window(SlidingEventTimeWindows.of(Time.milliseconds(SIZE_MS), Time.milliseconds(SLIDE_MS)))
+        .window(SlidingEventTimeWindows.of(Time.milliseconds(size_ms), Time.milliseconds(SLIDE_MS)))
         .side_output_late_data(LATE)
         .aggregate(Count(), CountRow(), Types.LONG(), row)
         .name("counts")
@@ -127,8 +145,8 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)
 
 
-def _once(word: str) -> tuple[str, int]:
-    return word, 1
+def _once(value: tuple[str, int]) -> tuple[str, int]:
+    return value[0], 1
 
 
 def _first(value: tuple[str, int]) -> str:
@@ -141,17 +159,25 @@ def _word(row: tuple[str, str, int, int]) -> str:
 
 def expected(records: Records, declared: Declared) -> Rows:
     """Count the words of each window, without those that were late."""
+    size_ms = _size_ms(records)
     kept, rows = lateness.in_time(
         records,
         declared,
-        lambda timestamp: timestamp - timestamp % SLIDE_MS + SIZE_MS,
-        lambda timestamp, word: (lateness.LATE, word, timestamp, 1),
+        lambda timestamp: timestamp - timestamp % SLIDE_MS + size_ms,
+        lambda timestamp, value: (lateness.LATE, value[0], timestamp, 1),
     )
     windows: dict[tuple[str, int], lateness.Contents] = defaultdict(lateness.Contents)
     for arrival in kept:
         latest = arrival.timestamp - arrival.timestamp % SLIDE_MS
-        for start in range(latest, latest - SIZE_MS, -SLIDE_MS):
-            may_miss = arrival.may_miss(start + SIZE_MS)
+        for start in range(latest, arrival.timestamp - size_ms, -SLIDE_MS):
+            may_miss = arrival.may_miss(start + size_ms)
             # A word that misses its latest window is late, and so not among these.
-            windows[cast(str, arrival.value), start].add(1, may_miss, may_miss and start < latest)
+            windows[cast(str, arrival.value[0]), start].add(1, may_miss, may_miss and start < latest)
     return lateness.given_out([*rows, *lateness.rows_of_windows("count", windows, declared)], declared)
+
+
+def _size_ms(records: Records) -> int:
+    """Return the size of windows that all records name."""
+    sizes = {int(cast(tuple[str, int], value)[1]) for own in records.values() for _, value in own}
+    assert len(sizes) <= 1
+    return max(sizes, default=SIZES_MS[0][0])

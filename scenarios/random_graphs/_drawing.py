@@ -32,6 +32,7 @@ from onceproof.scenarios.random_graphs._graph import (
     checked,
     output_of,
 )
+from onceproof.scenarios.random_graphs._reference import SIZE_MS
 
 BOUND_MS: Final = 20
 """How much older than the newest record of its split a record may be. None is late."""
@@ -87,7 +88,7 @@ def draw_records(chance: Chance, sources: Sequence[str]) -> dict[str, tuple[Inpu
         for split in range(splits):
             now, drawn = BOUND_MS, []
             for place in range(chance.integer(0, max(1, 2 * about // (splits * len(sources))))):
-                now = chance.at_boundary(now + chance.integer(0, 25) + pause * chance.chance(0.2), 60)
+                now = chance.at_boundary(now + chance.integer(0, 25) + pause * chance.chance(0.2), SIZE_MS)
                 timestamp = max(
                     0, now - chance.weighted(((0, 3), (BOUND_MS, 1), (chance.integer(0, BOUND_MS), 2)))
                 )

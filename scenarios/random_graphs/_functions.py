@@ -37,8 +37,9 @@ Descriptor = TypeVar("Descriptor", bound=StateDescriptor)
 
 MODULUS: Final = 1009
 TALLIES: Final = 5
-SIZE_MS: Final = 60
-SLIDE_MS: Final = 20
+SIZE_MS: Final = 70
+SLIDE_MS: Final = 30
+"""It does not divide the size: some times are in three sliding windows, others in two."""
 GAP_MS: Final = 21
 """No two timestamps are so far apart (`_reference.py`)."""
 NEAR_MS: Final = 30

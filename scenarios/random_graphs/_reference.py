@@ -26,8 +26,9 @@ Stream: TypeAlias = list[Value]
 
 MODULUS: Final = 1009
 """Numbers stay below it."""
-SIZE_MS: Final = 60
-SLIDE_MS: Final = 20
+SIZE_MS: Final = 70
+SLIDE_MS: Final = 30
+"""It does not divide the size: some times are in three sliding windows, others in two."""
 GAP_MS: Final = 21
 STEP_MS: Final = 10
 """Timestamps are the last of so many milliseconds, those of results, too. So no two are GAP_MS apart: then

@@ -89,7 +89,7 @@ def _windowed(starts: str, end: str, inside: str) -> str:
 
 _IN_WINDOW: Final = f"p.at >= w.start AND p.at < w.start + {SIZE_MS}"
 _TUMBLING: Final = f"array(r.at - pmod(r.at, {SIZE_MS}))"
-_BACK: Final = f"sequence(0, {SIZE_MS // SLIDE_MS - 1})"
+_BACK: Final = f"sequence(0L, ({SIZE_MS - 1} - pmod(r.at, {SLIDE_MS})) DIV {SLIDE_MS})"
 _SLIDING: Final = f"transform({_BACK}, back -> r.at - pmod(r.at, {SLIDE_MS}) - {SLIDE_MS} * back)"
 _SESSION_STARTS: Final = (
     f"IF(exists(one, p -> p.key = r.key AND p.at < r.at AND p.at + {GAP_MS} >= r.at), array(), array(r.at))"

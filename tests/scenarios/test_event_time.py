@@ -29,7 +29,8 @@ def test_a_sound_engine_passes_and_gives_rows_in_several_transactions(name: str)
 
 # Which rows a run may choose.
 
-ANY_SPLIT = {"words-0": [(1_000, "ant"), (4_000, "bee"), (6_000, "ant")]}
+ANT, BEE = ("ant", 10_000), ("bee", 10_000)
+ANY_SPLIT = {"words-0": [(1_000, ANT), (4_000, BEE), (6_000, ANT)]}
 COUNTS = [
     ("count", "ant", -5_000, 1),
     ("count", "ant", 0, 2),
@@ -44,6 +45,17 @@ def test_words_are_counted_in_both_of_their_windows() -> None:
     assert sorted(sliding_word_count.expected(ANY_SPLIT, declaring(*COUNTS))) == COUNTS
 
 
+def test_the_time_of_a_word_decides_in_how_many_windows_of_twelve_seconds_it_is() -> None:
+    records = {"words-0": [(1_999, ("ant", 12_000)), (2_000, ("bee", 12_000))]}
+    assert sorted(sliding_word_count.expected(records, NOTHING_DECLARED)) == [
+        ("count", "ant", -10_000, 1),
+        ("count", "ant", -5_000, 1),
+        ("count", "ant", 0, 1),
+        ("count", "bee", -5_000, 1),
+        ("count", "bee", 0, 1),
+    ]
+
+
 def test_before_the_end_of_a_run_only_emitted_rows_are_expected() -> None:
     visible = [COUNTS[3], ("count", "ant", 0, 1)]
     declared = Declared(visible, is_whole=False)
@@ -52,11 +64,11 @@ def test_before_the_end_of_a_run_only_emitted_rows_are_expected() -> None:
 
 def test_a_word_may_be_late_only_behind_one_that_is_much_newer() -> None:
     late = ("late", "ant", EARLY, 1)
-    in_order = {"words-0": [(EARLY, "ant"), (LATER, "bee")]}
+    in_order = {"words-0": [(EARLY, ANT), (LATER, BEE)]}
     assert late not in sliding_word_count.expected(in_order, declaring(late))
-    other_split = {"words-0": [(LATER, "bee")], "words-1": [(EARLY, "ant")]}
+    other_split = {"words-0": [(LATER, BEE)], "words-1": [(EARLY, ANT)]}
     assert late not in sliding_word_count.expected(other_split, declaring(late))
-    behind = {"words-0": [(LATER, "bee"), (EARLY, "ant")]}
+    behind = {"words-0": [(LATER, BEE), (EARLY, ANT)]}
     rows = sliding_word_count.expected(behind, declaring(late))
     assert late in rows
     assert not [row for row in rows if row[:2] == ("count", "ant")]
@@ -64,7 +76,7 @@ def test_a_word_may_be_late_only_behind_one_that_is_much_newer() -> None:
 
 
 def test_a_word_that_may_have_missed_its_earlier_window_may_be_counted_there_or_not() -> None:
-    behind = {"words-0": [(4_000, "ant"), (13_000, "bee"), (6_000, "ant")]}
+    behind = {"words-0": [(4_000, ANT), (13_000, BEE), (6_000, ANT)]}
     for count in (1, 2):
         row = ("count", "ant", 0, count)
         assert row in sliding_word_count.expected(behind, declaring(row))

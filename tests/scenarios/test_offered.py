@@ -253,7 +253,6 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "OperatorStateOutput.get_number_of_partitions",
         "RuntimeContext.get_job_id",
         "RuntimeContext.get_operator_unique_id",
-        "TimeWindow.max_timestamp",
         "_Windowed.get_execution_environment",
         "_Windowed.get_input_type",
     ),

@@ -116,7 +116,8 @@ def test_the_reference_follows_each_kind_by_hand() -> None:
     ]  # fmt: skip
     assert after("filter of=left") == [("left-01", "a", "l0.0", 2), ("left-01", "b", "l0.2", 4)]
     assert after("tumbling of=left") == [("1", "a", "l0.0 l0.1", 5), ("1", "b", "l0.2", 4)]
-    assert len(after("sliding of=left")) == 3 + 3
+    # What is at 9 ms is in three windows, what is at 79 ms in two: 30 does not divide 70.
+    assert len(after("sliding of=left")) == 3 + 2
     assert after("session of=left") == after("tumbling of=left")
     assert after("parity of=left") == [("left-01", "a", "l0.0", 2), ("left-01", "b", "l0.2", 4)]
     assert after("parity of=left", s1="sink of=v1s") == [("left-01s", "a", "l0.1", 3)]
