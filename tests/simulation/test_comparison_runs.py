@@ -217,7 +217,7 @@ def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
     seen: Counter[str] = Counter()
     # This is rare: states are compared only if all subtasks have the same watermark.
     known = read_scenario(REGRESSIONS / "restored_behind_the_time_of_its_state.json")
-    for scenario in (known, *scenarios_of("percentiles", 130)):
+    for scenario in (known, *scenarios_of("percentiles", 150)):
         earlier: dict[str, int] = {}
         for recorded in recorded_checkpoints(family, scenario):
             attempt = recorded.metadata.attempt
@@ -291,7 +291,9 @@ def test_planted_bug_is_shown_by_the_continuation_that_fails(planted: Mutant, br
     if broken == "restore_anywhere":
         assert continuation.parallelism == 3
         assert "A job restored from it with parallelism 3 fails" in explanation.cause
-        assert [event[3]["restored"] for event in events if event[1] == "attempt_started"] == [checkpoint]
+        restored = [event[3]["restored"] for event in events if event[1] == "attempt_started"]
+        # A kill or a rescale of the scenario may restore it again.
+        assert restored[0] == checkpoint
     else:
         # The state differs in the run that took the checkpoint, so it is shown until then.
         assert continuation.parallelism == 0
