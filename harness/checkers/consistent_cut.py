@@ -79,7 +79,7 @@ class ConsistentCut:
                 follower.batches.refused(subject, holds_back="holds_back" in payload)
             elif kind == FAULT_FIRED:
                 follower.batches.fault_fired(subject)
-            elif kind == JOB_STOPPED:
+            elif kind == JOB_STOPPED and "cancelled" not in payload:
                 follower.job_stopped(step, history)
         return follower.violations
 

@@ -106,6 +106,7 @@ SITUATIONS: Final = (
     Situation("deletion failed, then another process", "files that should not be there any more"),
     Situation("upload discarded, then completed", "files that were deleted as failed, and are needed"),
     Situation("savepoint between checkpoints", "a savepoint that is taken for a checkpoint"),
+    Situation("cancelled with a savepoint", "output that is left to the job that is started from it"),
     Situation("restored behind a savepoint", "output that a savepoint must not commit"),
     Situation("stopped and started again", "what a savepoint holds, and what is committed at a stop"),
     Situation("stopped and rescaled", "a savepoint that is dealt out anew"),
@@ -254,6 +255,8 @@ class _Watch:
 
     def job_stopped(self, subject: str, payload: Mapping[str, Any]) -> None:
         self.stopped = True
+        if "cancelled" in payload:
+            self.found.add("cancelled with a savepoint")
 
     def stop_failed(self, subject: str, payload: Mapping[str, Any]) -> None:
         self.found.add("stop failed")

@@ -93,6 +93,7 @@ def fault_text(fault: Fault) -> str:
 _OPERATIONS: Final[Mapping[OperationKind, str]] = {
     "savepoint": "take a savepoint",
     "stop": "stop with a savepoint",
+    "cancel": "cancel with a savepoint",
     "terminate": "end the program in order, and start it again",
     "rescale": "rescale the running job",
 }

@@ -130,7 +130,7 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "completes", f"savepoint {subject}"
         case kinds.JOB_STOPPED:
             how = "in order" if "outside" in payload else "with a savepoint, to be restarted from it"
-            yield step, JOB, "stops", how
+            yield step, JOB, "is cancelled" if "cancelled" in payload else "stops", how
         case kinds.STOP_FAILED:
             yield step, JOB, "FAILED", f"to stop with a savepoint: {payload['reason']}"
         case kinds.JOB_RESCALED:

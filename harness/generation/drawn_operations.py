@@ -50,6 +50,8 @@ RESCALED_AT: Final[tuple[tuple[Point, int], ...]] = (
     ("restored", 1),
     ("end_of_data", 1),
 )
+CANCELS: Final = 0.03
+"""The share of scenarios with a cancel, drawn by itself."""
 OTHER_BACKEND: Final = 0.02
 _MOST_NOTIFICATIONS: Final = 3
 
@@ -112,7 +114,7 @@ def _stop_and_fault(
         point: Point = chance.choice(("snapshotted", "metadata_written"))
         faults = (Fault(kind, point, ANY_TASK, checkpoint + chance.weighted(((1, 1), (2, 3)))),)
         after = chance.integer(0, 3)
-    stop = _stop(chance, stage, "completed", checkpoint, 1, after, any_backend)
+    stop = _end(chance, stage, "stop", "completed", checkpoint, 1, after, any_backend)
     return faults, (stop,)
 
 
@@ -129,6 +131,13 @@ def draw_rescales(chance: Chance, stage: JobOutline, parallelism: int) -> tuple[
     if not chance.chance(0.25):
         return (first,)
     return first, _rescale(chance, stage, parallelism)
+
+
+def draw_cancel(chance: Chance, stage: JobOutline, *, any_backend: bool) -> tuple[Operation, ...]:
+    """Draw, for some scenarios, a cancel with a savepoint; nothing for the others."""
+    if not chance.chance(CANCELS):
+        return ()
+    return (_operation(chance, stage, "cancel", any_backend),)
 
 
 def _rescale(chance: Chance, stage: JobOutline, parallelism: int) -> Operation:
@@ -157,12 +166,13 @@ def _operation(chance: Chance, stage: JobOutline, kind: OperationKind, any_backe
     after = chance.integer(0, 2 * stage.checkpoint_steps)
     if kind == "savepoint":
         return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after)
-    return _stop(chance, stage, point, checkpoint, occurrence, after, any_backend)
+    return _end(chance, stage, kind, point, checkpoint, occurrence, after, any_backend)
 
 
-def _stop(
+def _end(
     chance: Chance,
     stage: JobOutline,
+    kind: OperationKind,
     point: Point,
     checkpoint: int,
     occurrence: int,
@@ -174,4 +184,4 @@ def _stop(
     # A run on databases takes several times as long as another one.
     backend: StateBackend | None = "rocksdb" if chance.chance(OTHER_BACKEND) and any_backend else None
     claims = chance.chance(0.4)
-    return Operation("stop", point, ANY_TASK, checkpoint, occurrence, after, parallelism, backend, claims)
+    return Operation(kind, point, ANY_TASK, checkpoint, occurrence, after, parallelism, backend, claims)

@@ -24,6 +24,7 @@ from msgspec import UNSET, UnsetType
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.drawn_operations import (
     draw_aimed_operation,
+    draw_cancel,
     draw_operations,
     draw_rescales,
 )
@@ -361,7 +362,7 @@ def _is_too_late(faults: tuple[Fault, ...], timeout: int) -> bool:
 def _draw_trouble(
     chance: Chance, seed: int, stage: JobOutline, parallelism: int, any_backend: bool, drawing: Drawing
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...], tuple[Operation, ...]]:
-    """Draw the faults, the operation that is aimed at some of them, if there is one, and the rescales."""
+    """Draw the faults, the operation that is aimed at some of them, if there is one, and other requests."""
     aimed: tuple[Fault, ...] = ()
     met: tuple[Operation, ...] = ()
     if drawing.aims_operations:
@@ -369,7 +370,8 @@ def _draw_trouble(
     drawn = drawing.faults(chance, stage)
     faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
-    return _with_rare_faults(faults, seed, stage), met, sizes
+    cancel = draw_cancel(Chance(_random_of(derived_seed("cancels", seed))), stage, any_backend=any_backend)
+    return _with_rare_faults(faults, seed, stage), met, (*sizes, *cancel)
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:

@@ -41,6 +41,8 @@ class Capability(StrEnum):
     """A job that is started again after a kill can have another parallelism."""
     RESCALE_RUNNING = "rescale_running"
     """Its user can rescale a job while it runs, without a kill."""
+    CANCEL = "cancel"
+    """Its user can cancel a job with a savepoint, and start it from there."""
     SCHEDULES = "schedules"
     """The system follows the scenario's schedule; without it the system schedules itself."""
     DETERMINISM = "determinism"

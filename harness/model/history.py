@@ -307,12 +307,14 @@ class History:
         """Record that a savepoint completed; the job runs on."""
         self.events.append((step, SAVEPOINT_COMPLETED, checkpoint, {"attempt": attempt}))
 
-    def job_stopped(self, step: int, outside: bool = False) -> None:
+    def job_stopped(self, step: int, outside: bool = False, *, cancelled: bool = False) -> None:
         """Record that the job ended with a savepoint, from which it will be started again.
 
-        ``outside``: it is a program of which nothing is known, and ended in order.
+        ``outside``: it is a program of which nothing is known, and ended in order. ``cancelled``: nothing of
+        the savepoint was committed.
         """
-        self.events.append((step, JOB_STOPPED, "job", {"outside": True} if outside else {}))
+        payload = {"outside": True} if outside else {"cancelled": True} if cancelled else {}
+        self.events.append((step, JOB_STOPPED, "job", payload))
 
     def stop_failed(self, step: int, reason: str) -> None:
         """Record that the savepoint of a stop failed; the tasks have stopped, so the attempt is over."""

@@ -64,7 +64,9 @@ ActionClass: TypeAlias = Literal[
 ]
 ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
 
-OperationKind: TypeAlias = Literal["savepoint", "stop", "terminate", "rescale"]
+OperationKind: TypeAlias = Literal["savepoint", "stop", "cancel", "terminate", "rescale"]
+ENDS: Final[frozenset[OperationKind]] = frozenset({"stop", "cancel"})
+"""Requests with which a job ends, and is started again from its savepoint."""
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
 Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
@@ -112,10 +114,11 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """A request to the job, made once, at a protocol point; it waits for the point as a fault does.
 
     A savepoint is taken while the job runs on. A stop ends the job with a savepoint; the job is then started
-    from it, at ``parallelism`` and on ``state_backend`` if they are given. A program of which nothing is
-    known is asked to terminate, and is then started again. A rescale gives a job that runs another
-    ``parallelism``: its tasks are cancelled, which closes them, and the next attempt begins at once, from the
-    latest checkpoint.
+    from it, at ``parallelism`` and on ``state_backend`` if they are given. A cancel does the same with a
+    savepoint that commits nothing: what is prepared in it is left to the job that is started from it. A
+    program of which nothing is known is asked to terminate, and is then started again. A rescale gives a job
+    that runs another ``parallelism``: its tasks are cancelled, which closes them, and the next attempt begins
+    at once, from the latest checkpoint.
     """
 
     kind: OperationKind
@@ -386,10 +389,11 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
         if is_rescale and not operation.parallelism:
             raise ScenarioError(f"{place}: a rescale needs a parallelism of 1 or more")
         kept = operation.parallelism if is_rescale else 0
-        if operation.kind != "stop" and operation != replace(
+        if operation.kind not in ENDS and operation != replace(
             operation, parallelism=kept, state_backend=None, claims=False
         ):
-            raise ScenarioError(f"{place}: how the job goes on belongs to a stop, not to a {operation.kind}")
+            says = f"belongs to a stop or a cancel, not to a {operation.kind}"
+            raise ScenarioError(f"{place}: how the job goes on {says}")
 
 
 def _check_needed(scenario: Scenario, path: Path) -> None:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily
-from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.scenario import Fault, OperationKind, Scenario
 from onceproof.harness.model.system_homes import EXTRAS, HOMES
 
 
@@ -92,22 +92,32 @@ class Trying(Protocol):
 
 def prepared(system: System, scenario: Scenario) -> Scenario:
     """Return the scenario with what the system decides before a run, without what its user cannot ask."""
-    if scenario.operations is not UNSET and Capability.RESCALE_RUNNING not in system.capabilities:
-        scenario = _without_rescales(scenario)
+    if scenario.operations is not UNSET:
+        scenario = _with_requests_of(system, scenario)
     # Asked for every scenario; an instance check against a protocol takes 20 us each time.
     return cast("Preparing", system).prepared(scenario) if _prepares(type(system)) else scenario
 
 
-def _without_rescales(scenario: Scenario) -> Scenario:
-    asked = tuple([each for each in scenario.asked if each.kind != "rescale"])
+_NEEDED: Final[dict[OperationKind, Capability]] = {
+    "rescale": Capability.RESCALE_RUNNING,
+    "cancel": Capability.CANCEL,
+}
+"""What a system must be able to do for a request that only some can take."""
+
+
+def _with_requests_of(system: System, scenario: Scenario) -> Scenario:
+    able = system.capabilities
+    asked = tuple([each for each in scenario.asked if each.kind not in _NEEDED or _NEEDED[each.kind] in able])
     return scenario if asked == scenario.operations else replace(scenario, operations=asked or UNSET)
 
 
 def requests_left(scenario: Scenario, as_run: Scenario) -> dict[tuple[str, str], int]:
-    """Return how many rescales a system has left out of a scenario as it ran, by ("rescale", point)."""
+    """Return how many requests a system has left out of a scenario as it ran, by (kind, point)."""
     if len(as_run.asked) >= len(scenario.asked):
         return {}
-    return dict(Counter([(each.kind, each.point) for each in scenario.asked if each.kind == "rescale"]))
+    kept = {each.kind for each in as_run.asked}
+    left = [each for each in scenario.asked if each.kind in _NEEDED and each.kind not in kept]
+    return dict(Counter([(each.kind, each.point) for each in left]))
 
 
 @cache

@@ -24,7 +24,7 @@ from onceproof.harness.generation.generator import checkpoint_steps_of, may_expi
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, tasks_with
 from onceproof.harness.model.faults import FAULTS, Point
-from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
+from onceproof.harness.model.scenario import ANY_TASK, ENDS, Fault, Operation, Scenario
 from onceproof.harness.model.step_limits import ample_horizon, ample_step_budget, with_ample_limits
 
 MOST_FAULTS: Final = 8
@@ -222,7 +222,7 @@ def _most_parallelism(scenario: Scenario) -> int:
 
 
 def _is_stop(operation: Operation) -> bool:
-    return operation.kind == "stop"
+    return operation.kind in ENDS
 
 
 def _with_sound_limits(family: Family, scenario: Scenario, budget: int) -> Scenario:

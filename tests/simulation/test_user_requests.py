@@ -151,10 +151,52 @@ def test_sinks_are_closed_as_a_rescale_ends_their_attempt():
     assert "1.1" in closed
 
 
+def test_a_cancelled_job_leaves_what_its_savepoint_holds_to_the_job_started_from_it():
+    asked = Operation("cancel", "element", occurrence=90, parallelism=3)
+    scenario = replace(calm(asked), parallelism=2, checkpoint_interval_ms=20)
+    trial = try_scenario(FAMILY, scenario, continued=False)
+    assert trial.verdict.violations == ()
+    events = trial.history.events
+    (end,) = [place for place, event in enumerate(events) if event[1] == "job_stopped"]
+    assert events[end][3] == {"cancelled": True}
+    begun = next(place for place, event in enumerate(events) if place > end and event[1] == "attempt_started")
+    taken = [event for event in events[:end] if event[1] == "checkpoint_completed"][-1]
+    assert events[begun][3] == {"parallelism": 3, "restored": taken[2]}
+    visible = [event[2] for event in events[:end] if event[1] == "transaction_visible"]
+    left = set(taken[3]["transactions"]) - set(visible)
+    assert left, "what the savepoint has prepared was committed"
+    assert left <= {event[2] for event in events[begun:] if event[1] == "transaction_visible"}
+
+
+def test_a_cancel_whose_savepoint_fails_leaves_the_job_running():
+    asked = Operation("cancel", "element", occurrence=90)
+    torn = (Fault("fail_write", "metadata_written", checkpoint=2),)
+    scenario = replace(
+        calm(asked), parallelism=2, checkpoint_interval_ms=20, faults=torn, schedule=Schedule()
+    )
+    for checkpoint in range(1, 8):
+        failing = replace(scenario, faults=(replace(torn[0], checkpoint=checkpoint),))
+        trial = try_scenario(FAMILY, failing, continued=False)
+        assert trial.verdict.violations == ()
+        if "job_stopped" not in {event[1] for event in trial.history.events}:
+            assert trial.history.statistics.attempts == 1
+            return
+    pytest.fail("no savepoint of a cancel has failed")
+
+
+def test_a_process_that_dies_as_it_begins_from_a_savepoint_begins_from_it_again():
+    asked = Operation("cancel", "element", occurrence=90)
+    for occurrence in range(1, 12):
+        faults = (Fault("fail_delete", "completed", occurrence=occurrence),)
+        scenario = replace(calm(asked), parallelism=2, checkpoint_interval_ms=20, faults=faults)
+        trial = try_scenario(FAMILY, scenario, continued=False)
+        assert trial.verdict.violations == ()
+
+
 class FixedSize(SimulatedSystem):
     """The simulation of a job whose user cannot rescale it."""
 
-    capabilities = SimulatedSystem.capabilities - {Capability.RESCALE_RUNNING}
+    capabilities = SimulatedSystem.capabilities - {Capability.RESCALE_RUNNING, Capability.CANCEL}
 
 
 def test_rescale_is_not_applicable_where_a_running_job_cannot_be_rescaled():
@@ -162,6 +204,13 @@ def test_rescale_is_not_applicable_where_a_running_job_cannot_be_rescaled():
     trial = try_scenario(FAMILY, scenario, system=FixedSize(), continued=False)
     assert trial.history.statistics.not_applicable == {("rescale", "element"): 2}
     assert trial.history.statistics.attempts == 1
+    assert trial.scenario.operations is UNSET
+
+
+def test_cancel_is_not_applicable_where_a_job_cannot_be_cancelled_with_a_savepoint():
+    asked = Operation("cancel", "element", occurrence=90)
+    trial = try_scenario(FAMILY, calm(asked), system=FixedSize(), continued=False)
+    assert trial.history.statistics.not_applicable == {("cancel", "element"): 1}
     assert trial.scenario.operations is UNSET
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
@@ -30,6 +30,7 @@ from onceproof.engine.checkpoint.snapshot_files import store_encoded
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import (
     Deploy,
+    JobCanceled,
     JobFailed,
     JobFinished,
     MasterEvent,
@@ -59,7 +60,6 @@ from onceproof.engine.task.events import (
     TimerDue,
 )
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import FaultKind, Point
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.action_names import NAMES, TRAVEL, WAITS
@@ -74,32 +74,22 @@ from onceproof.harness.systems.simulation.io_faults import (
 )
 from onceproof.harness.systems.simulation.late_put_storage import (
     LATE_PUT,
-    LATE_PUTS,
     given_up_after,
     put_is_given_up,
     put_late,
     store_in_vain,
 )
-from onceproof.harness.systems.simulation.leak_search import orphan_files
+from onceproof.harness.systems.simulation.leak_search import report_orphan_files
 from onceproof.harness.systems.simulation.process_ports import ProcessPorts
 from onceproof.harness.systems.simulation.recorded_job_log import RecordedJobLog
 from onceproof.harness.systems.simulation.simulated_requests import ExecutionWithRequests
-from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED
 
-_ACKNOWLEDGE = CLASS_INDEX["message_acknowledge"]
 _CONTROL = CLASS_INDEX["message_control"]
 _STORE = CLASS_INDEX["store"]
 _METADATA = CLASS_INDEX["metadata"]
 _RESTORE = CLASS_INDEX["restore"]
 _TIMER = CLASS_INDEX["timer"]
 
-_LEAVES_UNKNOWN_FILES: Final[tuple[tuple[FaultKind, Point], ...]] = (
-    ("lose_message", "acknowledged"),
-    ("tear_write", "snapshotted"),
-    ("tear_write", "metadata_written"),
-    *LATE_PUTS,
-    *STORAGE_FAILED,
-)
 WRITE_REFUSED = "the storage refused the write"
 
 
@@ -464,7 +454,8 @@ class SimulatedProcess(ExecutionWithRequests):
     def job_finished(self, effect: JobFinished) -> None:
         """Delete the checkpoints, once the writes under way have landed, and end the run or start again."""
         if not effect.stopped:
-            self._look_for_orphan_files()
+            store, retained = self.master.coordinator.store, self._ports.scenario.retained
+            report_orphan_files(self._recorder, self._ports.storage, self._agenda, store.retained, retained)
         for action in self._agenda.writes_under_way():
             self.land(action)
         self._recorder.look_for_deleted_files()
@@ -474,24 +465,19 @@ class SimulatedProcess(ExecutionWithRequests):
         else:
             self._ports.run.job_finished()
 
-    def _look_for_orphan_files(self) -> None:
-        """Report files that the job should have deleted while it ran; the sweep at its end would hide them.
+    def job_canceled(self, effect: JobCanceled) -> None:
+        """Let the writes under way land, before the checkpoints are deleted."""
+        for action in self._agenda.writes_under_way():
+            self.land(action)
+        self._recorder.look_for_deleted_files()
 
-        The job cannot know of a file whose acknowledgement was lost, nor of half a file that a failed write
-        left, nor of what is still under way. What it cannot list or delete is left as well.
-        """
-        if self._agenda.is_under_way((_STORE, _METADATA, _ACKNOWLEDGE)):
-            return
-        if self._recorder.has_fired(_LEAVES_UNKNOWN_FILES):
-            return
-        store = self.master.coordinator.store
-        # As many as the scenario says, whatever the store has kept.
-        retained = store.retained[-self._ports.scenario.retained :]
-        oldest = min([each.checkpoint_id for each in store.retained], default=0)
-        # What later ones that were aborted have shared goes with the next one that is complete.
-        takes_shared = max(self._recorder.aborted_checkpoints(), default=0) < oldest
-        for path in orphan_files(self._ports.storage, retained, takes_shared=takes_shared):
-            self._recorder.leak("orphan file", path)
+    def forget_checkpoints(self, outcome: JobOutcome) -> None:
+        """Delete the checkpoints; a job that was cancelled is then started again from its savepoint."""
+        try:
+            super().forget_checkpoints(outcome)
+        finally:
+            if outcome is JobOutcome.CANCELED:
+                self._ports.run.job_stopped(is_cancelled=True)
 
     def job_failed(self, effect: JobFailed) -> None:
         """End the run."""

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.runtime.recovery import METADATA, files_of, metadata_path
 from onceproof.engine.state.stored import SHARED
 from onceproof.engine.task.task import Task, TaskState
+from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.systems.simulation.actions import CLASS_INDEX
+from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
+from onceproof.harness.systems.simulation.late_put_storage import LATE_PUTS
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
-from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
+from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 from onceproof.harness.systems.simulation.user_requests import UserRequests
+
+_BEFORE_FILES_ARE_KNOWN: Final = tuple(
+    CLASS_INDEX[name] for name in ("store", "metadata", "message_acknowledge")
+)
+_LEAVES_UNKNOWN_FILES: Final[tuple[tuple[FaultKind, Point], ...]] = (
+    ("lose_message", "acknowledged"),
+    ("tear_write", "snapshotted"),
+    ("tear_write", "metadata_written"),
+    *LATE_PUTS,
+    *STORAGE_FAILED,
+)
 
 
 def report_leaks(
@@ -60,3 +76,27 @@ def orphan_files(
     if takes_shared:
         paths += storage.paths(SHARED)
     return [path for path in paths if path not in needed]
+
+
+def report_orphan_files(
+    recorder: RunRecorder,
+    storage: SimulatedStorage,
+    agenda: Agenda,
+    kept: Sequence[CheckpointMetadata],
+    num_retained: int,
+) -> None:
+    """Report files that the job should have deleted while it ran; the sweep at its end would hide them.
+
+    The job cannot know of a file whose acknowledgement was lost, nor of half a file that a failed write
+    left, nor of what is still under way. What it cannot list or delete is left as well.
+
+    :param kept: the checkpoints in the store of the job
+    :param num_retained: how many the scenario says, whatever the store has kept
+    """
+    if agenda.is_under_way(_BEFORE_FILES_ARE_KNOWN) or recorder.has_fired(_LEAVES_UNKNOWN_FILES):
+        return
+    oldest = min([each.checkpoint_id for each in kept], default=0)
+    # What later ones that were aborted have shared goes with the next one that is complete.
+    takes_shared = max(recorder.aborted_checkpoints(), default=0) < oldest
+    for path in orphan_files(storage, kept[-num_retained:], takes_shared=takes_shared):
+        recorder.leak("orphan file", path)

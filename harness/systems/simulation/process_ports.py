@@ -22,7 +22,7 @@ class RunControl(Protocol):
     def job_finished(self) -> None:
         """Called when all output is committed and the checkpoints are deleted."""
 
-    def job_stopped(self) -> None:
+    def job_stopped(self, *, is_cancelled: bool = False) -> None:
         """Called when the job has ended with a savepoint; it is started again from there."""
 
     def job_failed(self, cause: str) -> None:

@@ -6,6 +6,7 @@ The rules this module lives by:
   master between two steps, or is lost where none lives.
 - A job that has stopped is started again from its savepoint, as the request says: at another parallelism, on
   the other backend. What the two runs committed together is what the checkers judge.
+- A job that is cancelled with a savepoint has committed nothing of it. It is started again in the same way.
 - A rescale reaches the job master as it does under the other drivers (RescaleRequested). The master refuses
   it while the outcome of a checkpoint is open, so the user asks again soon. While the job is down or ends,
   the size is kept for the next attempt, whatever starts it.
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
-from onceproof.engine.job.events import MasterEvent, RescaleRequested, StopRequested
+from onceproof.engine.job.events import CancelRequested, MasterEvent, RescaleRequested, StopRequested
 from onceproof.engine.job.master import JobMaster
 from onceproof.engine.messages import SAVEPOINT
 from onceproof.engine.runtime.job_startup import resume_from_starting_point
@@ -123,6 +124,8 @@ class UserRequests:
                 if self._masters.has_master:
                     self._job.keyed_parallelism = operation.parallelism
                     self._rescale(number)
+            case "cancel":
+                self._masters.master_event(CancelRequested(number))
             case _:
                 self._masters.master_event(StopRequested(number))
 
@@ -151,8 +154,7 @@ class UserRequests:
         operation = self._asked.get(number)
         if operation is None or operation.kind != "stop":
             return None
-        folder = metadata_path(checkpoint_id, SAVEPOINT).removesuffix(f"/{METADATA}")
-        return StartingPoint(folder, checkpoint_id)
+        return _starting_point(checkpoint_id)
 
     def resolved(self, effect: RequestResolved, published: CheckpointMetadata | None) -> None:
         """Take the outcome of a request: the metadata of its savepoint, or None where there is none."""
@@ -179,6 +181,9 @@ class UserRequests:
         if operation.claims:
             self._claimed.add(savepoint.checkpoint_id)
         self._recorder.checkpoint_completed(savepoint)
+        if operation.kind == "cancel":
+            # The storage of the job says nothing of it: its user does.
+            self.begins_from = _starting_point(savepoint.checkpoint_id)
         if operation.parallelism:
             self._job.keyed_parallelism = operation.parallelism
         if operation.state_backend:
@@ -188,8 +193,9 @@ class UserRequests:
         """Claim the job for a new process; return what it finds, with what the job has begun from."""
         # A new process knows of no request.
         self._end_asked_for = 0
-        begins_from, self.begins_from = self.begins_from, None
-        recovered = recover(self._storage, self._retained, begins_from)
+        recovered = recover(self._storage, self._retained, self.begins_from)
+        # Recorded. A process that dies before is started again with the same argument.
+        self.begins_from = None
         begun = resume_from_starting_point(
             self._storage, recovered, self._find, self._retained, is_claimed=self._is_claimed
         )
@@ -225,3 +231,7 @@ class UserRequests:
                 if (path in self._storage.files) is is_claimed:
                     what = "file of a claimed savepoint" if is_claimed else "deleted file of a savepoint"
                     self._recorder.leak(what, path)
+
+
+def _starting_point(checkpoint_id: int) -> StartingPoint:
+    return StartingPoint(metadata_path(checkpoint_id, SAVEPOINT).removesuffix(f"/{METADATA}"), checkpoint_id)

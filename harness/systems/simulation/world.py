@@ -331,9 +331,9 @@ class World:
         self.agenda.forget(lambda action: action.perform in own)
         self._start_again()
 
-    def job_stopped(self) -> None:
+    def job_stopped(self, *, is_cancelled: bool = False) -> None:
         """The job ended with a savepoint: a new process starts it again from there."""
-        self.history.job_stopped(self.clock.step)
+        self.history.job_stopped(self.clock.step, cancelled=is_cancelled)
         self._end_process()
 
     def _end_process(self, power_is_lost: bool = False) -> None:

@@ -59,9 +59,9 @@ class Story:
         self._process, self._number = self._process + 1, 0
         return self.strikes("kill_process", point)
 
-    def says(self, what: str, *arguments: Any) -> Story:
+    def says(self, what: str, *arguments: Any, **named: Any) -> Story:
         """Record another event of the history."""
-        getattr(self.history, what)(0, *arguments)
+        getattr(self.history, what)(0, *arguments, **named)
         return self
 
 
@@ -174,6 +174,7 @@ STORIES: Final[dict[str, Callable[[], Story]]] = {
     "rescaled while it runs": lambda: Story().starts().says("job_rescaled", 3),
     "rescaled while transactions are open": lambda: Story().starts().says("job_rescaled", 3, 1),
     "stop failed": lambda: Story().starts().says("stop_failed", "a task failed"),
+    "cancelled with a savepoint": lambda: Story().starts().completes(1).says("job_stopped", cancelled=True),
     "stopped with something prepared": lambda: Story().starts().completes(1, ("a",)).completes(2, stops=True),
     "killed while stopping": lambda: Story().starts().completes(1, stops=True).starts(1),
 }

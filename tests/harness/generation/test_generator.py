@@ -194,6 +194,18 @@ def test_a_share_of_jobs_is_rescaled_and_all_others_are_what_they_were(
         assert 0.03 < share_without_which_others_stay(family, many[family.name], is_rescaled) < 0.06
 
 
+def test_a_share_of_jobs_is_cancelled_and_all_others_are_what_they_were(
+    many: dict[str, list[Scenario]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawn_operations, "CANCELS", 0.0)
+
+    def is_cancelled(scenario: Scenario) -> bool:
+        return any(operation.kind == "cancel" for operation in scenario.asked)
+
+    for family in FAMILIES:
+        assert 0.01 < share_without_which_others_stay(family, many[family.name], is_cancelled) < 0.06
+
+
 def test_the_corners_that_hide_bugs_have_their_share(many: dict[str, list[Scenario]]) -> None:
     for scenarios in many.values():
 
