@@ -90,11 +90,11 @@ def draw_aimed_operation(
 def _savepoint_and_kill(chance: Chance, stage: JobOutline) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
     checkpoint = draw_checkpoint(chance, stage)
     savepoint = Operation("savepoint", "completed", ANY_TASK, checkpoint, 1, chance.choice((0, 0, 1)))
-    kind = draw_kill_kind(chance, stage, "completed", ("kill_all", "kill_process", "kill_master"))
+    kind = draw_kill_kind(chance, stage, "metadata_written", ("kill_all", "kill_process", "kill_master"))
     size = chance.integer(1, min(HIGHEST_PARALLELISM, stage.max_parallelism))
     rescale_to = size if stage.rescales and chance.chance(0.4) else 0
-    after = chance.weighted(((0, 2), (chance.integer(1, 5), 2), (chance.integer(0, stage.interval), 1)))
-    kill = Fault(kind, "completed", ANY_TASK, checkpoint + 1, 1, after, 0, rescale_to)
+    after = chance.weighted(((2, 2), (chance.integer(2, 8), 3), (chance.integer(0, stage.interval), 1)))
+    kill = Fault(kind, "metadata_written", ANY_TASK, checkpoint + 1, 1, after, 0, rescale_to)
     return (kill,), (savepoint,)
 
 
