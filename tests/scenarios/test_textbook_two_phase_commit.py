@@ -88,7 +88,7 @@ def test_jobs_are_restored_between_any_two_phases() -> None:
     ("lesson", "first", "lost"),
     [
         ("lesson", 49, "aborted, 0, 0) never became visible"),
-        ("lesson_of_coordinators", 51, ") never became visible"),
+        ("lesson_of_coordinators", 70, ") never became visible"),
     ],
     ids=("promises", "votes"),
 )

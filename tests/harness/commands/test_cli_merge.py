@@ -55,7 +55,7 @@ def test_merged_shares_give_the_report_of_the_undivided_run(onceproof: Command) 
 
 def test_failures_of_shares_are_shrunk_and_replayed(onceproof: Command, forgetful: Path) -> None:
     for first in ("0", "1"):
-        words = ("--share", "2", "--first", first, "--shrink-time", "0", "--scenarios", "6")
+        words = ("--share", "2", "--first", first, "--shrink-time", "0", "--scenarios", "12")
         assert run(onceproof, f"s{first}", *words, families=("forgetful.py",)).code == FAILED
     refused = onceproof("merge", "s0", "s1")
     assert refused.code == USAGE
