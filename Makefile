@@ -103,7 +103,7 @@ test: setup ## run the linters, build the documentation site, run all tests; a s
 run-tests:
 	@[ -n "$$(find tests -name 'test_*-pytest-*.pyc' -print -quit)" ] || \
 	  $(RUN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true
-	@$(IN_MEMORY) $(RUN)/python -m pytest -n 5 --dist=worksteal
+	@$(IN_MEMORY) $(RUN)/python -m pytest -n 6 --dist=worksteal
 
 nightly: setup ## run the nightly job: flights under kills, then a campaign; report in reports/out/index.html
 	@$(RUN)/onceproof nightly $(OPTIONS)

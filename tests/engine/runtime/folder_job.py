@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from onceproof.engine import (
@@ -27,6 +28,7 @@ from onceproof.engine import (
     StreamFormat,
     Types,
 )
+from onceproof.engine.api.job_client import JobClient, SavepointFailed
 
 FILES_PER_KILL = 4
 LINES = 60
@@ -36,6 +38,7 @@ LONGEST_WAIT_SECONDS = 0.1
 """From the first rows of a process to its kill."""
 PATIENCE_SECONDS = 60
 PAUSE_SECONDS = 0.001
+NOT_ALL_RUNNING = "NOT_ALL_REQUIRED_TASKS_RUNNING"
 
 
 def with_pause(line: str) -> tuple[str, int]:
@@ -67,8 +70,21 @@ def run(folder: Path, parallelism: int) -> None:
         if client.get_job_execution_result().done():
             break
     else:
-        client.stop_with_savepoint(False, str(folder / "savepoints")).result()
+        stop(client, folder)
     client.get_job_execution_result().result()
+
+
+def stop(client: JobClient, folder: Path) -> None:
+    """Stop the job with a savepoint; ask again while its tasks are not all running yet."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            client.stop_with_savepoint(False, str(folder / "savepoints")).result()
+            return
+        except SavepointFailed as failure:
+            if NOT_ALL_RUNNING not in str(failure) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def start(folder: Path, parallelism: int) -> int:
@@ -79,6 +95,9 @@ def start(folder: Path, parallelism: int) -> int:
         try:
             run(folder, parallelism)
             status = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
         finally:
             os._exit(status)
     return child
