@@ -230,7 +230,7 @@ def _with_sound_limits(family: Family, scenario: Scenario, budget: int) -> Scena
 
     :param budget: the step budget that scenarios of this size had
     """
-    expires = may_expire(family, scenario.checkpoint_mode)
+    expires = may_expire(family)
     if expires:
         scenario = replace(scenario, tolerable_failures=ANY_NUMBER)
     may_hurry = scenario.tolerable_failures and not (
