@@ -224,13 +224,9 @@ class UnalignedTask(TimedTask):
 
     def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
         effects: list[TaskEffect] = []
-        checkpoint_id = message.checkpoint_id
         if message.attempt == self.attempt and self.state in ALIVE:
-            if checkpoint_id in self._in_flight:
-                self._let_go(checkpoint_id)
-            effects += self._barrier_effects(
-                self._handler.handle(AbortNotified(checkpoint_id), self._context.now)
-            )
+            notified = AbortNotified(message.checkpoint_id)
+            effects += self._barrier_effects(self._handler.handle(notified, self._context.now))
         return [*effects, *super()._aborted(message)]
 
     def _finish(self) -> Sequence[TaskEffect]:

@@ -171,12 +171,10 @@ def _liveness_sentence(anomaly: str, witness: dict[str, Any]) -> str:
         last = witness.get("last checkpoint")
         circle = witness.get(liveness.CIRCLE)
         waits = f" Tasks wait for each other: {'; '.join(circle)}." if circle else ""
-        if last is None:
-            return (
-                f"The job had not finished after {witness['step']} steps, and no checkpoint completed.{waits}"
-            )
-        progress = f"its last checkpoint, {last['which']}, completed at step {last['step']}"
-        return f"The job had not finished after {witness['step']} steps; {progress}.{waits}"
+        progress = ", and no checkpoint completed"
+        if last is not None:
+            progress = f"; its last checkpoint, {last['which']}, completed at step {last['step']}"
+        return f"The job had not finished after {witness['step']} steps{progress}.{waits}"
     return f"The run ended at step {witness['step']} before the job had finished."
 
 

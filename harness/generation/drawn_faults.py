@@ -15,6 +15,13 @@ _SINK_POINTS: Final = frozenset({"pre_committed", "committing", "committed", "ab
 _AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))
 KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill and row.kind != "power_cut")
 """Power cuts have a pattern of their own: a storage on a disk costs more steps of the machine."""
+KILLS_OF_ALL: Final[tuple[FaultKind, ...]] = ("kill_all", "kill_process", "kill_master")
+"""The kinds of kills that end the attempt of all tasks."""
+
+
+def highest_parallelism(stage: JobOutline) -> int:
+    """Return the highest parallelism at which the job may come back."""
+    return min(HIGHEST_PARALLELISM, stage.max_parallelism)
 
 
 def draw_kill(
@@ -24,7 +31,7 @@ def draw_kill(
     kind = draw_kill_kind(chance, stage, point)
     rescale_to = 0
     if stage.rescales and chance.chance(0.6):
-        rescale_to = chance.integer(1, min(HIGHEST_PARALLELISM, stage.max_parallelism))
+        rescale_to = chance.integer(1, highest_parallelism(stage))
     after = chance.weighted(_AFTER)
     return Fault(
         kind,

@@ -17,7 +17,12 @@ from typing import Final
 
 from msgspec import UNSET, UnsetType
 
-from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM, draw_checkpoint, draw_kill_kind
+from onceproof.harness.generation.drawn_faults import (
+    KILLS_OF_ALL,
+    draw_checkpoint,
+    draw_kill_kind,
+    highest_parallelism,
+)
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.faults import FaultKind, Point
@@ -90,8 +95,8 @@ def draw_aimed_operation(
 def _savepoint_and_kill(chance: Chance, stage: JobOutline) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
     checkpoint = draw_checkpoint(chance, stage)
     savepoint = Operation("savepoint", "completed", ANY_TASK, checkpoint, 1, chance.choice((0, 0, 1)))
-    kind = draw_kill_kind(chance, stage, "metadata_written", ("kill_all", "kill_process", "kill_master"))
-    size = chance.integer(1, min(HIGHEST_PARALLELISM, stage.max_parallelism))
+    kind = draw_kill_kind(chance, stage, "metadata_written", KILLS_OF_ALL)
+    size = chance.integer(1, highest_parallelism(stage))
     rescale_to = size if stage.rescales and chance.chance(0.4) else 0
     after = chance.weighted(((2, 2), (chance.integer(2, 8), 3), (chance.integer(0, stage.interval), 1)))
     kill = Fault(kind, "metadata_written", ANY_TASK, checkpoint + 1, 1, after, 0, rescale_to)
@@ -125,7 +130,7 @@ def draw_rescales(chance: Chance, stage: JobOutline, parallelism: int) -> tuple[
     """
     if not stage.rescales or not chance.chance(RESCALES):
         return ()
-    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    most = highest_parallelism(stage)
     others = [size for size in range(1, most + 1) if size != parallelism]
     first = _rescale(chance, stage, chance.choice(others))
     if not chance.chance(0.25):
@@ -179,7 +184,7 @@ def _end(
     after: int,
     any_backend: bool,
 ) -> Operation:
-    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    most = highest_parallelism(stage)
     parallelism = chance.integer(1, most) if chance.chance(0.6) else 0
     # A run on databases takes several times as long as another one.
     backend: StateBackend | None = "rocksdb" if chance.chance(OTHER_BACKEND) and any_backend else None

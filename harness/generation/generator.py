@@ -184,7 +184,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         restart_delay_ms=restart_delay,
         faults=faults,
         schedule=schedule,
-        step_budget=_patience(family) * budget,
+        step_budget=budget * (DRAWN_GRAPH_PATIENCE if expires else 1),
         mode=mode,
         operations=draw_operations(chance, stage, met, sizes, any_backend=any_backend, may_stop=not hurried),
         state_backend="rocksdb" if in_databases else UNSET,
@@ -259,10 +259,6 @@ def _short_timeout(chance: Chance, mode: CheckpointMode, patience: int, steps: i
 
 def _most_checkpoint_steps(vertices: Vertices, source: int, largest: int, sink: int) -> int:
     return checkpoint_steps_of(vertices, Parallelism(source or largest, largest, sink or largest))
-
-
-def _patience(family: Family) -> int:
-    return 1 if options_of(family).tasks_with is None else DRAWN_GRAPH_PATIENCE
 
 
 def generator_version(family: Family) -> int:

@@ -28,6 +28,8 @@ from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 REFUSED_BATCHES: Final = 0.4
 """The share of the scenarios with a write-ahead sink whose target refuses several batches in a row."""
+LOST_ROWS: Final = 0.25
+"""The share of the scenarios with Kafka at an end whose producer hears that a row is lost."""
 
 
 def draw_refused_batches(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
@@ -42,10 +44,6 @@ def draw_refused_batches(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]
     refused = Fault("fail_commit", "committing", chance.choice(stage.sinks), 0, nth)
     # Each counts the tries that no fault before it has struck, so they strike one after the other.
     return (refused,) * chance.weighted(((2, 3), (3, 3), (4, 1)))
-
-
-LOST_ROWS: Final = 0.25
-"""The share of the scenarios with Kafka at an end whose producer hears that a row is lost."""
 
 
 def draw_lost_row(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:

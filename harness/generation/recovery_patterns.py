@@ -16,21 +16,20 @@ from __future__ import annotations
 from typing import Final
 
 from onceproof.harness.generation.drawn_faults import (
-    HIGHEST_PARALLELISM,
+    KILLS_OF_ALL,
     draw_checkpoint,
     draw_commit,
     draw_kill,
     draw_kill_kind,
+    highest_parallelism,
 )
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.faults import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 SHORT_LISTS: Final = 0.04
 """The share of scenarios whose source lists a split less while the job is restored."""
-
-_OF_ALL: tuple[FaultKind, ...] = ("kill_all", "kill_process", "kill_master")
 
 
 def draw_short_list(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
@@ -57,14 +56,14 @@ def kill_at_each_completion(chance: Chance, stage: JobOutline) -> list[Fault]:
     for size in sizes:
         after = chance.weighted(((0, 3), (chance.integer(0, 2), 3), (chance.integer(0, stage.interval), 2)))
         nth = chance.weighted(((1, 5), (2, 1)))
-        kind = draw_kill_kind(chance, stage, "completed", _OF_ALL)
+        kind = draw_kill_kind(chance, stage, "completed", KILLS_OF_ALL)
         faults.append(Fault(kind, "completed", ANY_TASK, 0, nth, after, 0, size))
     return faults
 
 
 def _there_and_back(chance: Chance, stage: JobOutline, count: int) -> list[int]:
     """Return parallelisms that take turns, mostly between two."""
-    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    most = highest_parallelism(stage)
     one = chance.integer(1, most)
     other = chance.integer(1, most)
     if chance.chance(0.2):
@@ -77,7 +76,7 @@ def commits_pass_to_fewer_subtasks(chance: Chance, stage: JobOutline) -> list[Fa
 
     One of them then has what several are to commit.
     """
-    kind = draw_kill_kind(chance, stage, "completed", _OF_ALL)
+    kind = draw_kill_kind(chance, stage, "completed", KILLS_OF_ALL)
     fewer = chance.weighted(((1, 3), (2, 1)))
     checkpoint = draw_checkpoint(chance, stage)
     if chance.chance(0.5):
@@ -94,7 +93,7 @@ def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) ->
     The job is not rescaled: the same subtasks restore the same checkpoint again.
     """
     first = Fault(
-        draw_kill_kind(chance, stage, "completed", _OF_ALL),
+        draw_kill_kind(chance, stage, "completed", KILLS_OF_ALL),
         "completed",
         ANY_TASK,
         draw_checkpoint(chance, stage),
@@ -108,15 +107,15 @@ def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) ->
         if point == "restored":
             # All tasks of the first attempt pass it, too.
             nth += len(stage.tasks)
-        kind = draw_kill_kind(chance, stage, point, _OF_ALL)
+        kind = draw_kill_kind(chance, stage, point, KILLS_OF_ALL)
         faults.append(Fault(kind, point, ANY_TASK, 0, nth, chance.weighted(((0, 3), (1, 1), (3, 1)))))
     return faults
 
 
 def records_in_flight_pass_on(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A kill when a checkpoint with records in flight is complete; other subtasks get them, mostly more."""
-    kind = draw_kill_kind(chance, stage, "completed", _OF_ALL)
-    most = min(HIGHEST_PARALLELISM, stage.max_parallelism)
+    kind = draw_kill_kind(chance, stage, "completed", KILLS_OF_ALL)
+    most = highest_parallelism(stage)
     size = max(chance.integer(1, most), chance.integer(1, most))
     after = chance.weighted(((0, 3), (chance.integer(0, stage.checkpoint_steps), 2)))
     return [Fault(kind, "completed", ANY_TASK, draw_checkpoint(chance, stage), 1, after, 0, size)]

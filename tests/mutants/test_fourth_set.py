@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +47,6 @@ from onceproof.engine.task.unaligned_task import UnalignedTask
 from onceproof.engine.watermarks.combined import CombinedInputs
 from onceproof.engine.watermarks.stamping import TimestampsAndWatermarks
 from onceproof.engine.windows.window_functions import ProcessWindowFunction
-from onceproof.harness.model.mutants import built_in_mutants
 from onceproof.harness.mutants import restarts_and_sweeps, splits_and_windows
 from tests.engine.connectors.conftest import SinkJob
 from tests.engine.connectors.test_two_phase import Outside, SweepingSink
@@ -58,17 +56,9 @@ from tests.engine.operators.conftest import Bench as OperatorBench
 from tests.engine.operators.test_async_wait import Job as RequestJob
 from tests.engine.task.conftest import ATTEMPT, TASK
 from tests.engine.task.conftest import Bench as TaskBench
-from tests.mutants.small_runs import shown
+from tests.mutants.small_runs import first, not_shown, shown, values
 
 PLACE = KafkaTopicPartition("rows", 0)
-
-
-def first(value: Any) -> Any:
-    return value[0]
-
-
-def values(records: list[tuple[Any, int | None]]) -> list[Any]:
-    return [value for value, _ in records]
 
 
 # Restarts.
@@ -390,9 +380,4 @@ def test_result_that_is_emitted_during_the_snapshot_is_in_none() -> None:
 
 
 def test_each_bug_of_the_set_is_shown_here() -> None:
-    text = Path(__file__).read_text()
-    modules = (restarts_and_sweeps.__name__, splits_and_windows.__name__)
-    ids = [each.id for each in built_in_mutants() if each.module in modules]
-    assert len(ids) == 16
-    for each in ids:
-        assert f'shown("{each}", ' in text
+    assert not_shown(__file__, restarts_and_sweeps, splits_and_windows) == []

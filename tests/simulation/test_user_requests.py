@@ -170,13 +170,10 @@ def test_a_cancelled_job_leaves_what_its_savepoint_holds_to_the_job_started_from
 
 def test_a_cancel_whose_savepoint_fails_leaves_the_job_running():
     asked = Operation("cancel", "element", occurrence=90)
-    torn = (Fault("fail_write", "metadata_written", checkpoint=2),)
-    scenario = replace(
-        calm(asked), parallelism=2, checkpoint_interval_ms=20, faults=torn, schedule=Schedule()
-    )
+    scenario = replace(calm(asked), parallelism=2, checkpoint_interval_ms=20, schedule=Schedule())
     for checkpoint in range(1, 8):
-        failing = replace(scenario, faults=(replace(torn[0], checkpoint=checkpoint),))
-        trial = try_scenario(FAMILY, failing, continued=False)
+        refused = Fault("fail_write", "metadata_written", checkpoint=checkpoint)
+        trial = try_scenario(FAMILY, replace(scenario, faults=(refused,)), continued=False)
         assert trial.verdict.violations == ()
         if "job_stopped" not in {event[1] for event in trial.history.events}:
             assert trial.history.statistics.attempts == 1

@@ -456,9 +456,7 @@ class SimulatedProcess(ExecutionWithRequests):
         if not effect.stopped:
             store, retained = self.master.coordinator.store, self._ports.scenario.retained
             report_orphan_files(self._recorder, self._ports.storage, self._agenda, store.retained, retained)
-        for action in self._agenda.writes_under_way():
-            self.land(action)
-        self._recorder.look_for_deleted_files()
+        self._end_writes()
         self.forget_checkpoints(JobOutcome.FINISHED)
         if effect.stopped:
             self._ports.run.job_stopped()
@@ -467,6 +465,9 @@ class SimulatedProcess(ExecutionWithRequests):
 
     def job_canceled(self, effect: JobCanceled) -> None:
         """Let the writes under way land, before the checkpoints are deleted."""
+        self._end_writes()
+
+    def _end_writes(self) -> None:
         for action in self._agenda.writes_under_way():
             self.land(action)
         self._recorder.look_for_deleted_files()

@@ -11,15 +11,14 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.outputs import is_full
 from onceproof.engine.task.task import ALIVE, Task
-
-Wait = tuple[str, str, str]
-"""A task, what it waits for, and the task that it waits for."""
 
 
 def circle_of_waits(tasks: Sequence[Task], capacity: int) -> list[str]:
@@ -28,31 +27,40 @@ def circle_of_waits(tasks: Sequence[Task], capacity: int) -> list[str]:
     :param capacity: how many elements a channel holds, barriers aside
     :return: nothing where no tasks wait in a circle
     """
-    waits: dict[str, list[Wait]] = {}
     reader_of = {id(queue): task.name for task in tasks for queue in task.queues}
     sender_of = {id(queue): task.name for task in tasks for queue in task.output_queues}
+    waits: dict[str, dict[str, str]] = {}
+    """By task, the tasks that it waits for, and for what."""
     for task in tasks:
         if task.state in ALIVE:
-            waits[task.name] = [*_for_room(task, capacity, reader_of), *_for_barriers(task, sender_of)]
-    return [f"{task} {what} {other}" for task, what, other in _circle(waits)]
+            waits[task.name] = {**_for_barriers(task, sender_of), **_for_room(task, capacity, reader_of)}
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as found:
+        # Each task of the circle is waited for by the next one; the first is the last as well.
+        circle = found.args[1][::-1]
+        return [f"{task} {waits[task][other]} {other}" for task, other in pairwise(circle)]
+    return []
 
 
-def _for_room(task: Task, capacity: int, reader_of: dict[int, str]) -> Iterator[Wait]:
+def _for_room(task: Task, capacity: int, reader_of: dict[int, str]) -> dict[str, str]:
     blocked = task.barriers.blocked
     has_input = task.is_source or any(
         queue and not blocked[channel] for channel, queue in enumerate(task.queues)
     )
     if not has_input:
-        return
-    for queue in task.output_queues:
-        if len(queue) >= capacity and is_full(queue, capacity) and id(queue) in reader_of:
-            yield task.name, "has no room in its channel to", reader_of[id(queue)]
+        return {}
+    return {
+        reader_of[id(queue)]: "has no room in its channel to"
+        for queue in task.output_queues
+        if len(queue) >= capacity and is_full(queue, capacity) and id(queue) in reader_of
+    }
 
 
-def _for_barriers(task: Task, sender_of: dict[int, str]) -> Iterator[Wait]:
+def _for_barriers(task: Task, sender_of: dict[int, str]) -> dict[str, str]:
     handler = task.barriers
     if not any(handler.blocked):
-        return
+        return {}
     # Where barriers are only counted, no channel is ever blocked.
     assert isinstance(handler, AlignedBarrierHandler | UnalignedBarrierHandler)
     if isinstance(handler, UnalignedBarrierHandler):
@@ -60,33 +68,6 @@ def _for_barriers(task: Task, sender_of: dict[int, str]) -> Iterator[Wait]:
     else:
         held = handler.holds_channels
         awaited = [channel for channel in range(len(task.queues)) if channel not in held]
-    for channel in awaited:
-        sender = sender_of.get(id(task.queues[channel]))
-        if sender is not None:
-            checkpoint = handler.latest_checkpoint_id
-            yield task.name, f"holds channels back until checkpoint {checkpoint} has its barrier from", sender
-
-
-def _circle(waits: dict[str, list[Wait]]) -> list[Wait]:
-    """Return the waits of the first circle: a search in depth, whose path closes on itself."""
-    done: set[str] = set()
-    for first in waits:
-        path: list[Wait] = []
-        left = [iter(waits[first])]
-        on_path = [first]
-        while left:
-            wait = next(left[-1], None)
-            if wait is None:
-                left.pop()
-                done.add(on_path.pop())
-                if path:
-                    path.pop()
-                continue
-            other = wait[2]
-            if other in on_path:
-                return [*path[on_path.index(other) :], wait]
-            if other not in done:
-                path.append(wait)
-                on_path.append(other)
-                left.append(iter(waits.get(other, ())))
-    return []
+    senders = [sender_of.get(id(task.queues[channel])) for channel in awaited]
+    what = f"holds channels back until checkpoint {handler.latest_checkpoint_id} has its barrier from"
+    return {sender: what for sender in senders if sender is not None}
