@@ -64,7 +64,13 @@ from onceproof.harness.model.scenario import (
     Schedule,
     ScheduleKind,
 )
-from onceproof.harness.model.step_limits import STEPS_PER_RECORD, ample_steps, checkpoint_steps, held_up_ms
+from onceproof.harness.model.step_limits import (
+    STEPS_PER_RECORD,
+    allowed_step_budget,
+    ample_steps,
+    checkpoint_steps,
+    held_up_ms,
+)
 
 GENERATION: Final = 20
 """Raised whenever the same seed begins to give another scenario with the same records."""
@@ -184,7 +190,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
         restart_delay_ms=restart_delay,
         faults=faults,
         schedule=schedule,
-        step_budget=budget * (DRAWN_GRAPH_PATIENCE if expires else 1),
+        step_budget=allowed_step_budget(budget * (DRAWN_GRAPH_PATIENCE if expires else 1), records),
         mode=mode,
         operations=draw_operations(chance, stage, met, sizes, any_backend=any_backend, may_stop=not hurried),
         state_backend="rocksdb" if in_databases else UNSET,

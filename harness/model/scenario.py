@@ -434,12 +434,17 @@ def _has_too_large_a_number(value: RecordValue) -> bool:
     return isinstance(value, int) and not TIMES[0] <= value <= TIMES[1]
 
 
+def most_steps(records: int) -> int:
+    """Return the highest step budget and horizon of a scenario with so many records."""
+    return MOST_STEPS + STEPS_PER_RECORD * records
+
+
 def _bounded(scenario: Scenario) -> Iterator[tuple[str, int, int]]:
     """Yield place, value and bound of each number."""
     yield "max_parallelism", scenario.max_parallelism, MOST_KEY_GROUPS
     for name in ("parallelism", "source_parallelism", "sink_parallelism"):
         yield name, getattr(scenario, name), MOST_SUBTASKS
-    steps = MOST_STEPS + STEPS_PER_RECORD * scenario.record_count()
+    steps = most_steps(scenario.record_count())
     yield "step_budget", scenario.step_budget, steps
     yield "number of faults", len(scenario.faults), MOST_FAULTS
     yield "number of operations", len(scenario.asked), MOST_FAULTS

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.scenario import Fault, Scenario, most_steps
 
 STEPS_PER_RECORD: Final = 3
 """Poll at the source, deliver to the keyed operator, deliver to the sink."""
@@ -40,6 +40,11 @@ def ample_timeout_ms(scenario: Scenario) -> int:
     return scenario.schedule.horizon + 10 * _natural_steps(scenario) + _delays(scenario)
 
 
+def allowed_step_budget(steps: float, records: int) -> int:
+    """Return a step budget as a scenario with so many records may have it: at least 1, and bounded."""
+    return max(1, min(int(steps), most_steps(records)))
+
+
 def patient_step_budget(scenario: Scenario) -> int:
     """Return an ample budget for a job that waits until checkpoints expire, which may be the only way on."""
     return ample_step_budget(scenario) + EXPIRIES * scenario.checkpoint_timeout_ms
@@ -57,7 +62,8 @@ def ample_step_budget(scenario: Scenario) -> int:
     """Return the steps after which a scenario put together otherwise is stuck, under the schedule it has."""
     steps = checkpoint_steps(*_parallelism_of(scenario))
     horizon, records = scenario.schedule.horizon, scenario.record_count()
-    return ample_steps(_natural_steps(scenario), horizon, _delays(scenario), records, steps)
+    ample = ample_steps(_natural_steps(scenario), horizon, _delays(scenario), records, steps)
+    return allowed_step_budget(ample, records)
 
 
 def ample_steps(natural: int, horizon: int, delays: int, records: int, steps: int) -> int:

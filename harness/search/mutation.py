@@ -25,7 +25,12 @@ from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, tasks_with
 from onceproof.harness.model.faults import FAULTS, Point
 from onceproof.harness.model.scenario import ANY_TASK, ENDS, Fault, Operation, Scenario
-from onceproof.harness.model.step_limits import ample_horizon, ample_step_budget, with_ample_limits
+from onceproof.harness.model.step_limits import (
+    allowed_step_budget,
+    ample_horizon,
+    ample_step_budget,
+    with_ample_limits,
+)
 
 MOST_FAULTS: Final = 8
 """A scenario that has as many gets no more; one of a chain of restarts may have had more."""
@@ -248,4 +253,5 @@ def _with_sound_limits(family: Family, scenario: Scenario, budget: int) -> Scena
     else:
         scenario = with_ample_limits(scenario)
     ample = ample_step_budget(scenario) + expires * scenario.checkpoint_timeout_ms
-    return replace(scenario, step_budget=max(budget, ample))
+    allowed = allowed_step_budget(max(budget, ample), scenario.record_count())
+    return replace(scenario, step_budget=allowed)

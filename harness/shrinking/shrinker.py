@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule, to_json
-from onceproof.harness.model.step_limits import patience_of, patient_step_budget
+from onceproof.harness.model.step_limits import allowed_step_budget, patience_of, patient_step_budget
 from onceproof.harness.shrinking.fewer_requests import fewer_operations
 from onceproof.harness.shrinking.reductions import (
     FEW_FAULTS,
@@ -401,7 +401,7 @@ class _Search:
         return cost_of(replace(candidate, schedule=fair)) < cost_of(replace(self.best, schedule=fair))
 
     def _budget_of(self, candidate: Scenario) -> int:
-        return int(self._patience * patient_step_budget(candidate))
+        return allowed_step_budget(self._patience * patient_step_budget(candidate), candidate.record_count())
 
     def _accept(self, candidate: Scenario) -> None:
         # The budget that the generator would give a scenario of this size: a stuck run ends sooner, and a run

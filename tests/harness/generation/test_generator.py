@@ -19,7 +19,7 @@ from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
-from onceproof.harness.model.scenario import Fault, Scenario, check, from_json, to_json
+from onceproof.harness.model.scenario import Fault, Scenario, check, from_json, most_steps, to_json
 from onceproof.harness.model.step_limits import checkpoint_steps
 from onceproof.harness.trials.trial import try_scenario
 
@@ -249,6 +249,12 @@ def test_a_share_of_acknowledgements_comes_when_their_checkpoint_has_expired(
         ]
         assert 0.005 < len(late) / len(scenarios) < 0.03
         assert all(scenario.tolerable_failures for scenario in late)
+
+
+def test_the_step_budget_of_a_wide_graph_is_one_that_a_file_may_have() -> None:
+    scenario = generate(load_family("random_job"), 989250898210909261)
+    assert scenario.step_budget == most_steps(scenario.record_count())
+    assert from_json(to_json(scenario)) == scenario
 
 
 def test_a_negative_seed_is_refused() -> None:
