@@ -45,7 +45,7 @@ class Oracle(Protocol):
 
     @property
     def is_drawn(self) -> bool:
-        """Whether the graph of the job is drawn with its records (``FamilyOptions.tasks_with``)."""
+        """See ``FamilyOptions.draws_graphs``."""
 
     @property
     def table_keys(self) -> int:
@@ -106,7 +106,7 @@ class PythonOracle:
         self._versions = options.versions
         self._written_at_end = options.written_at_end
         self.answers = options.answers
-        self.is_drawn = options.tasks_with is not None
+        self.is_drawn = options.draws_graphs
         self.at_least_once = options.at_least_once
         self.table_keys = options.table_keys
         self._lengths = tuple([len(records) for records in scenario.records.values()])

@@ -78,7 +78,7 @@ def _trials_of(plan: RunPlan) -> Iterator[tuple[Family, Scenario]]:
     """Yield each family with the first scenarios of the run, as many as its jobs may differ in."""
     for name in plan.families:
         family = load_family(name)
-        is_drawn = options_of(family).tasks_with is not None
+        is_drawn = options_of(family).draws_graphs
         for _, seed in numbered(plan.seed, [family.name], 0, _TRIED_WHERE_JOBS_ARE_DRAWN if is_drawn else 1):
             yield family, scenario_of(family, seed)
 

@@ -254,7 +254,7 @@ def may_expire(family: Family) -> bool:
     may wait for each other's room until the checkpoint has expired. And a join of a stream with itself makes
     many pairs, behind which a barrier waits for long where a function answers slowly.
     """
-    return options_of(family).tasks_with is not None
+    return options_of(family).draws_graphs
 
 
 def _short_timeout(chance: Chance, mode: CheckpointMode, patience: int, steps: int) -> int:

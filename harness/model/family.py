@@ -277,6 +277,11 @@ class FamilyOptions:
         """Return ``sends_batches`` for the parameters of a workload."""
         return bool(self.sends_batches(parameters)) if callable(self.sends_batches) else self.sends_batches
 
+    @property
+    def draws_graphs(self) -> bool:
+        """Whether the graph of the job is drawn with its records."""
+        return self.tasks_with is not None
+
     def arrival_states_with(self, parameters: Mapping[str, Parameter]) -> frozenset[str]:
         """Return the names in ``arrival_states`` for the parameters of a workload."""
         if not callable(self.arrival_states):

@@ -199,9 +199,9 @@ class TumblingByTimers(KeyedProcessFunction):
     def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> None:
         last = self._last_of_window(ctx)
         before = self._inside.get(last)
-        # The first value puts its origins in order as well.
-        one = (self._name[1:], *value[1:]) if before is None else together(before, value)
-        self._inside.put(last, one)
+        one = value if before is None else together(before, value)
+        # No value keeps its lane: what a window holds must not depend on which came first.
+        self._inside.put(last, (self._name[1:], *one[1:]))
         ctx.timer_service().register_event_time_timer(last)
 
     def _last_of_window(self, ctx: KeyedProcessFunction.Context) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from onceproof.engine import KeyedProcessFunction
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
@@ -40,6 +41,7 @@ from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointR
 from onceproof.harness.systems.simulation.late_put_storage import LATE_DELETE
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED
 from onceproof.harness.trials.trial import try_scenario
+from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "regressions"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -269,6 +271,29 @@ def overtaking_barriers_wait(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="stops-never-expire", breaks="no_error", summary="a bug of the harness")
+def stops_never_expire(reached: Reached) -> Iterator[None]:
+    reached()
+    with replaced(user_requests, "EXPIRED", "no such reason"):
+        yield
+
+
+@mutant(id="first-value-keeps-its-lane", breaks="state_equivalence", summary="a bug of a family")
+def first_value_keeps_its_lane(reached: Reached) -> Iterator[None]:
+    def first_renamed(
+        self: TumblingByTimers, value: tuple[str, str, str, int], ctx: KeyedProcessFunction.Context
+    ) -> None:
+        reached()
+        last = self._last_of_window(ctx)
+        before = self._inside.get(last)
+        one = (self._name[1:], *value[1:]) if before is None else together(before, value)
+        self._inside.put(last, one)
+        ctx.timer_service().register_event_time_timer(last)
+
+    with replaced(TumblingByTimers, "process_element", first_renamed):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,
     "barrier_comes_behind_the_notice_of_its_abort": notices_come_too_early,
@@ -293,6 +318,8 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "claim_cannot_be_looked_up_for_a_moment": claim_is_looked_up_once,
     "write_ahead_sink_stops_before_its_commits": batches_wait_behind_a_stop,
     "late_deletion_of_a_claimed_savepoint": late_deletions_are_no_failures,
+    "savepoint_of_a_stop_expires_behind_slow_answers": stops_never_expire,
+    "window_keeps_the_lane_of_its_first_value": first_value_keeps_its_lane,
 }
 
 

@@ -57,6 +57,13 @@ def test_a_job_stops_and_is_restored_from_its_savepoint(parallelism, claims, bac
     assert (seen["job_stopped"], seen["job_finished"], seen["attempt_started"]) == (1, 1, 2)
 
 
+def test_a_savepoint_to_stop_with_that_expires_is_an_error_without_a_fault():
+    scenario = calm(Operation("stop", "element", occurrence=40))
+    hurried = replace(scenario, checkpoint_timeout_ms=5, tolerable_failures=1_000_000)
+    violations = try_scenario(FAMILY, hurried, continued=False).verdict.violations
+    assert "restart without a fault" in [violation.anomaly for violation in violations]
+
+
 def test_savepoints_are_taken_beside_checkpoints():
     # Once all tasks run, and before any has finished.
     seen = met(calm(Operation("savepoint", "element", occurrence=40)))

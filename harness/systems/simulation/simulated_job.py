@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.graph import JobGraph
-from onceproof.harness.model.family import Family, check_table_keys
+from onceproof.harness.model.family import Family, check_table_keys, options_of
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.systems.simulation.engine_settings import simulated_settings
 from onceproof.harness.systems.simulation.external_system import OPEN, TransactionalSystem
@@ -31,6 +31,11 @@ class SimulatedJob:
         self._settings = simulated_settings(scenario)
         self.keyed_parallelism = scenario.parallelism
         """Of the keyed operators in the next attempt."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the graph is drawn with the records; see ``FamilyOptions.draws_graphs``."""
+        return options_of(self._family).draws_graphs
 
     def list_short(self, while_true: Callable[[], bool]) -> None:
         """Have the sources list all splits but one while a condition holds."""

@@ -22,6 +22,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
+from onceproof.engine.checkpoint.failure_counter import EXPIRED
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
 from onceproof.engine.job.events import CancelRequested, MasterEvent, RescaleRequested, StopRequested
 from onceproof.engine.job.master import JobMaster
@@ -46,7 +47,8 @@ ASK_AGAIN_MS: Final = 3
 """How soon a rescale that the job master has refused is asked for again."""
 EXCUSES: Final = ("keeps union list state", "is there already, from a process that had lost the job")
 """In the reason why there is no savepoint although nothing went wrong in this attempt. The second one: the
-metadata of a dead process's savepoint have landed late; savepoints with one id have one folder here."""
+metadata of a dead process's savepoint have landed late; savepoints with one id have one folder here. The
+savepoint of a drawn graph may expire as well: see ``may_expire`` in harness/generation/generator.py."""
 
 
 class JobMasters(Protocol):
@@ -167,7 +169,8 @@ class UserRequests:
         if published is None:
             if operation.kind == "stop":
                 reason = effect.reason or ""
-                self._recorder.stop_failed(reason, is_excused=any(each in reason for each in EXCUSES))
+                excuses = (*EXCUSES, EXPIRED) if self._job.is_drawn else EXCUSES
+                self._recorder.stop_failed(reason, is_excused=any(each in reason for each in excuses))
         elif operation.kind == "savepoint":
             self._complete[published.checkpoint_id] = published
             self._recorder.savepoint_completed(published)
