@@ -61,6 +61,7 @@ def test_some_deletion_is_undone_by_a_power_cut_and_some_is_not():
         storage.delete("chk-1/a")
         storage.lose_power()
         kept.add("chk-1/a" in storage.files)
+        assert storage.undeleted == storage.files.keys() & {"chk-1/a"}
     assert kept == {True, False}
 
 

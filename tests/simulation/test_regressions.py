@@ -40,6 +40,7 @@ from onceproof.harness.systems.simulation import actions, checkpoint_recorder, u
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.systems.simulation.late_put_storage import LATE_DELETE
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED
+from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
 
@@ -271,6 +272,19 @@ def overtaking_barriers_wait(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="deletions-are-never-undone", breaks="no_leaks", summary="a bug of the harness")
+def deletions_are_never_undone(reached: Reached) -> Iterator[None]:
+    lose_power = StorageOnDisk.lose_power
+
+    def for_good(self: StorageOnDisk) -> None:
+        reached()
+        lose_power(self)
+        self.undeleted.clear()
+
+    with replaced(StorageOnDisk, "lose_power", for_good):
+        yield
+
+
 @mutant(id="stops-never-expire", breaks="no_error", summary="a bug of the harness")
 def stops_never_expire(reached: Reached) -> Iterator[None]:
     reached()
@@ -318,6 +332,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "claim_cannot_be_looked_up_for_a_moment": claim_is_looked_up_once,
     "write_ahead_sink_stops_before_its_commits": batches_wait_behind_a_stop,
     "late_deletion_of_a_claimed_savepoint": late_deletions_are_no_failures,
+    "deletion_of_a_claimed_savepoint_undone_by_a_power_cut": deletions_are_never_undone,
     "savepoint_of_a_stop_expires_behind_slow_answers": stops_never_expire,
     "window_keeps_the_lane_of_its_first_value": first_value_keeps_its_lane,
 }

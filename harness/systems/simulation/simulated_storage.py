@@ -12,7 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -49,6 +49,8 @@ class SimulatedStorage:
     __slots__ = ("_clock", "_listed_until", "fault_of", "files")
     writes_may_be_late = False
     """A write of a dead process that lands late is one step of the world, in which its claim is checked."""
+    undeleted: Collection[str] = frozenset()
+    """The files that were deleted, and are there again since a power cut."""
 
     def __init__(self, clock: Clock) -> None:
         self.files: dict[str, bytes] = {}

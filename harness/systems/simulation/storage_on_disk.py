@@ -28,7 +28,7 @@ ROOT: Final = "/simulated-disk"
 class StorageOnDisk(SimulatedStorage):
     """Files in the folder of a disk with a volatile cache."""
 
-    __slots__ = ("_disk", "_power_cuts", "_seed", "_storage")
+    __slots__ = ("_disk", "_power_cuts", "_seed", "_storage", "undeleted")
 
     def __init__(self, seed: int, clock: Clock) -> None:
         self.fault_of = no_fault
@@ -38,6 +38,7 @@ class StorageOnDisk(SimulatedStorage):
         self._storage = LocalCheckpointStorage(ROOT, calls=self._disk)
         self._seed = seed
         self._power_cuts = 0
+        self.undeleted: set[str] = set()
 
     @property
     def files(self) -> dict[str, bytes]:  # type: ignore[override]
@@ -87,4 +88,6 @@ class StorageOnDisk(SimulatedStorage):
     def lose_power(self) -> None:
         """Become the disk as it is found after a power cut."""
         self._power_cuts += 1
+        before = self.files.keys()
         self._disk.lose_power(PowerCut(Random(derived_seed("power cut", self._seed, self._power_cuts))))
+        self.undeleted |= self.files.keys() - before

@@ -223,13 +223,14 @@ class UserRequests:
     def report_lost_files(self) -> None:
         """At rest: enter the files of savepoints that are gone, and those of claimed ones that are not.
 
-        What a storage refuses to delete of a claimed one stays: no later start of the job knows of it.
+        What a storage refuses to delete of a claimed one stays, and so does what a power cut brings back: no
+        later start of the job knows of it.
         """
         may_stay = self._recorder.has_fired(STORAGE_FAILED)
         for checkpoint_id, metadata in self._complete.items():
             is_claimed = checkpoint_id in self._claimed
             for path in (metadata_path(checkpoint_id, metadata.kind), *sorted(files_of(metadata))):
-                if is_claimed and may_stay:
+                if is_claimed and (may_stay or path in self._storage.undeleted):
                     continue
                 if (path in self._storage.files) is is_claimed:
                     what = "file of a claimed savepoint" if is_claimed else "deleted file of a savepoint"
