@@ -20,6 +20,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.drawn_operations import (
@@ -65,6 +66,7 @@ from onceproof.harness.model.scenario import (
     ScheduleKind,
 )
 from onceproof.harness.model.step_limits import (
+    EXPIRIES,
     STEPS_PER_RECORD,
     allowed_step_budget,
     ample_steps,
@@ -109,6 +111,10 @@ BUFFER_RECORDS: Final[tuple[tuple[int | UnsetType, int], ...]] = ((UNSET, 6), (2
 DRAWN_GRAPH_PATIENCE: Final = 3
 """By how much the step budget of a job is raised whose graph is drawn: its vertices may multiply records."""
 
+DRAIN_PATIENCE: Final = 5
+"""By how much the timeout of checkpoints is raised where a drawn graph is drained: its last windows may fire
+into joins, in front of functions that answer slowly."""
+
 SHORTEST_INTERVAL: Final = 10
 LONGEST_INTERVAL: Final = 200
 
@@ -131,6 +137,24 @@ PRIORITIES: Final = UNAIMED._replace(schedules=(("priority", 1),))
 
 def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
+    scenario = _draw(family, seed, drawing)
+    return _with_time_to_drain(scenario) if may_expire(family) and scenario.is_endless else scenario
+
+
+def _with_time_to_drain(scenario: Scenario) -> Scenario:
+    """Return a scenario that ends with a drained stop, whose savepoint has time for all that the end fires.
+
+    A request that has expired once would expire again, in each attempt: what is drained is not committed.
+    """
+    added = (DRAIN_PATIENCE - 1) * scenario.checkpoint_timeout_ms
+    return replace(
+        scenario,
+        checkpoint_timeout_ms=scenario.checkpoint_timeout_ms + added,
+        step_budget=allowed_step_budget(scenario.step_budget + EXPIRIES * added, scenario.record_count()),
+    )
+
+
+def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     random = _random_of(seed)
     workload, chance = workload_of(family, random), Chance(random)
     vertices = tasks_with(family, workload.parameters)

@@ -11,9 +11,10 @@ from itertools import count, islice
 from time import perf_counter
 
 import pytest
+from msgspec.structs import replace
 
 from onceproof.harness.generation import drawn_operations, late_patterns, recovery_patterns, storage_patterns
-from onceproof.harness.generation.generator import generate, generator_version
+from onceproof.harness.generation.generator import DRAIN_PATIENCE, generate, generator_version
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
 from onceproof.harness.model.family import Family
@@ -255,6 +256,16 @@ def test_the_step_budget_of_a_wide_graph_is_one_that_a_file_may_have() -> None:
     scenario = generate(load_family("random_job"), 989250898210909261)
     assert scenario.step_budget == most_steps(scenario.record_count())
     assert from_json(to_json(scenario)) == scenario
+
+
+def test_a_drawn_graph_without_an_end_has_time_for_all_that_its_end_fires() -> None:
+    family = load_family("random_job")
+    scenario = generate(family, 4831070586695903219)
+    assert scenario.is_endless
+    assert try_scenario(family, scenario, continued=False).verdict.passed
+    hurried = replace(scenario, checkpoint_timeout_ms=scenario.checkpoint_timeout_ms // DRAIN_PATIENCE)
+    (violation,) = try_scenario(family, hurried, continued=False).verdict.violations
+    assert violation.anomaly == "stuck"
 
 
 def test_a_negative_seed_is_refused() -> None:
