@@ -39,7 +39,7 @@ from onceproof.harness.model.scenario import read_scenario
 from onceproof.harness.systems.simulation import actions, checkpoint_recorder, user_requests
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.systems.simulation.late_put_storage import LATE_DELETE
-from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED
+from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
@@ -285,6 +285,16 @@ def deletions_are_never_undone(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="what-was-never-there-is-listed", breaks="no_error", summary="a bug of the harness")
+def what_was_never_there_is_listed(reached: Reached) -> Iterator[None]:
+    def everything(self: SimulatedStorage, path: str) -> bool:
+        reached()
+        return True
+
+    with replaced(SimulatedStorage, "exists", everything):
+        yield
+
+
 @mutant(id="stops-never-expire", breaks="no_error", summary="a bug of the harness")
 def stops_never_expire(reached: Reached) -> Iterator[None]:
     reached()
@@ -333,6 +343,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "write_ahead_sink_stops_before_its_commits": batches_wait_behind_a_stop,
     "late_deletion_of_a_claimed_savepoint": late_deletions_are_no_failures,
     "deletion_of_a_claimed_savepoint_undone_by_a_power_cut": deletions_are_never_undone,
+    "listing_names_a_file_that_was_never_there": what_was_never_there_is_listed,
     "savepoint_of_a_stop_expires_behind_slow_answers": stops_never_expire,
     "window_keeps_the_lane_of_its_first_value": first_value_keeps_its_lane,
 }

@@ -117,7 +117,9 @@ class SimulatedStorage:
                 raise StorageUnavailable(f"the storage does not answer: {what} of {path!r}")
             case "stale_list":
                 assert fault is not None
-                self._listed_until[path] = self._clock.now + fault.delay
+                # No listing names a file that has never been there, which a caller may delete all the same.
+                if self.exists(path):
+                    self._listed_until[path] = self._clock.now + fault.delay
         return fault
 
     def perform_all(self) -> None:
