@@ -25,6 +25,7 @@ from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable
 from onceproof.engine.connectors.jdbc.transaction_names import (
     SessionName,
     TransactionName,
+    is_dead,
     transaction_name_of,
 )
 from onceproof.engine.connectors.jdbc.two_phase_database import (
@@ -34,7 +35,6 @@ from onceproof.engine.connectors.jdbc.two_phase_database import (
 )
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext
-from onceproof.engine.messages import is_of_later_process
 
 Answer = TypeVar("Answer")
 
@@ -171,16 +171,10 @@ class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
 
     def abort_unknown(self, recovery: Recovery) -> None:
         """End the sessions of dead attempts, and roll back their transactions that no checkpoint lists."""
-
-        def is_dead(session: SessionName) -> bool:
-            return (
-                session.owner == recovery.owner
-                and session.attempt != recovery.attempt
-                and not is_of_later_process(session.attempt, recovery.attempt)
-            )
+        mine = SessionName(recovery.owner, recovery.subtask, recovery.attempt)
 
         def sweep(session: TwoPhaseSession) -> None:
-            session.end_sessions(is_dead)
+            session.end_sessions(lambda other: is_dead(other, mine, recovery.parallelism))
             for name in self.unlisted(session.prepared(recovery.owner), recovery):
                 session.roll_back_prepared(name)
 

@@ -4,6 +4,7 @@ The rules this module lives by:
 
 - `PostgresSink` appends rows and commits them with their checkpoint. It needs max_prepared_transactions.
 - `PostgresUpsertSink` keeps the last row of each key; readers see rows before their checkpoint is complete.
+  Each of its transactions passes the fence (`upsert_fence.py`).
 - `PostgresWriteAheadSink` appends rows that checkpoints have kept until they were complete. A batch and its
   entry in the ledger are one transaction, so a batch that is sent twice is there once. It needs no prepared
   transactions, and the checkpoints carry the rows.
@@ -24,21 +25,27 @@ from onceproof.engine.connectors.jdbc.exactly_once_function import (
     ExactlyOnceFunction,
 )
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
-from onceproof.engine.connectors.jdbc.transaction_names import PREFIX, SessionName
+from onceproof.engine.connectors.jdbc.transaction_names import PREFIX, SessionName, is_dead
 from onceproof.engine.connectors.jdbc.two_phase_database import LedgerEntry
 from onceproof.engine.connectors.postgres.postgres_ledger import LEDGER, PostgresLedger
 from onceproof.engine.connectors.postgres.postgres_sessions import PostgresDatabase, PostgresSession
 from onceproof.engine.connectors.postgres.postgres_table import (
     PostgresTable,
     beside_parameters,
+    make_table,
+    name_in,
     quoted_name,
     shown,
 )
 from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.connectors.upsert_fence import COLUMNS, FENCE, UpsertFence
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink, PendingBatch
 from onceproof.engine.extras import POSTGRES, require
-from onceproof.engine.functions import RuntimeContext
-from onceproof.engine.messages import is_of_later_process
+from onceproof.engine.functions import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+)
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
@@ -90,9 +97,11 @@ class PostgresSink(Sink):
 class PostgresUpsertFunction(UpsertSinkFunction):
     """Writes the rows of one subtask by their key."""
 
-    def __init__(self, table: PostgresTable, keys: int, buffered_keys: int) -> None:
+    def __init__(self, table: PostgresTable, keys: int, buffered_keys: int, schema: str = "") -> None:
         super().__init__(buffered_keys)
         self._target = table
+        self._fence_name = name_in(schema, FENCE)
+        self._fence = UpsertFence(beside_parameters(self._fence_name), table.place, "%s")
         self._keys = keys
         columns = [beside_parameters(quoted_name(column)) for column in table.columns]
         changes = ", ".join(f"{column} = EXCLUDED.{column}" for column in columns[keys:])
@@ -104,8 +113,17 @@ class PostgresUpsertFunction(UpsertSinkFunction):
         )
         self._session: PostgresSession | None = None
 
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Restore what the fence has counted."""
+        self._fence.initialize_state(context)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Send the rows, and store what the fence has counted."""
+        super().snapshot_state(context)
+        self._fence.snapshot_state()
+
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Connect, and check the table. Raises RefusedByDatabase, DatabaseUnavailable."""
+        """Connect, check the table, and take it over. Raises RefusedByDatabase, DatabaseUnavailable."""
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
         session = self._session = _session_of(self._target, runtime_context, PostgresLedger(LEDGER, ""))
@@ -113,6 +131,19 @@ class PostgresUpsertFunction(UpsertSinkFunction):
             self._target.check(session.connection, "INSERT")
             self._target.check(session.connection, "UPDATE")
             self._target.check_unique(session.connection, self._target.columns[: self._keys])
+            connection = session.connection
+            make_table(
+                connection,
+                self._target.place,
+                "fence",
+                self._fence_name,
+                COLUMNS,
+                "SELECT, INSERT and UPDATE",
+            )
+            with connection.transaction():
+                # Of several subtasks that take rows over at once, none waits for a row of another one.
+                connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (FENCE,))
+                self._fence.take_over(connection.execute, runtime_context)
 
     def key_of(self, value: Any) -> Hashable:
         """Return the first columns of a row. Raises RefusedByDatabase."""
@@ -125,13 +156,18 @@ class PostgresUpsertFunction(UpsertSinkFunction):
         return key
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
-        """Write the rows in one transaction. Raises RefusedByDatabase, DatabaseUnavailable."""
+        """Write the rows in one transaction. Raises RefusedByDatabase, DatabaseUnavailable.
+
+        Raises also that another process has the job (see `UpsertFence.enter`).
+        """
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
         assert self._session is not None, "the sink is used before it is opened"
         connection = self._session.connection
         with translated(self._target.place), connection.transaction(), connection.cursor() as cursor:
+            self._fence.enter(connection.execute)
             cursor.executemany(self._statement, list(rows.values()))
+        self._fence.written()
 
     def close(self) -> None:
         session, self._session = self._session, None
@@ -169,12 +205,13 @@ class PostgresUpsertSink(Sink):
         if not 1 <= keys <= len(columns):
             raise ValueError(f"{keys} key columns of {len(columns)}: from 1 to all are possible")
         self._table = PostgresTable(options, table, columns, schema, USE)
+        self._schema = schema
         self._keys = keys
         self._buffered_keys = buffered_keys
 
     def create_function(self) -> PostgresUpsertFunction:
         """Return a function for one subtask."""
-        return PostgresUpsertFunction(self._table, self._keys, self._buffered_keys)
+        return PostgresUpsertFunction(self._table, self._keys, self._buffered_keys, self._schema)
 
 
 class LedgerCommitter(CheckpointCommitter):
@@ -310,17 +347,11 @@ def batch_name(owner: str, subtask: int, checkpoint_id: int) -> str:
 
 def _session_of(table: PostgresTable, context: RuntimeContext, ledger: PostgresLedger) -> PostgresSession:
     """Return a new session of a subtask, for which those of dead attempts were ended."""
-    owner, attempt = context.get_owner_id(), context.get_attempt_id()
-    session = PostgresDatabase(table, ledger).connect(
-        SessionName(owner, context.get_index_of_this_subtask(), attempt)
-    )
-
-    def is_dead(other: SessionName) -> bool:
-        is_mine = other.owner == owner and other.attempt != attempt
-        return is_mine and not is_of_later_process(other.attempt, attempt)
-
+    name = SessionName(context.get_owner_id(), context.get_index_of_this_subtask(), context.get_attempt_id())
+    parallelism = context.get_number_of_parallel_subtasks()
+    session = PostgresDatabase(table, ledger).connect(name)
     try:
-        session.end_sessions(is_dead)
+        session.end_sessions(lambda other: is_dead(other, name, parallelism))
     except BaseException:
         session.close()
         raise
