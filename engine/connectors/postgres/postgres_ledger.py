@@ -47,10 +47,21 @@ class PostgresLedger:
         found = connection.execute(f"SELECT 1 FROM {ledger} WHERE transaction = %s", (name,))
         return found.fetchone() is not None
 
+    def has_after(self, connection: TimedConnection, owner: str, subtask: int, epoch: int) -> bool:
+        """Return whether there is an entry of a subtask for a checkpoint after ``epoch``."""
+        found = connection.execute(
+            f"SELECT 1 FROM {beside_parameters(self.name)} WHERE owner = %s AND subtask = %s"
+            " AND checkpoint > %s LIMIT 1",
+            (owner, subtask, epoch),
+        )
+        return found.fetchone() is not None
+
     def forget(self, connection: TimedConnection, owner: str, subtask: int, older_than_ms: int) -> None:
-        """Delete the entries of a subtask that were written longer ago than this."""
+        """Delete the entries of a subtask that were written longer ago than this, but the newest one."""
+        ledger = beside_parameters(self.name)
         connection.execute(
-            f"DELETE FROM {beside_parameters(self.name)} WHERE owner = %s AND subtask = %s"
-            " AND recorded_at < now() - %s * interval '1 millisecond'",
-            (owner, subtask, older_than_ms),
+            f"DELETE FROM {ledger} WHERE owner = %s AND subtask = %s"
+            " AND recorded_at < now() - %s * interval '1 millisecond'"
+            f" AND checkpoint < (SELECT max(checkpoint) FROM {ledger} WHERE owner = %s AND subtask = %s)",
+            (owner, subtask, older_than_ms, owner, subtask),
         )

@@ -7,7 +7,8 @@ The rules this module lives by:
   Each of its transactions passes the fence (`upsert_fence.py`).
 - `PostgresWriteAheadSink` appends rows that checkpoints have kept until they were complete. A batch and its
   entry in the ledger are one transaction, so a batch that is sent twice is there once. It needs no prepared
-  transactions, and the checkpoints carry the rows.
+  transactions, and the checkpoints carry the rows. They also hold the last batch that is known as sent: a
+  ledger that lacks it is that of a database which was restored from an older backup.
 - A subtask that begins to write ends the sessions of dead attempts first: what they had asked for would come
   late.
 """
@@ -15,10 +16,14 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.connectors.idempotent import BUFFERED_KEYS, UpsertSinkFunction
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
+from onceproof.engine.connectors.jdbc.database_errors import (
+    DatabaseUnavailable,
+    LostTransaction,
+    RefusedByDatabase,
+)
 from onceproof.engine.connectors.jdbc.exactly_once_function import (
     BATCH_ROWS,
     LEDGER_RETENTION_MS,
@@ -46,11 +51,14 @@ from onceproof.engine.functions import (
     FunctionSnapshotContext,
     RuntimeContext,
 )
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
 
 USE = "sink into"
+_SENT: Final = ListStateDescriptor("sent-batches", Types.DYNAMIC())
 
 
 class PostgresSink(Sink):
@@ -221,6 +229,8 @@ class LedgerCommitter(CheckpointCommitter):
         self._table = table
         self._ledger = ledger
         self.context: RuntimeContext | None = None
+        self.sent: dict[tuple[str, int], int] = {}
+        """By owner and subtask of the writer, the last checkpoint whose batch is known as sent."""
         self._session: PostgresSession | None = None
 
     def session(self) -> PostgresSession:
@@ -245,8 +255,26 @@ class LedgerCommitter(CheckpointCommitter):
 
     def is_checkpoint_committed(self, subtask_idx: int, checkpoint_id: int) -> bool:
         """Return whether the ledger has the batch. Raises DatabaseUnavailable."""
+        if not self._has(self.operator_id, subtask_idx, checkpoint_id):
+            return False
+        self.sent[self.operator_id, subtask_idx] = checkpoint_id
+        return True
+
+    def check_sent(self) -> None:
+        """Raise LostTransaction if the ledger lacks a batch that the checkpoint knows as sent."""
+        for (owner, subtask), checkpoint_id in self.sent.items():
+            if not self._has(owner, subtask, checkpoint_id):
+                name = batch_name(owner, subtask, checkpoint_id)
+                raise LostTransaction(
+                    f"batch {name}, which was sent before the checkpoint, is not in the ledger of"
+                    f" {self._table.place}: its rows, and perhaps later ones, are missing, because the"
+                    " database was restored from an older backup or is another one: restore a newer backup,"
+                    " or start the job from a checkpoint that is as old as the database"
+                )
+
+    def _has(self, owner: str, subtask: int, checkpoint_id: int) -> bool:
         try:
-            return self.session().is_recorded(batch_name(self.operator_id, subtask_idx, checkpoint_id))
+            return self.session().is_recorded(batch_name(owner, subtask, checkpoint_id))
         except DatabaseUnavailable:
             self.close()
             raise
@@ -273,6 +301,26 @@ class PostgresWriteAheadFunction(GenericWriteAheadSink):
         """Keep the context for the session, which is begun as the sink is restored."""
         super().set_runtime_context(runtime_context)
         self._ledger_committer.context = runtime_context
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Check that the database has what the checkpoint knows as sent, and restore the other batches.
+
+        Raises:
+            LostTransaction: it has not.
+        """
+        self._restore_sent(context)
+        super().initialize_state(context)
+
+    def settle(self, context: FunctionInitializationContext) -> None:
+        """Check as a restore does, and send the batches that the checkpoint lists. Raises LostTransaction."""
+        self._restore_sent(context)
+        super().settle(context)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Make a batch, and store which one was sent last."""
+        super().snapshot_state(context)
+        sent = self._ledger_committer.sent.items()
+        self._sent_state.update([[*writer, checkpoint_id] for writer, checkpoint_id in sent])
 
     def invoke(self, value: Any, context: Any) -> None:
         """Keep a row for the checkpoint. Raises RefusedByDatabase if it is no row of the table."""
@@ -301,7 +349,21 @@ class PostgresWriteAheadFunction(GenericWriteAheadSink):
         except DatabaseUnavailable:
             self._ledger_committer.close()
             raise
+        if batch.attempt == self.get_runtime_context().get_attempt_id():
+            # What this attempt sends makes all that was sent before needless.
+            self._ledger_committer.sent.clear()
+        self._ledger_committer.sent[batch.operator_id, batch.subtask] = batch.checkpoint_id
         return True
+
+    def _restore_sent(self, context: FunctionInitializationContext) -> None:
+        self._sent_state = context.get_operator_state_store().get_list_state(_SENT)
+        for owner, subtask, checkpoint_id in self._sent_state.get():
+            self._ledger_committer.sent[owner, subtask] = checkpoint_id
+        try:
+            self._ledger_committer.check_sent()
+        except BaseException:
+            self._ledger_committer.close()
+            raise
 
 
 class PostgresWriteAheadSink(Sink):

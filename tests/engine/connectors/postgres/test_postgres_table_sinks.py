@@ -12,7 +12,11 @@ import pytest
 from psycopg import sql
 
 from onceproof.engine import JdbcConnectionOptions, PostgresUpsertSink, PostgresWriteAheadSink
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
+from onceproof.engine.connectors.jdbc.database_errors import (
+    DatabaseUnavailable,
+    LostTransaction,
+    RefusedByDatabase,
+)
 from onceproof.engine.connectors.postgres.postgres_sessions import PostgresSession
 from onceproof.engine.connectors.upsert_fence import FENCE, LostRows, LostToLaterProcess
 from onceproof.harness.services.postgres_server import PostgresServer
@@ -246,6 +250,31 @@ def test_write_ahead_batch_is_there_once_though_it_is_sent_twice(
     job.snapshot(2)
     job.notify(2)
     assert numbers(outside) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_write_ahead_misses_what_the_database_lacks(
+    job_of: Any, options: Any, outside: Any, parallelism: int
+) -> None:
+    job = job_of(PostgresWriteAheadSink(options, "numbers", ["n"]))
+    job.start(2)
+    for checkpoint_id in (1, 2):
+        job.functions[1].invoke((checkpoint_id,), None)
+        job.snapshot(checkpoint_id)
+        job.notify(checkpoint_id)
+    job.snapshot(3)
+    job.start(parallelism, restored=3)
+    job.snapshot(4)
+    assert numbers(outside) == [1, 2]
+    outside.execute("DELETE FROM numbers WHERE n = 2; DELETE FROM onceproof_ledger WHERE checkpoint = 2")
+    with pytest.raises(LostTransaction, match=r"batch \S+_1_2_batch, which was sent before .* older backup"):
+        job.start(parallelism, restored=4)
+    with pytest.raises(LostTransaction, match=r"batch \S+_1_2_batch"):
+        job.settle(4, parallelism)
+    # An older checkpoint still has the batch.
+    job.start(parallelism, restored=2)
+    job.notify(2)
+    assert numbers(outside) == [1, 2]
 
 
 def test_write_ahead_batch_that_meets_a_dead_server_comes_later(
