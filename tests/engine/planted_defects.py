@@ -125,7 +125,7 @@ def values_are_given_to_sqlite_unseen(patch: pytest.MonkeyPatch, test: pytest.Fu
 
 
 def upserts_are_not_fenced(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    patch.setattr(UpsertFence, "enter", lambda self, execute: None)
+    patch.setattr(UpsertFence, "require", lambda self, entered, execute: None)
 
 
 def rows_that_a_database_has_lost_are_not_missed(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
