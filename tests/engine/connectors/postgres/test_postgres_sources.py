@@ -315,6 +315,26 @@ def test_growing_key_of_rows_that_change_and_go_is_read_on(
         each.close()
 
 
+def test_rows_that_end_too_early_on_another_timeline_are_an_error(
+    outside: Any, growing: PostgresGrowingSource
+) -> None:
+    reader = all_read(growing)
+    # As a server that was restored to a point in time; its sequence is ahead of the rows.
+    position = reader.position._replace(timeline=reader.position.timeline + 1)
+    reader.close()
+    for rows_that_go, is_error in (("id < 0", False), ("id > 20", True), ("true", False)):
+        outside.execute(f"DELETE FROM words WHERE {rows_that_go}")
+        reader = growing.open_split("growing", position)
+        if is_error:
+            with pytest.raises(TableReplaced, match="a new timeline, in which no row has that key or more"):
+                read(reader, 1)
+        else:
+            outside.execute("INSERT INTO words (word) VALUES ('next')")
+            assert read(reader, 1) == [("next",)]
+            outside.execute("DELETE FROM words WHERE word = 'next'")
+        reader.close()
+
+
 def test_user_who_may_not_ask_for_the_server_and_the_sequence_reads(
     options: Any, outside: Any, growing: PostgresGrowingSource
 ) -> None:
