@@ -1,4 +1,4 @@
-"""A server whose data are put back to an older state: sinks and sources miss what they have written and read."""
+"""A server whose data are put back to an older state: sinks and sources miss what is gone."""
 
 from __future__ import annotations
 
