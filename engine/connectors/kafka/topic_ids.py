@@ -100,6 +100,8 @@ class TopicIds:
                 return id_of(self.ask(topic, time.monotonic()).answer.result())
             except KafkaException as error:
                 said: KafkaError = error.args[0]
+                if said.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION):
+                    return ""
                 if said.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise no_broker(self.servers, said.str()) from error
                 if time.monotonic() > deadline:

@@ -250,12 +250,12 @@ class RowReader(SplitReader):
         return [(row[:-1], None) for row in rows]
 
     @property
-    def position(self) -> ReadUpTo:
-        """The last key that was returned, and what identifies the table and the row."""
+    def position(self) -> tuple[Any, ...]:
+        """The last key that was returned, and what identifies the table and the row, as `ReadUpTo` has it."""
         if self._last_row is not None:
             *values, key = self._last_row
             self._after, self._last_row = KeyedRow(key, digest_of(values)), None
-        return self._guard.position(self._after)
+        return tuple(self._guard.position(self._after))
 
     @property
     def exhausted(self) -> bool:

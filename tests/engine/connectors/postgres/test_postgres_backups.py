@@ -22,7 +22,7 @@ from onceproof.engine import (
     PostgresWriteAheadSink,
 )
 from onceproof.engine.connectors.jdbc.database_errors import LostTransaction
-from onceproof.engine.connectors.postgres.table_guard import TableReplaced
+from onceproof.engine.connectors.postgres.table_guard import ReadUpTo, TableReplaced
 from onceproof.engine.connectors.source import SplitReader
 from onceproof.engine.connectors.upsert_fence import LostRows
 from onceproof.engine.extras import POSTGRES, POSTGRES_SERVER
@@ -54,7 +54,7 @@ def copied(server: PostgresServer, source: str, target: str) -> None:
 def key_read(reader: SplitReader, key: int) -> Any:
     """Read up to a key, and return the position."""
     deadline = time.monotonic() + 60
-    while reader.position[0] < key or not reader.position.is_generated:  # type: ignore[attr-defined]
+    while reader.position[0] < key or not ReadUpTo(*reader.position).is_generated:
         assert time.monotonic() < deadline
         reader.read(1000)
     position = reader.position

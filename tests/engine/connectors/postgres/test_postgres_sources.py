@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -11,15 +12,19 @@ import pytest
 from psycopg import sql
 
 from onceproof.engine import (
+    Configuration,
     Duration,
     JdbcConnectionOptions,
+    MapFunction,
     PostgresGrowingSource,
+    PostgresSink,
     PostgresSource,
+    RuntimeContext,
     StreamExecutionEnvironment,
 )
 from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
 from onceproof.engine.connectors.postgres.postgres_sources import WrongRange
-from onceproof.engine.connectors.postgres.table_guard import TableReplaced
+from onceproof.engine.connectors.postgres.table_guard import ReadUpTo, TableReplaced
 from onceproof.engine.connectors.source import SplitReader
 from onceproof.harness.services.postgres_server import PostgresServer
 
@@ -57,6 +62,52 @@ def test_job_reads_each_row_once_in_several_ranges(options: Any, outside: Any) -
     stream = environment.from_source(source, None, "words")
     assert sorted(stream.execute_and_collect("words"), key=lambda row: row[1]) == [
         (f"w{n}", n) for n in range(1, ROWS + 1)
+    ]
+
+
+class FailsOnce(MapFunction):
+    """Raises at a word in the first attempt, slowly enough for a checkpoint before it."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.is_first = runtime_context.get_attempt_number() == 0
+
+    def map(self, value: Any) -> Any:
+        if self.is_first:
+            time.sleep(0.02)
+            if value[0] == "w24":
+                raise ValueError("the first attempt ends here")
+        return value
+
+
+@pytest.mark.parametrize("is_growing", [False, True])
+def test_job_that_fails_resumes_from_its_stored_position(
+    options: Any, outside: Any, tmp_path: Path, is_growing: bool
+) -> None:
+    outside.execute("CREATE TABLE copies (id bigint, word text)")
+    configuration = Configuration.from_mapping(
+        {
+            "execution.checkpointing.interval": "20 ms",
+            "execution.checkpointing.dir": str(tmp_path),
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.delay": "10 ms",
+        }
+    )
+    environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+    kind = PostgresGrowingSource if is_growing else PostgresSource
+    source = kind(options, "words", ["word", "id"], "id", page_rows=4)
+    stream = environment.from_source(source, None, "words").map(FailsOnce())
+    stream.map(lambda row: (row[1], row[0])).sink_to(PostgresSink(options, "copies", ["id", "word"]))
+    client = environment.execute_async("copies")
+    deadline = time.monotonic() + 60
+    while outside.execute("SELECT count(*) FROM copies").fetchone() < (ROWS,):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    if is_growing:
+        client.cancel().result(60)
+    else:
+        assert client.get_job_execution_result().result(60).attempts == 2
+    assert outside.execute("SELECT id FROM copies ORDER BY id").fetchall() == [
+        (n,) for n in range(1, ROWS + 1)
     ]
 
 
@@ -245,7 +296,7 @@ def all_read(source: PostgresGrowingSource) -> SplitReader:
     reader = source.open_split("growing", None)
     assert len(read(reader, ROWS)) == ROWS
     deadline = time.monotonic() + 30
-    while not reader.position.is_generated:
+    while not ReadUpTo(*reader.position).is_generated:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return reader
@@ -320,7 +371,8 @@ def test_rows_that_end_too_early_on_another_timeline_are_an_error(
 ) -> None:
     reader = all_read(growing)
     # As a server that was restored to a point in time; its sequence is ahead of the rows.
-    position = reader.position._replace(timeline=reader.position.timeline + 1)
+    position = ReadUpTo(*reader.position)
+    position = tuple(position._replace(timeline=position.timeline + 1))
     reader.close()
     for rows_that_go, is_error in (("id < 0", False), ("id > 20", True), ("true", False)):
         outside.execute(f"DELETE FROM words WHERE {rows_that_go}")
@@ -348,7 +400,7 @@ def test_user_who_may_not_ask_for_the_server_and_the_sequence_reads(
         [split] = source.splits()
         reader = source.open_split(split, None)
         assert len(read(reader, ROWS)) == ROWS
-        assert reader.position.mark[:2] == (0, 0)
+        assert ReadUpTo(*reader.position).mark[:2] == (0, 0)
         reader.close()
         outside.execute("TRUNCATE words")
         with pytest.raises(TableReplaced):
@@ -368,7 +420,7 @@ def test_position_of_an_earlier_version_is_taken_with_a_warning(
         [warning] = caplog.records
         assert "resumes behind key 20 of a checkpoint of an earlier version" in warning.getMessage()
         assert read(reader, 2) == [("w21",), ("w22",)]
-        assert reader.position.key == 22
+        assert reader.position[0] == 22
         reader.close()
 
 
