@@ -24,7 +24,7 @@ CLOSE_SECONDS: Final = 1.0
 
 
 class Page(NamedTuple):
-    """Rows in the order of their keys; the key stands behind the columns of each."""
+    """Rows in the order of their keys; behind the columns of each stand the table's storage and the key."""
 
     rows: Sequence[tuple[Any, ...]]
     is_last: bool
@@ -114,9 +114,10 @@ class PageFetcher:
             while not self._is_stopped:
                 with translated(self._table.place):
                     page = self._query(connection, self._after.key)
-                    self._guard.check(connection, self._after, is_last=page.is_last)
+                    if page.is_last or not self._guard.is_storage(page.rows[-1][-2]):
+                        self._guard.check(connection, self._after)
                 if page.rows:
-                    *values, key = page.rows[-1]
+                    *values, _, key = page.rows[-1]
                     self._after = KeyedRow(key, digest_of(values))
                     self._put(page.rows)
                 if page.is_last:

@@ -27,6 +27,7 @@ from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
 from onceproof.engine.connectors.postgres.page_fetcher import Page, PageFetcher, Query
 from onceproof.engine.connectors.postgres.postgres_table import PostgresTable, beside_parameters, quoted_name
 from onceproof.engine.connectors.postgres.table_guard import (
+    STORAGE_NOW,
     GrowingGuard,
     KeyedRow,
     RangeGuard,
@@ -89,10 +90,10 @@ class PostgresSource(Source):
         page_rows: int = PAGE_ROWS,
     ) -> None:
         require("PostgresSource", POSTGRES)
-        self._table, self._select = _table_and_select(options, table, columns, key, schema, page_rows)
+        self._table = _described(options, table, columns, schema, page_rows)
         self._key = key
         self._page_rows = page_rows
-        self.lower, self.upper, self._end = _checked_range(self._table, key, self._select, lower, upper)
+        self.lower, self.upper, self._end = _checked_range(self._table, key, lower, upper)
 
     def splits(self) -> Sequence[str]:
         """Return the one range of a job with one subtask."""
@@ -114,14 +115,15 @@ class PostgresSource(Source):
             )
         low, high = int(match[1]), int(match[2])
         key = beside_parameters(quoted_name(self._key))
-        question = f"{self._select} WHERE {key} > %s AND {key} <= %s ORDER BY {key} LIMIT %s"
+        select = _select(self._table, self._key, f", {STORAGE_NOW}")
+        question = f"{select} WHERE {key} > %s AND {key} <= %s ORDER BY {key} LIMIT %s"
+        restored = _restored(self._table, position)
+        guard = RangeGuard(self._table, self._key, _select(self._table, self._key), restored, self._end)
 
         def query(connection: Any, after: int) -> Page:
-            rows = connection.execute(question, (after, high, self._page_rows)).fetchall()
+            rows = connection.execute(question, (*guard.names, after, high, self._page_rows)).fetchall()
             return Page(rows, len(rows) < self._page_rows)
 
-        restored = _restored(self._table, position)
-        guard = RangeGuard(self._table, self._key, self._select, restored, self._end)
         return RowReader(self._table, guard, query, _row_at(position, low - 1), None)
 
     def identity(self) -> SourceIdentity:
@@ -169,10 +171,7 @@ class PostgresGrowingSource(Source):
         self._interval_ms = milliseconds_of(interval, "interval")
         if self._interval_ms < 1:
             raise ValueError(f"interval {self._interval_ms} ms must be positive")
-        self._table, self._plain_select = _table_and_select(options, table, columns, key, schema, page_rows)
-        _, self._select = _table_and_select(
-            options, table, columns, key, schema, page_rows, ", age(xmin) > age(horizon)"
-        )
+        self._table = _described(options, table, columns, schema, page_rows)
         self._key = key
         self._page_rows = page_rows
         self._after = _LEAST if after is None else after
@@ -191,19 +190,21 @@ class PostgresGrowingSource(Source):
             )
         key = beside_parameters(quoted_name(self._key))
         # xmin is the transaction that wrote a row, the horizon the oldest transaction that still runs.
+        select = _select(self._table, self._key, f", age(xmin) > age(horizon), {STORAGE_NOW}")
         question = (
-            f"{self._select}, (SELECT pg_snapshot_xmin(pg_current_snapshot())::xid AS horizon) AS now"
+            f"{select}, (SELECT pg_snapshot_xmin(pg_current_snapshot())::xid AS horizon) AS now"
             f" WHERE {key} > %s ORDER BY {key} LIMIT %s"
+        )
+        guard = GrowingGuard(
+            self._table, self._key, _select(self._table, self._key), _restored(self._table, position)
         )
 
         def query(connection: Any, after: int) -> Page:
-            rows = connection.execute(question, (after, self._page_rows)).fetchall()
-            settled = next((place for place, row in enumerate(rows) if not row[-2]), len(rows))
+            rows = connection.execute(question, (*guard.names, after, self._page_rows)).fetchall()
+            settled = next((place for place, row in enumerate(rows) if not row[-3]), len(rows))
             is_last = settled < self._page_rows
-            return Page([(*row[:-2], row[-1]) for row in rows[:settled]], is_last)
+            return Page([(*row[:-3], *row[-2:]) for row in rows[:settled]], is_last)
 
-        restored = _restored(self._table, position)
-        guard = GrowingGuard(self._table, self._key, self._plain_select, restored)
         return RowReader(self._table, guard, query, _row_at(position, self._after), self._interval_ms / 1000)
 
     def identity(self) -> SourceIdentity:
@@ -227,7 +228,7 @@ class RowReader(SplitReader):
         self._query = query
         self._after = after
         self._last_row: tuple[Any, ...] | None = None
-        """With its key; None: none was returned yet."""
+        """As its page has it; None: none was returned yet."""
         self._interval_s = interval_s
         self._has_ended = False
         self._fetcher: PageFetcher | None = None
@@ -247,13 +248,13 @@ class RowReader(SplitReader):
             return []
         if rows:
             self._last_row = rows[-1]
-        return [(row[:-1], None) for row in rows]
+        return [(row[:-2], None) for row in rows]
 
     @property
     def position(self) -> tuple[Any, ...]:
         """The last key that was returned, and what identifies the table and the row, as `ReadUpTo` has it."""
         if self._last_row is not None:
-            *values, key = self._last_row
+            *values, _, key = self._last_row
             self._after, self._last_row = KeyedRow(key, digest_of(values)), None
         return tuple(self._guard.position(self._after))
 
@@ -276,22 +277,18 @@ class RowReader(SplitReader):
             self._fetcher.stop()
 
 
-def _table_and_select(
-    options: JdbcConnectionOptions,
-    table: str,
-    columns: Sequence[str],
-    key: str,
-    schema: str,
-    page_rows: int,
-    extra: str = "",
-) -> tuple[PostgresTable, str]:
-    """Return the table, and the query of its columns with the key behind them."""
+def _described(
+    options: JdbcConnectionOptions, table: str, columns: Sequence[str], schema: str, page_rows: int
+) -> PostgresTable:
     if page_rows < 1:
         raise ValueError(f"pages of {page_rows} rows: at least 1 is needed")
-    described = PostgresTable(options, table, columns, schema, USE)
-    names = (beside_parameters(name) for name in (described.list, quoted_name(key), described.name))
-    columns, key_column, name = names
-    return described, f"SELECT {columns}{extra}, {key_column} FROM {name}"
+    return PostgresTable(options, table, columns, schema, USE)
+
+
+def _select(table: PostgresTable, key: str, beside: str = "") -> str:
+    """Return the query of the table's columns, with others and the key behind them."""
+    columns, key_column, name = map(beside_parameters, (table.list, quoted_name(key), table.name))
+    return f"SELECT {columns}{beside}, {key_column} FROM {name}"
 
 
 def _is_position(position: Any) -> bool:
@@ -330,7 +327,7 @@ def _check_key(table: PostgresTable, key: str) -> None:
 
 
 def _checked_range(
-    table: PostgresTable, key: str, select: str, lower: int | None, upper: int | None
+    table: PostgresTable, key: str, lower: int | None, upper: int | None
 ) -> tuple[int, int, KeyedRow]:
     """Check the table; return the least and the greatest key to read, and the last row between them.
 
@@ -347,7 +344,7 @@ def _checked_range(
         if least is None:
             least, greatest = 0, -1
         low, high = least if lower is None else lower, greatest if upper is None else upper
-        between = f"{select} WHERE {beside_parameters(column)} BETWEEN %s AND %s"
+        between = f"{_select(table, key)} WHERE {beside_parameters(column)} BETWEEN %s AND %s"
         order = f"ORDER BY {beside_parameters(column)} DESC LIMIT 1"
         last = connection.execute(f"{between} {order}", (low, high)).fetchone()
     return low, high, KeyedRow(0, "") if last is None else KeyedRow(last[-1], digest_of(last[:-1]))

@@ -13,8 +13,8 @@ The rules this module lives by:
   one, or the storage is and there is no sequence, the last row is the proof.
 - After a failover or a restore to a point in time, the server has another timeline: then the rows that the
   reader has read must not end before its last key, unless none of them is left.
-- All of that is compared as a reader resumes, and behind a page that is the last one for now; behind each
-  page, whether the storage is still the same. Only then its rows are handed on.
+- All of that is compared as a reader resumes, behind a page that is the last one for now, and behind one that
+  comes from another storage, which each page says itself. Only then its rows are handed on.
 - A sequence may stand up to 32 above the last key of a backup, so the loss of fewer rows is seen only by a
   row that is missing, or not at all where rows are deleted by their owner.
 """
@@ -42,17 +42,18 @@ _UNKNOWN: Final = 0
 _DIGEST_BYTES: Final = 8
 _TABLE: Final = """
 SELECT {server}, (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
-    t.oid::bigint, {storage},
+    t.oid::bigint, coalesce(pg_relation_filenode(t.oid)::bigint, 0),
+    coalesce(pg_relation_filenode(q.name)::bigint, 0),
     CASE WHEN q.name IS NULL OR NOT has_sequence_privilege(q.name, 'USAGE, SELECT') THEN -1
         ELSE coalesce(pg_sequence_last_value(q.name), 0) END
-"""
-_STORAGE: Final = (
-    "coalesce(pg_relation_filenode(t.oid)::bigint, 0), coalesce(pg_relation_filenode(q.name)::bigint, 0)"
-)
-_FROM: Final = """
 FROM pg_class t, LATERAL (SELECT pg_get_serial_sequence(%s, %s)::regclass AS name) q
 WHERE t.oid = to_regclass(%s)
 """
+STORAGE_NOW: Final = (
+    "(SELECT concat(coalesce(pg_relation_filenode(pg_get_serial_sequence(%s, %s)::regclass)::bigint, 0),"
+    " ' ', coalesce(pg_relation_filenode(to_regclass(%s))::bigint, 0)))"
+)
+"""A column of a page, with the parameters `TableGuard.names`: what `TableGuard.is_storage` takes."""
 _SERVER: Final = (
     "(SELECT system_identifier FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint())"
 )
@@ -132,7 +133,7 @@ class TableGuard(ABC):
         column = beside_parameters(quoted_name(key))
         self._row = f"{select} WHERE {column} = %s"
         self._any = f"SELECT 1 FROM {beside_parameters(table.name)} WHERE {column}"
-        self._names = (table.name, key, table.name)
+        self.names = (table.name, key, table.name)
         self._restored = restored
         self._mark = restored.mark if restored is not None else TableMark(0, 0, 0, 0, 0, 0)
         self._sequence = NO_SEQUENCE
@@ -154,18 +155,12 @@ class TableGuard(ABC):
             self._compare_now(connection, self._restored)
             self._restored = None
 
-    def check(self, connection: TimedConnection, row: KeyedRow, *, is_last: bool) -> None:
-        """Check the table behind a page. Raises TableReplaced.
+    def is_storage(self, storage: str) -> bool:
+        """Return whether a page says that the table still has the storage of the last comparison."""
+        return storage == f"{self._mark.sequence_storage} {self._mark.storage}"
 
-        Args:
-            connection: a connection to the database.
-            row: the last one before the page.
-            is_last: whether nothing is behind the page now; otherwise a changed storage is looked for only.
-        """
-        if not is_last:
-            storage = connection.execute(f"SELECT {_STORAGE}{_FROM}", self._names).fetchone()
-            if storage == self._mark[-2:]:
-                return
+    def check(self, connection: TimedConnection, row: KeyedRow) -> None:
+        """Compare the table behind a page with the last row before it. Raises TableReplaced."""
         self._compare_now(connection, self.position(row))
 
     def _compare_now(self, connection: TimedConnection, read: ReadUpTo) -> None:
@@ -198,8 +193,7 @@ class TableGuard(ABC):
         from psycopg import errors
 
         def asked(server: str) -> Any:
-            query = _TABLE.format(server=server, storage=_STORAGE) + _FROM
-            return connection.execute(query, self._names).fetchone()
+            return connection.execute(_TABLE.format(server=server), self.names).fetchone()
 
         try:
             found = asked(_SERVER)

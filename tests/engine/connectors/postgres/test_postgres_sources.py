@@ -337,6 +337,18 @@ def test_growing_key_that_begins_again_while_it_is_read_is_an_error(
     reader.close()
 
 
+def test_growing_key_that_begins_again_behind_a_page_is_an_error(
+    outside: Any, growing: PostgresGrowingSource
+) -> None:
+    reader = growing.open_split("growing", None)
+    # Two pages wait, so the rest of the old rows is not fetched.
+    assert read(reader, 2) == [("w1",), ("w2",)]
+    outside.execute("TRUNCATE words RESTART IDENTITY;" + AGAIN.format(5000))
+    with pytest.raises(TableReplaced, match=r"has read up to id \d+, and the table is another one"):
+        read(reader, 5000)
+    reader.close()
+
+
 @pytest.mark.parametrize(
     "change",
     [
