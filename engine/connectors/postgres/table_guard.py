@@ -251,6 +251,7 @@ class GrowingGuard(TableGuard):
                 raise self.replaced(read, "the table is another one, without that row")
         elif (
             mark.timeline != read.mark.timeline
+            and _UNKNOWN not in (mark.timeline, read.mark.timeline)
             and not self.has_rows(connection, ">=", read.key)
             and self.has_rows(connection, "<", read.key)
         ):
