@@ -58,6 +58,7 @@ LONGEST_RECORD_BYTES: Final = 1 << 26
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _RANGE: Final = re.compile(r"(.*)@([0-9]{15})-([0-9]{15})(\+?)", re.DOTALL)
+_GROWN_LINE: Final = "its last line, which had no end, has grown since it was read"
 
 _logger = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class FormattedFileSource(Source):
                 continue
             if packed:
                 raise UnreadableFile(
-                    f"file {path} is compressed, so it cannot be read by byte ranges: leave out bytes_per_split"
+                    f"file {path} is compressed, which byte ranges are not made of: leave out bytes_per_split"
                 )
             self.check_ranges(path)
             for begin in range(0, max(size, 1), step):
@@ -380,7 +381,7 @@ class FileReader(CheckedReader):
                 if not self.begins_again(change):
                     self._end()
                     return False
-                self._parser = self._resume = None
+                self._parser = self._resume = self._first = None
                 self._records = []
                 self._given = 0
                 self.close()
@@ -392,11 +393,7 @@ class FileReader(CheckedReader):
                 return True
         while self._next_offset < self._limit():
             if self._data and not self._data.endswith(b"\n"):
-                raise ChangedFile(
-                    self._path,
-                    self._next_offset,
-                    "its last line, which had no end, has grown since it was read",
-                )
+                raise ChangedFile(self._path, self._next_offset, _GROWN_LINE)
             if not self._read_block():
                 break
             if self._records:
@@ -409,6 +406,8 @@ class FileReader(CheckedReader):
         content = self._content = Content(self._path)
         self._data, self._mark = b"", None
         self._limit()
+        if self._first is not None:
+            content.check(self._first)
         if self._resume is not None and len(self._resume) > 2:
             self._check(content, self._resume[2])
         start = len(_BYTE_ORDER_MARK) if content.bytes_at(0, 3) == _BYTE_ORDER_MARK else 0
@@ -438,7 +437,7 @@ class FileReader(CheckedReader):
         last = content.check(mark)
         end = mark[0]
         if last and not last.endswith(b"\n") and content.bytes_at(end, 1):
-            raise ChangedFile(self._path, end, "its last line, which had no end, has grown since it was read")
+            raise ChangedFile(self._path, end, _GROWN_LINE)
         if self._resume[0] == end:
             # Nothing will be read again, so the mark stands for what was read.
             self._mark = mark
@@ -492,6 +491,7 @@ class FileReader(CheckedReader):
         self._offset, self._next_offset = begin, begin + len(data)
         self._records, self._given = records, 0
         self._data, self._mark = data, None
+        content.place = self._next_offset
         return True
 
     def _read_lines(self, wanted: int) -> bytes:
