@@ -114,7 +114,7 @@ class FileSource(FormattedFileSource):
     def open_file(self, path: str, position: Any | None, *, holds_back: bool = False) -> CheckedReader:
         """Return a reader of a whole file, from a position of an earlier reader on."""
         if isinstance(self._format, BulkFormat):
-            self.warn_of_old(path, position)
+            self._warn_of_old(path, position)
             return BulkFileReader(self._format, path, position)
         return super().open_file(path, position, holds_back=holds_back)
 
@@ -147,7 +147,7 @@ class FileSource(FormattedFileSource):
         if position is not None:
             for stored in (*position[0], *position[1]):
                 if isinstance(stored, str):
-                    self.warn_of_old(stored, ())
+                    self._warn_of_old(stored, ())
         head_lines = self._format.header_lines if isinstance(self._format, Format) else None
         bucket = Bucket(self._given, self._single_files, number, buckets, by_content, head_lines, self._keys)
         return BucketReader(bucket, self.open_file, self._interval_ms, position)
