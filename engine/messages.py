@@ -19,10 +19,23 @@ AttemptId = NewType("AttemptId", str)
 """``incarnation.number``: unique over all restarts of a job and of its process."""
 
 
+_LAST_NUMBER: Final = (1 << 63) - 1
+
+
 def is_of_later_process(attempt: str, other: str) -> bool:
     """Return whether an attempt is of a later process than another one, or names no attempt of a job."""
     incarnation = attempt.partition(".")[0]
     return not incarnation.isdecimal() or int(incarnation) > int(other.partition(".")[0])
+
+
+def order_of(attempt: str) -> tuple[int, int]:
+    """Return the incarnation and the number of an attempt, which order all attempts of a job.
+
+    On Spark, where each task has an attempt of its own, they order those of one subtask. That of the driver,
+    which has a word for its number, is later than those of its tasks.
+    """
+    incarnation, number = attempt.partition(".")[0], attempt.rpartition(".")[2]
+    return int(incarnation), int(number) if number.isdecimal() else _LAST_NUMBER
 
 
 CHECKPOINT: Final = "checkpoint"

@@ -10,6 +10,7 @@ The rules this module lives by:
 - Each flush is one transaction, so a reader sees none or all of it. It is on the disk before the checkpoint
   that covers it, whatever the library's default. So is the switch to write-ahead logging, which rewrites the
   header of a database that exists.
+- Each flush passes the fence (`upsert_fence.py`): a process that has lost the job writes nothing any more.
 - SQLite shows what a killed process has left in the log without having synced it. The sink syncs it before it
   goes on, as all that a job finds.
 - All subtasks write to one file; a subtask that finds it locked waits. The file must be on a local disk of
@@ -20,13 +21,19 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from onceproof.engine.connectors.idempotent import BUFFERED_KEYS, UpsertSinkFunction
 from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.connectors.upsert_fence import COLUMNS, FENCE, UpsertFence
 from onceproof.engine.errors import UnrecoverableError
-from onceproof.engine.functions import RuntimeContext
+from onceproof.engine.functions import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+)
 
 LOCK_TIMEOUT_SECONDS: Final = 60.0
 LONGEST_SHOWN: Final = 200
@@ -79,10 +86,20 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         )
         places = ", ".join("?" * len(columns))
         self._upsert = f"INSERT OR REPLACE INTO {_quoted(table)} ({', '.join(quoted)}) VALUES ({places})"
+        self._fence = UpsertFence(FENCE, self._sink, "?")
         self._connection: sqlite3.Connection | None = None
 
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Restore what the fence has counted."""
+        self._fence.initialize_state(context)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Send the rows, and store what the fence has counted."""
+        super().snapshot_state(context)
+        self._fence.snapshot_state()
+
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Connect, and create the table if it does not exist. Raises UnusableDatabase."""
+        """Connect, create the table if it does not exist, and take it over. Raises UnusableDatabase."""
         try:
             connection = self._connection = sqlite3.connect(
                 self._path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
@@ -93,6 +110,9 @@ class SqliteUpsertFunction(UpsertSinkFunction):
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             connection.execute(self._create)
             self._check_table(connection)
+            with _transaction(connection):
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {FENCE} ({COLUMNS})")
+                self._fence.take_over(connection.execute, runtime_context)
         except sqlite3.Error as error:
             mend = _MENDS.get(error.sqlite_errorcode & _PRIMARY_CODE)
             raise UnusableDatabase(f"{self._path}: {error}{f': {mend}' if mend else ''}") from error
@@ -119,19 +139,18 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         return key
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
-        """Write the rows in one transaction. Raises UnwritableRow."""
+        """Write the rows in one transaction. Raises UnwritableRow, or that another process has the job."""
         connection = self._connection
         assert connection is not None, "the sink is used before it is opened"
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.executemany(self._upsert, rows.values())
-        except _ROW_ERRORS as error:
-            connection.execute("ROLLBACK")
-            raise UnwritableRow(f"{self._sink}: SQLite refuses a row: {error}: change the value") from error
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
+        with _transaction(connection):
+            self._fence.enter(connection.execute)
+            try:
+                connection.executemany(self._upsert, rows.values())
+            except _ROW_ERRORS as error:
+                raise UnwritableRow(
+                    f"{self._sink}: SQLite refuses a row: {error}: change the value"
+                ) from error
+        self._fence.written()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -200,6 +219,8 @@ class SqliteUpsertSink(Sink):
             raise ValueError(
                 f"table {table!r}: SQLite keeps the names that begin with {_RESERVED}: give another"
             )
+        if _lower(table) == FENCE:
+            raise ValueError(f"table {table!r} is the one that fences upsert sinks: give another")
         if len(set(map(_lower, columns))) < len(columns):
             raise ValueError(f"columns {', '.join(columns)}: a name stands there twice")
         self._path = path
@@ -211,6 +232,18 @@ class SqliteUpsertSink(Sink):
     def create_function(self) -> SqliteUpsertFunction:
         """Return a function for one subtask."""
         return SqliteUpsertFunction(self._path, self._table, self._columns, self._keys, self._buffered_keys)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what the body has written, or roll it back; no other connection writes meanwhile."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
 
 
 def _lower(name: str) -> str:

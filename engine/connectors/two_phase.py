@@ -180,6 +180,9 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
         """
         self.abort(transaction)
 
+    def note_committed(self, transaction: Any) -> None:
+        """Take note of a restored transaction that the driver has committed."""
+
     def abort_unknown(self, recovery: Recovery) -> None:
         """Abort the transactions that the external system lists and ``recovery.may_abort`` allows."""
 
@@ -416,6 +419,9 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
 
     def _adopt_user_context(self, listed: Listed, restored_checkpoint_id: int) -> bool:
         """Restore the user context only: the driver has committed the transactions."""
+        decode = None if self._transaction_type is None else self._transaction_type.decode
+        for holder in listed[1]:
+            self.note_committed(holder.transaction if decode is None else decode(holder.transaction))
         if listed[2] is None:
             return False
         self._user_context = listed[2]

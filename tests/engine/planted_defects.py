@@ -17,8 +17,12 @@ from typing import Any, Final
 import pytest
 
 from onceproof.engine.checkpoint import metadata
-from onceproof.engine.connectors import sqlite
+from onceproof.engine.connectors import sqlite, upsert_fence
+from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
+from onceproof.engine.connectors.kafka.topic_ids import TopicWatch
+from onceproof.engine.connectors.postgres.postgres_sinks import LedgerCommitter
 from onceproof.engine.connectors.two_phase import Recovery
+from onceproof.engine.connectors.upsert_fence import UpsertFence
 from onceproof.engine.runtime import storage
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
 from onceproof.engine.runtime.growing_pause import GrowingPause
@@ -119,6 +123,23 @@ def values_are_given_to_sqlite_unseen(patch: pytest.MonkeyPatch, test: pytest.Fu
     patch.setattr(sqlite, "unwritable", lambda value: None)
 
 
+def upserts_are_not_fenced(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(UpsertFence, "enter", lambda self, execute: None)
+
+
+def rows_that_a_database_has_lost_are_not_missed(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(upsert_fence, "lacks", lambda known, covered: False)
+
+
+def topic_ids_are_not_compared(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(TopicWatch, "compare", lambda self, found, offset: None)
+
+
+def entries_that_a_ledger_has_lost_are_not_missed(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(ExactlyOnceFunction, "is_there", lambda self, name, known_ms, session: True)
+    patch.setattr(LedgerCommitter, "check_sent", lambda self: None)
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
         names_in_checkpoints_are_trusted
@@ -158,6 +179,27 @@ PLANTED: Final[dict[str, Plant]] = {
     ),
     "runtime/test_split_brain.py::test_paused_process_and_its_successor_leave_one_history": (
         metadata_are_put_after_the_claim_was_checked
+    ),
+    "connectors/kafka/test_kafka_source.py::test_topic_created_again_is_not_read_from_the_old_offset": (
+        topic_ids_are_not_compared
+    ),
+    "connectors/kafka/test_kafka_source.py::test_bounded_reader_does_not_end_in_another_topic": (
+        topic_ids_are_not_compared
+    ),
+    "connectors/test_idempotent.py::test_process_that_has_lost_the_job_changes_no_row": (
+        upserts_are_not_fenced
+    ),
+    "connectors/postgres/test_postgres_table_sinks.py::test_process_that_has_lost_the_job_changes_no_row": (
+        upserts_are_not_fenced
+    ),
+    "connectors/postgres/test_postgres_sink.py::test_database_that_lacks_committed_rows_is_not_written_on": (
+        entries_that_a_ledger_has_lost_are_not_missed
+    ),
+    "connectors/postgres/test_postgres_table_sinks.py::test_write_ahead_misses_what_the_database_lacks": (
+        entries_that_a_ledger_has_lost_are_not_missed
+    ),
+    "connectors/test_idempotent.py::test_database_without_rows_that_the_checkpoint_covers_is_refused": (
+        rows_that_a_database_has_lost_are_not_missed
     ),
     "connectors/test_idempotent.py::test_row_that_does_not_fit_is_named": values_are_given_to_sqlite_unseen,
 }

@@ -166,11 +166,19 @@ class DbApiSession(TwoPhaseSession):
     def is_recorded(self, name: str) -> bool:
         return bool(self._run(f"SELECT 1 FROM {LEDGER} WHERE transaction_name = ?", (name,)))
 
+    def has_entry_after(self, owner: str, subtask: int, epoch: int) -> bool:
+        found = f"SELECT count(*) FROM {LEDGER} WHERE sink_owner = ? AND subtask = ? AND checkpoint_id > ?"
+        return bool(self._run(found, (owner, subtask, epoch))[0][0])
+
     def forget(self, owner: str, subtask: int, older_than_ms: int) -> None:
-        self._run(
-            f"DELETE FROM {LEDGER} WHERE sink_owner = ? AND subtask = ? AND recorded_ms < ?",
-            (owner, subtask, _now_ms() - older_than_ms),
-        )
+        newest = f"SELECT max(checkpoint_id) FROM {LEDGER} WHERE sink_owner = ? AND subtask = ?"
+        [(checkpoint_id,)] = self._run(newest, (owner, subtask))
+        if checkpoint_id is not None:
+            self._run(
+                f"DELETE FROM {LEDGER} WHERE sink_owner = ? AND subtask = ? AND recorded_ms < ?"
+                " AND checkpoint_id < ?",
+                (owner, subtask, _now_ms() - older_than_ms, checkpoint_id),
+            )
 
     def make_ledger(self) -> None:
         """Create the ledger if it is not there. Raises RefusedByDatabase."""

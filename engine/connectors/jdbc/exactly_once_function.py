@@ -8,6 +8,9 @@ The rules this module lives by:
 - A second commit finds nothing prepared. The ledger's entry says that the first one succeeded. Without an
   entry the rows are gone, because the transaction was rolled back by hand or the database is another one:
   that is an error which names them, never silence.
+- Checkpoints hold the last transaction that each subtask has committed. A ledger without its entry is that of
+  a database which was restored from an older backup, or of another one: the restore fails, and writes
+  nothing. The sweep of old entries keeps the newest one of each subtask.
 - A subtask has two sessions, because a prepared transaction can only be committed where none is open.
 - When a job begins or is restored, the sessions of its dead attempts are ended first, and then their prepared
   transactions that no checkpoint lists are rolled back. In the other order the server could prepare one more
@@ -19,12 +22,14 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, LostTransaction
 from onceproof.engine.connectors.jdbc.transaction_names import (
     SessionName,
     TransactionName,
+    is_dead,
     transaction_name_of,
 )
 from onceproof.engine.connectors.jdbc.two_phase_database import (
@@ -34,13 +39,18 @@ from onceproof.engine.connectors.jdbc.two_phase_database import (
 )
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext
-from onceproof.engine.messages import is_of_later_process
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
+
+if TYPE_CHECKING:
+    from onceproof.engine.state.operator import OperatorListState
 
 Answer = TypeVar("Answer")
 
 BATCH_ROWS: Final = 5000
 LEDGER_RETENTION_MS: Final = 7 * 24 * 3_600_000
 CHECKPOINTS_BETWEEN_SWEEPS: Final = 1000
+_STATE: Final = ListStateDescriptor("committed", Types.DYNAMIC())
 
 
 class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
@@ -70,6 +80,8 @@ class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
         self._is_begun = False
         self._checkpoint_id = 0
         self._completed = 0
+        self._committed: dict[tuple[str, int], list[Any]] = {}
+        """By owner and subtask the last committed transaction, ``[name, when that was known]``."""
 
     # ---- the steps of two-phase commit
 
@@ -110,9 +122,10 @@ class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
         self.flush(transaction)
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Pre-commit for this checkpoint."""
+        """Pre-commit for this checkpoint, and store what is committed up to here."""
         self._checkpoint_id = context.get_checkpoint_id()
         super().snapshot_state(context)
+        self._committed_state.update(list(self._committed.values()))
 
     def pre_commit(self, transaction: list[Any]) -> None:
         """Send the last rows and the entry of the ledger, and prepare the transaction."""
@@ -150,6 +163,17 @@ class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
                 f" committed: its {rows} rows are lost, unless they were committed longer ago than the ledger"
                 " keeps: restore the database, or start the job from a checkpoint before them"
             )
+        self.note_committed(transaction)
+
+    def note_committed(self, transaction: list[Any]) -> None:
+        """Keep the name of a committed transaction; one of this attempt makes all earlier ones needless."""
+        name = transaction_name_of(transaction[0])
+        if name is None or not transaction[1]:
+            return
+        if name.attempt == self.attempt:
+            self._committed = {}
+        now_ms = self.get_runtime_context().get_current_processing_time()
+        self._committed[name.owner, name.subtask] = [transaction[0], now_ms]
 
     def was_committed(self, session: TwoPhaseSession, name: str) -> bool:
         """Return whether a transaction that is not prepared any more is committed."""
@@ -171,16 +195,10 @@ class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
 
     def abort_unknown(self, recovery: Recovery) -> None:
         """End the sessions of dead attempts, and roll back their transactions that no checkpoint lists."""
-
-        def is_dead(session: SessionName) -> bool:
-            return (
-                session.owner == recovery.owner
-                and session.attempt != recovery.attempt
-                and not is_of_later_process(session.attempt, recovery.attempt)
-            )
+        mine = SessionName(recovery.owner, recovery.subtask, recovery.attempt)
 
         def sweep(session: TwoPhaseSession) -> None:
-            session.end_sessions(is_dead)
+            session.end_sessions(lambda other: is_dead(other, mine, recovery.parallelism))
             for name in self.unlisted(session.prepared(recovery.owner), recovery):
                 session.roll_back_prepared(name)
 
@@ -203,9 +221,22 @@ class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
             self._with_committer(lambda session: session.forget(self.owner, self.subtask, kept_ms))
         self._completed += 1
 
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Check that the database has what the checkpoint has seen committed, then recover.
+
+        Raises:
+            LostTransaction: it has not.
+        """
+        self._restore_committed(context)
+        if not context.is_settled():
+            self._check_committed()
+        super().initialize_state(context)
+
     def settle(self, context: FunctionInitializationContext) -> None:
-        """Commit what the checkpoint lists, and end the session."""
+        """Check and commit as a restore does, and end the session. Raises LostTransaction."""
         try:
+            self._restore_committed(context)
+            self._check_committed()
             super().settle(context)
         finally:
             self.close()
@@ -227,6 +258,39 @@ class ExactlyOnceFunction(TwoPhaseCommitSinkFunction):
             for session in (writer, committer):
                 if session is not None:
                     session.close()
+
+    # ---- what is committed
+
+    def _restore_committed(self, context: FunctionInitializationContext) -> None:
+        self._committed_state: OperatorListState = context.get_operator_state_store().get_list_state(_STATE)
+        for name, known_ms in self._committed_state.get():
+            writer = transaction_name_of(name)
+            if writer is not None:
+                self._committed[writer.owner, writer.subtask] = [name, known_ms]
+
+    def _check_committed(self) -> None:
+        """Raise LostTransaction if the ledger lacks a transaction that the checkpoint has seen committed."""
+        for name, known_ms in self._committed.values():
+            if not self._with_committer(partial(self.is_there, name, known_ms)):
+                raise LostTransaction(
+                    f"transaction {name}, which was committed before the checkpoint, is not in the ledger of"
+                    f" {self._database.place}: its rows, and perhaps later ones, are missing, because the"
+                    " database was restored from an older backup or is another one: restore a newer backup,"
+                    " or start the job from a checkpoint that is as old as the database"
+                )
+
+    def is_there(self, name: str, known_ms: int, session: TwoPhaseSession) -> bool:
+        """Return whether the database has a transaction that was known as committed at that time.
+
+        Its entry may be forgotten: then there is a newer one of the same subtask.
+        """
+        if session.is_recorded(name):
+            return True
+        age_ms = self.get_runtime_context().get_current_processing_time() - known_ms
+        writer = transaction_name_of(name)
+        assert writer is not None, "names are checked as they are restored"
+        may_be_forgotten = age_ms > self._ledger_retention_ms
+        return may_be_forgotten and session.has_entry_after(writer.owner, writer.subtask, writer.epoch)
 
     # ---- sessions
 

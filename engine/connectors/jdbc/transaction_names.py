@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from onceproof.engine.messages import is_of_later_process, order_of
+
 PREFIX: Final = "onceproof"
 # On Spark, that of the driver is a word: "1.driver".
 _ATTEMPT: Final = r"([0-9]{1,9}\.[0-9a-z.]{1,20})"
@@ -42,6 +44,18 @@ class SessionName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{PREFIX}_{self.owner}_{self.subtask}_{self.attempt}"
+
+
+def is_dead(session: SessionName, mine: SessionName, parallelism: int) -> bool:
+    """Return whether a session is of an earlier attempt of the same sink, which this subtask must end.
+
+    It ends all those of earlier processes, and within its own process those of the subtasks whose
+    transactions it takes over. On Spark, where each task has an attempt of its own, the other subtasks live.
+    """
+    if session.owner != mine.owner or is_of_later_process(session.attempt, mine.attempt):
+        return False
+    found, own = order_of(session.attempt), order_of(mine.attempt)
+    return found[0] < own[0] or (session.subtask % parallelism == mine.subtask and found[1] < own[1])
 
 
 def transaction_name_of(text: str) -> TransactionName | None:

@@ -7,7 +7,8 @@ The rules this module lives by:
 - The ledger is a table in the same database. The entry of a transaction is written within the transaction, so
   it is there exactly if the transaction is committed. A database answers the second commit of a transaction
   as it answers the commit of one that never existed: the ledger alone tells them apart.
-- An entry is needed as long as any checkpoint or savepoint lists the transaction as pending.
+- An entry is needed as long as any checkpoint or savepoint lists the transaction as pending. The newest one
+  of each subtask stays: it shows that the database is not older than the checkpoints.
 - Errors are those of `database_errors.py`. A session that has raised DatabaseUnavailable is of no more use.
 """
 
@@ -79,8 +80,12 @@ class TwoPhaseSession(ABC):
         """Return whether the ledger has the entry of a transaction."""
 
     @abstractmethod
+    def has_entry_after(self, owner: str, subtask: int, epoch: int) -> bool:
+        """Return whether the ledger has an entry of a subtask for a checkpoint after ``epoch``."""
+
+    @abstractmethod
     def forget(self, owner: str, subtask: int, older_than_ms: int) -> None:
-        """Delete the entries of a subtask that were written longer ago than this."""
+        """Delete the entries of a subtask that were written longer ago than this, but the newest one."""
 
     def end_sessions(self, may_end: Callable[[SessionName], bool]) -> None:
         """End the sessions of writers that ``may_end`` names, and return when they are gone.

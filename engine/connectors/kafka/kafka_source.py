@@ -11,9 +11,11 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import logging
 import re
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final, Self
 
 from onceproof.engine.connectors.kafka.kafka_errors import (
@@ -32,9 +34,11 @@ from onceproof.engine.connectors.kafka.partition_reader import (
     ClusterOffsets,
     PartitionReader,
     ReaderPosition,
+    client_properties,
     make_consumer,
 )
 from onceproof.engine.connectors.kafka.record_deserializer import KafkaRecordDeserializationSchema
+from onceproof.engine.connectors.kafka.topic_ids import TopicWatch, release, shared_ids
 from onceproof.engine.connectors.source import Source, SourceIdentity
 from onceproof.engine.extras import KAFKA, require
 from onceproof.engine.formats.message_schemas import DeserializationSchema
@@ -49,6 +53,8 @@ _NO_GROUP: Final = "onceproof"
 _LEFT_OUT: Final = frozenset(
     {"key.deserializer", "value.deserializer", "auto.offset.reset", DISCOVERY, COMMITS}
 )
+
+_logger = logging.getLogger(__name__)
 
 
 class KafkaSource(Source):
@@ -135,20 +141,29 @@ class KafkaSource(Source):
     def _open(self, split: str, position: Any | None, starting: KafkaOffsetsInitializer) -> PartitionReader:
         require("KafkaSource", KAFKA)
         place = place_of(split)
-        consumer = make_consumer(self._properties)
-        try:
+        with ExitStack() as opened:
+            consumer = make_consumer(self._properties)
+            opened.callback(consumer.close)
+            ids = shared_ids(client_properties(self._properties), self._servers)
+            opened.callback(release, ids)
+            # Before the offsets: if the topic is created again in between, the reader notices it.
+            topic_id = ids.current(place.topic)
             if position is None:
                 known = ClusterOffsets(consumer, place, self._servers)
                 stop = NO_STOP if self._stopping is None else self._stopping.stop_of(place, known)
-                start = ReaderPosition(starting.offset_of(place, known), stop)
+                start = ReaderPosition(starting.offset_of(place, known), stop, topic_id)
             else:
                 start = ReaderPosition(*position)
-            return PartitionReader(
-                consumer, place, start, self._deserializer, self._servers, commits=self._commits
+                if topic_id and not start.topic_id:
+                    _warn_of_old_position(place)
+                    start = start._replace(topic_id=topic_id)
+            watch = TopicWatch(ids, place, start.topic_id)
+            watch.compare(topic_id, start.offset)
+            reader = PartitionReader(
+                consumer, place, start, self._deserializer, self._servers, commits=self._commits, watch=watch
             )
-        except BaseException:
-            consumer.close()
-            raise
+            opened.pop_all()
+            return reader
 
     def _chosen(self, found: Mapping[str, Sequence[int]]) -> list[KafkaTopicPartition]:
         """Return the wanted partitions among those that exist. Raises MissingTopic."""
@@ -167,6 +182,16 @@ class KafkaSource(Source):
             else:
                 places.append(each)
         return sorted(set(places))
+
+
+def _warn_of_old_position(place: KafkaTopicPartition) -> None:
+    """Say that the checkpoint does not tell which topic its offset is of."""
+    _logger.warning(
+        "partition %d of topic %r resumes from a checkpoint of an earlier version, which has no topic id: a"
+        " topic that was created again since then would not be noticed; from now on it is",
+        place.partition,
+        place.topic,
+    )
 
 
 class KafkaSourceBuilder:

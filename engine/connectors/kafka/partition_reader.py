@@ -2,10 +2,11 @@
 
 The rules this module lives by:
 
-- The position is the next offset to read and the offset to stop at. It comes from checkpoints; the offsets of
-  the consumer group are written as a courtesy to those who watch the lag, and never read for a restore.
+- The position is the next offset to read, the offset to stop at, and the id of the topic. It comes from
+  checkpoints; the offsets of the consumer group are written as a courtesy to those who watch the lag, and
+  never read for a restore.
 - An offset that is gone (the topic's retention has deleted it) is an error: to read on from elsewhere would
-  lose rows without a word.
+  lose rows without a word. So is a topic that was created again (`topic_ids.py`).
 - Offsets have gaps: markers of transactions take some, and so do rows of aborted ones. The end of the
   partition is known by librdkafka's end-of-partition event, not by counting.
 - A read takes what librdkafka's own threads have fetched, and does not wait. Only the first one does, until
@@ -32,6 +33,7 @@ from onceproof.engine.connectors.kafka.record_deserializer import (
     ConsumerRecord,
     KafkaRecordDeserializationSchema,
 )
+from onceproof.engine.connectors.kafka.topic_ids import TopicWatch
 from onceproof.engine.connectors.source import SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
@@ -70,6 +72,8 @@ class ReaderPosition(NamedTuple):
 
     offset: int
     stop: int = NO_STOP
+    topic_id: str = ""
+    """Of the topic that has these offsets; "": its brokers have no ids."""
 
 
 class ClusterOffsets:
@@ -83,11 +87,11 @@ class ClusterOffsets:
 
     def earliest(self) -> int:
         """Return the first offset that is still there."""
-        return self._watermarks()[0]
+        return self.range()[0]
 
     def latest(self) -> int:
         """Return the offset behind the last committed row."""
-        return self._watermarks()[1]
+        return self.range()[1]
 
     def at(self, timestamp_ms: int) -> int | None:
         """Return the offset of the first row of a time or later."""
@@ -105,7 +109,8 @@ class ClusterOffsets:
         [found] = self._ask(lambda: self._consumer.committed(asked, timeout=REQUEST_TIMEOUT_S))
         return found.offset if found.offset >= 0 else None
 
-    def _watermarks(self) -> tuple[int, int]:
+    def range(self) -> tuple[int, int]:
+        """Return the first offset that is still there, and the one behind the last committed row."""
         from confluent_kafka import TopicPartition
 
         place = TopicPartition(*self._place)
@@ -148,6 +153,7 @@ class PartitionReader(SplitReader):
         deserializer: makes values of rows.
         servers: for messages.
         commits: whether completed checkpoints commit their offset to the group.
+        watch: compares the id of the topic; None: the brokers have no ids.
     """
 
     def __init__(
@@ -159,25 +165,38 @@ class PartitionReader(SplitReader):
         servers: str,
         *,
         commits: bool,
+        watch: TopicWatch | None = None,
     ) -> None:
         from confluent_kafka import TopicPartition
 
         self._consumer = consumer
         self._place = place
-        self._next, self._stop = position
+        self._next, self._stop, self._topic_id = position
+        self._watch = watch
         self._servers = servers
+        self._known = ClusterOffsets(consumer, place, servers)
         self._commits = commits
         self._retry_ms = _SHORTEST_RETRY_MS
         self._values = values_of(deserializer)
         self._is_new = True
         self._has_ended = self._stop != NO_STOP and self._next >= self._stop
+        self._read_out_at: float | None = None
+        """When the last row was read, until the topic is known to have been the same then."""
         if not self._has_ended:
             consumer.assign([TopicPartition(*place, self._next)])
 
     def read(self, limit: int) -> list[Record]:
-        """Return rows that have been fetched. Raises OffsetGone, KafkaUnavailable or MalformedMessage."""
+        """Return rows that have been fetched.
+
+        Raises OffsetGone, TopicReplaced, KafkaUnavailable or MalformedMessage.
+        """
         if self._has_ended or limit < 1:
             return []
+        if self._read_out_at is not None:
+            self._confirm_end(self._read_out_at)
+            return []
+        if self._watch is not None:
+            self._watch.look(self._next)
         limit = min(limit, _LARGEST_READ)
         messages = self._first_messages(limit) if self._is_new else self._consumer.consume(limit, 0)
         records: list[Record] = []
@@ -202,7 +221,8 @@ class PartitionReader(SplitReader):
                 raise MalformedMessage(f"{place}: {malformed}") from malformed
             self._next = offset + 1
         if stop != NO_STOP and self._next >= stop:
-            self._has_ended = True
+            self._read_out_at = time.monotonic()
+            self._confirm_end(self._read_out_at)
         if records:
             self._retry_ms = _SHORTEST_RETRY_MS
         elif not messages:
@@ -210,9 +230,9 @@ class PartitionReader(SplitReader):
         return records
 
     @property
-    def position(self) -> tuple[int, int]:
-        """The next offset, and where to stop."""
-        return self._next, self._stop
+    def position(self) -> tuple[int, int, str]:
+        """The next offset, where to stop, and the id of the topic."""
+        return self._next, self._stop, self._topic_id
 
     @property
     def exhausted(self) -> bool:
@@ -247,7 +267,15 @@ class PartitionReader(SplitReader):
             self._consumer.commit(offsets=[TopicPartition(*self._place, position[0])], asynchronous=True)
 
     def close(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
         self._consumer.close()
+
+    def _confirm_end(self, read_out_at: float) -> None:
+        """End as soon as the topic is known to have been the same one until its last row was read."""
+        if self._watch is None or self._watch.is_confirmed(read_out_at, self._next):
+            self._has_ended = True
 
     def _first_messages(self, limit: int) -> list[Message]:
         """Wait for the first message or event, and return it with what has come beside it."""
@@ -263,15 +291,27 @@ class PartitionReader(SplitReader):
             case KafkaError._PARTITION_EOF:
                 self._next = max(self._next, message.offset() or 0)
             case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE:
-                raise OffsetGone(
-                    f"offset {self._next} of {name} does not exist any more: the topic's retention has"
-                    " deleted it, or the topic was made anew; begin the job without state, or keep rows for"
-                    " longer"
-                )
+                raise self._offset_gone(name)
             case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError._UNKNOWN_PARTITION:
                 raise missing_topic(self._place.topic, self._servers)
             case _:
                 raise KafkaUnavailable(f"{name} cannot be read: {error.str()}")
+
+    def _offset_gone(self, name: str) -> OffsetGone:
+        """Return the error for an offset that the brokers do not have. Raises TopicReplaced."""
+        if self._watch is not None:
+            self._watch.require_same(self._next)
+        low, high = self._known.range()
+        if self._next < low:
+            return OffsetGone(
+                f"offset {self._next} of {name} does not exist any more: the topic's retention has deleted"
+                f" offsets {self._next} to {low - 1}, {low - self._next} that the job has not read; begin the"
+                " job without state, or keep rows for longer"
+            )
+        return OffsetGone(
+            f"offset {self._next} of {name} does not exist any more: the partition ends at {high} now, so its"
+            " brokers have lost rows that the job has read; begin the job without state"
+        )
 
 
 def values_of(
@@ -313,12 +353,17 @@ def record_of(message: Message) -> ConsumerRecord:
     )
 
 
+def client_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a source's clients: those given, and defaults."""
+    return {**_DEFAULTS, **properties}
+
+
 def make_consumer(properties: Mapping[str, Any]) -> Consumer:
     """Return a consumer of librdkafka. Raises UnusableSetting."""
     from confluent_kafka import Consumer, KafkaException
 
     try:
-        return Consumer({**_DEFAULTS, **properties})
+        return Consumer(client_properties(properties))
     except KafkaException as error:
         raise refused_property(error.args[0], properties) from error
     except (TypeError, ValueError) as error:

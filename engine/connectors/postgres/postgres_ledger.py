@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from onceproof.engine.connectors.jdbc.database_errors import RefusedByDatabase
 from onceproof.engine.connectors.jdbc.two_phase_database import LedgerEntry
-from onceproof.engine.connectors.postgres.postgres_table import beside_parameters, quoted_name
+from onceproof.engine.connectors.postgres.postgres_table import beside_parameters, make_table, name_in
 
 if TYPE_CHECKING:
     from onceproof.engine.connectors.postgres.timed_connection import TimedConnection
@@ -16,8 +15,6 @@ COLUMNS: Final = (
     "transaction text PRIMARY KEY, job text NOT NULL, owner text NOT NULL, subtask integer NOT NULL,"
     " checkpoint bigint NOT NULL, row_count bigint NOT NULL, recorded_at timestamptz NOT NULL DEFAULT now()"
 )
-_TRIES: Final = 3
-"""Of several sessions that create the table at once, PostgreSQL refuses some, which then find it."""
 
 
 class PostgresLedger:
@@ -29,26 +26,11 @@ class PostgresLedger:
     """
 
     def __init__(self, name: str, schema: str) -> None:
-        self.name = quoted_name(name) if not schema else f"{quoted_name(schema)}.{quoted_name(name)}"
+        self.name = name_in(schema, name)
 
     def create(self, connection: TimedConnection, place: str) -> None:
         """Create the table if it is not there. Raises RefusedByDatabase."""
-        from psycopg import errors
-
-        for _ in range(_TRIES):
-            [(known,)] = connection.execute("SELECT to_regclass(%s)", (self.name,)).fetchall()
-            if known is not None:
-                return
-            try:
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {self.name} ({COLUMNS})")
-            except errors.UniqueViolation:
-                continue
-            except errors.InsufficientPrivilege as error:
-                raise RefusedByDatabase(
-                    f"{place}: the ledger {self.name} is missing, and the user may not create it: let"
-                    f" an administrator run CREATE TABLE {self.name} ({COLUMNS}) and grant SELECT, INSERT and"
-                    " DELETE"
-                ) from error
+        make_table(connection, place, "ledger", self.name, COLUMNS, "SELECT, INSERT and DELETE")
 
     def record(self, connection: TimedConnection, entry: LedgerEntry) -> bool:
         """Write an entry. Return False if it is there already."""
@@ -65,10 +47,21 @@ class PostgresLedger:
         found = connection.execute(f"SELECT 1 FROM {ledger} WHERE transaction = %s", (name,))
         return found.fetchone() is not None
 
+    def has_after(self, connection: TimedConnection, owner: str, subtask: int, epoch: int) -> bool:
+        """Return whether there is an entry of a subtask for a checkpoint after ``epoch``."""
+        found = connection.execute(
+            f"SELECT 1 FROM {beside_parameters(self.name)} WHERE owner = %s AND subtask = %s"
+            " AND checkpoint > %s LIMIT 1",
+            (owner, subtask, epoch),
+        )
+        return found.fetchone() is not None
+
     def forget(self, connection: TimedConnection, owner: str, subtask: int, older_than_ms: int) -> None:
-        """Delete the entries of a subtask that were written longer ago than this."""
+        """Delete the entries of a subtask that were written longer ago than this, but the newest one."""
+        ledger = beside_parameters(self.name)
         connection.execute(
-            f"DELETE FROM {beside_parameters(self.name)} WHERE owner = %s AND subtask = %s"
-            " AND recorded_at < now() - %s * interval '1 millisecond'",
-            (owner, subtask, older_than_ms),
+            f"DELETE FROM {ledger} WHERE owner = %s AND subtask = %s"
+            " AND recorded_at < now() - %s * interval '1 millisecond'"
+            f" AND checkpoint < (SELECT max(checkpoint) FROM {ledger} WHERE owner = %s AND subtask = %s)",
+            (owner, subtask, older_than_ms, owner, subtask),
         )

@@ -127,6 +127,13 @@ class PostgresSession(TwoPhaseSession):
         with translated(self._table.place):
             return self._ledger.has(self.connection, name)
 
+    def has_entry_after(self, owner: str, subtask: int, epoch: int) -> bool:
+        from onceproof.engine.connectors.postgres.timed_connection import translated
+
+        self.finish_rows()
+        with translated(self._table.place):
+            return self._ledger.has_after(self.connection, owner, subtask, epoch)
+
     def forget(self, owner: str, subtask: int, older_than_ms: int) -> None:
         from onceproof.engine.connectors.postgres.timed_connection import translated
 

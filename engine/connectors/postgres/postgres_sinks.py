@@ -4,9 +4,11 @@ The rules this module lives by:
 
 - `PostgresSink` appends rows and commits them with their checkpoint. It needs max_prepared_transactions.
 - `PostgresUpsertSink` keeps the last row of each key; readers see rows before their checkpoint is complete.
+  Each of its transactions passes the fence (`upsert_fence.py`).
 - `PostgresWriteAheadSink` appends rows that checkpoints have kept until they were complete. A batch and its
   entry in the ledger are one transaction, so a batch that is sent twice is there once. It needs no prepared
-  transactions, and the checkpoints carry the rows.
+  transactions, and the checkpoints carry the rows. They also hold the last batch that is known as sent: a
+  ledger that lacks it is that of a database which was restored from an older backup.
 - A subtask that begins to write ends the sessions of dead attempts first: what they had asked for would come
   late.
 """
@@ -14,36 +16,49 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.connectors.idempotent import BUFFERED_KEYS, UpsertSinkFunction
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
+from onceproof.engine.connectors.jdbc.database_errors import (
+    DatabaseUnavailable,
+    LostTransaction,
+    RefusedByDatabase,
+)
 from onceproof.engine.connectors.jdbc.exactly_once_function import (
     BATCH_ROWS,
     LEDGER_RETENTION_MS,
     ExactlyOnceFunction,
 )
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
-from onceproof.engine.connectors.jdbc.transaction_names import PREFIX, SessionName
+from onceproof.engine.connectors.jdbc.transaction_names import PREFIX, SessionName, is_dead
 from onceproof.engine.connectors.jdbc.two_phase_database import LedgerEntry
 from onceproof.engine.connectors.postgres.postgres_ledger import LEDGER, PostgresLedger
 from onceproof.engine.connectors.postgres.postgres_sessions import PostgresDatabase, PostgresSession
 from onceproof.engine.connectors.postgres.postgres_table import (
     PostgresTable,
     beside_parameters,
+    make_table,
+    name_in,
     quoted_name,
     shown,
 )
 from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.connectors.upsert_fence import COLUMNS, FENCE, UpsertFence
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink, PendingBatch
 from onceproof.engine.extras import POSTGRES, require
-from onceproof.engine.functions import RuntimeContext
-from onceproof.engine.messages import is_of_later_process
+from onceproof.engine.functions import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+)
+from onceproof.engine.state.descriptors import ListStateDescriptor
+from onceproof.engine.types import Types
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
 
 USE = "sink into"
+_SENT: Final = ListStateDescriptor("sent-batches", Types.DYNAMIC())
 
 
 class PostgresSink(Sink):
@@ -90,9 +105,11 @@ class PostgresSink(Sink):
 class PostgresUpsertFunction(UpsertSinkFunction):
     """Writes the rows of one subtask by their key."""
 
-    def __init__(self, table: PostgresTable, keys: int, buffered_keys: int) -> None:
+    def __init__(self, table: PostgresTable, keys: int, buffered_keys: int, schema: str = "") -> None:
         super().__init__(buffered_keys)
         self._target = table
+        self._fence_name = name_in(schema, FENCE)
+        self._fence = UpsertFence(beside_parameters(self._fence_name), table.place, "%s")
         self._keys = keys
         columns = [beside_parameters(quoted_name(column)) for column in table.columns]
         changes = ", ".join(f"{column} = EXCLUDED.{column}" for column in columns[keys:])
@@ -104,8 +121,17 @@ class PostgresUpsertFunction(UpsertSinkFunction):
         )
         self._session: PostgresSession | None = None
 
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Restore what the fence has counted."""
+        self._fence.initialize_state(context)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Send the rows, and store what the fence has counted."""
+        super().snapshot_state(context)
+        self._fence.snapshot_state()
+
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Connect, and check the table. Raises RefusedByDatabase, DatabaseUnavailable."""
+        """Connect, check the table, and take it over. Raises RefusedByDatabase, DatabaseUnavailable."""
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
         session = self._session = _session_of(self._target, runtime_context, PostgresLedger(LEDGER, ""))
@@ -113,6 +139,19 @@ class PostgresUpsertFunction(UpsertSinkFunction):
             self._target.check(session.connection, "INSERT")
             self._target.check(session.connection, "UPDATE")
             self._target.check_unique(session.connection, self._target.columns[: self._keys])
+            connection = session.connection
+            make_table(
+                connection,
+                self._target.place,
+                "fence",
+                self._fence_name,
+                COLUMNS,
+                "SELECT, INSERT and UPDATE",
+            )
+            with connection.transaction():
+                # Of several subtasks that take rows over at once, none waits for a row of another one.
+                connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (FENCE,))
+                self._fence.take_over(connection.execute, runtime_context)
 
     def key_of(self, value: Any) -> Hashable:
         """Return the first columns of a row. Raises RefusedByDatabase."""
@@ -125,13 +164,18 @@ class PostgresUpsertFunction(UpsertSinkFunction):
         return key
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
-        """Write the rows in one transaction. Raises RefusedByDatabase, DatabaseUnavailable."""
+        """Write the rows in one transaction. Raises RefusedByDatabase, DatabaseUnavailable.
+
+        Raises also that another process has the job (see `UpsertFence.enter`).
+        """
         from onceproof.engine.connectors.postgres.timed_connection import translated
 
         assert self._session is not None, "the sink is used before it is opened"
         connection = self._session.connection
         with translated(self._target.place), connection.transaction(), connection.cursor() as cursor:
+            self._fence.enter(connection.execute)
             cursor.executemany(self._statement, list(rows.values()))
+        self._fence.written()
 
     def close(self) -> None:
         session, self._session = self._session, None
@@ -169,12 +213,13 @@ class PostgresUpsertSink(Sink):
         if not 1 <= keys <= len(columns):
             raise ValueError(f"{keys} key columns of {len(columns)}: from 1 to all are possible")
         self._table = PostgresTable(options, table, columns, schema, USE)
+        self._schema = schema
         self._keys = keys
         self._buffered_keys = buffered_keys
 
     def create_function(self) -> PostgresUpsertFunction:
         """Return a function for one subtask."""
-        return PostgresUpsertFunction(self._table, self._keys, self._buffered_keys)
+        return PostgresUpsertFunction(self._table, self._keys, self._buffered_keys, self._schema)
 
 
 class LedgerCommitter(CheckpointCommitter):
@@ -184,6 +229,8 @@ class LedgerCommitter(CheckpointCommitter):
         self._table = table
         self._ledger = ledger
         self.context: RuntimeContext | None = None
+        self.sent: dict[tuple[str, int], int] = {}
+        """By owner and subtask of the writer, the last checkpoint whose batch is known as sent."""
         self._session: PostgresSession | None = None
 
     def session(self) -> PostgresSession:
@@ -208,8 +255,26 @@ class LedgerCommitter(CheckpointCommitter):
 
     def is_checkpoint_committed(self, subtask_idx: int, checkpoint_id: int) -> bool:
         """Return whether the ledger has the batch. Raises DatabaseUnavailable."""
+        if not self._has(self.operator_id, subtask_idx, checkpoint_id):
+            return False
+        self.sent[self.operator_id, subtask_idx] = checkpoint_id
+        return True
+
+    def check_sent(self) -> None:
+        """Raise LostTransaction if the ledger lacks a batch that the checkpoint knows as sent."""
+        for (owner, subtask), checkpoint_id in self.sent.items():
+            if not self._has(owner, subtask, checkpoint_id):
+                name = batch_name(owner, subtask, checkpoint_id)
+                raise LostTransaction(
+                    f"batch {name}, which was sent before the checkpoint, is not in the ledger of"
+                    f" {self._table.place}: its rows, and perhaps later ones, are missing, because the"
+                    " database was restored from an older backup or is another one: restore a newer backup,"
+                    " or start the job from a checkpoint that is as old as the database"
+                )
+
+    def _has(self, owner: str, subtask: int, checkpoint_id: int) -> bool:
         try:
-            return self.session().is_recorded(batch_name(self.operator_id, subtask_idx, checkpoint_id))
+            return self.session().is_recorded(batch_name(owner, subtask, checkpoint_id))
         except DatabaseUnavailable:
             self.close()
             raise
@@ -236,6 +301,26 @@ class PostgresWriteAheadFunction(GenericWriteAheadSink):
         """Keep the context for the session, which is begun as the sink is restored."""
         super().set_runtime_context(runtime_context)
         self._ledger_committer.context = runtime_context
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Check that the database has what the checkpoint knows as sent, and restore the other batches.
+
+        Raises:
+            LostTransaction: it has not.
+        """
+        self._restore_sent(context)
+        super().initialize_state(context)
+
+    def settle(self, context: FunctionInitializationContext) -> None:
+        """Check as a restore does, and send the batches that the checkpoint lists. Raises LostTransaction."""
+        self._restore_sent(context)
+        super().settle(context)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Make a batch, and store which one was sent last."""
+        super().snapshot_state(context)
+        sent = self._ledger_committer.sent.items()
+        self._sent_state.update([[*writer, checkpoint_id] for writer, checkpoint_id in sent])
 
     def invoke(self, value: Any, context: Any) -> None:
         """Keep a row for the checkpoint. Raises RefusedByDatabase if it is no row of the table."""
@@ -264,7 +349,21 @@ class PostgresWriteAheadFunction(GenericWriteAheadSink):
         except DatabaseUnavailable:
             self._ledger_committer.close()
             raise
+        if batch.attempt == self.get_runtime_context().get_attempt_id():
+            # What this attempt sends makes all that was sent before needless.
+            self._ledger_committer.sent.clear()
+        self._ledger_committer.sent[batch.operator_id, batch.subtask] = batch.checkpoint_id
         return True
+
+    def _restore_sent(self, context: FunctionInitializationContext) -> None:
+        self._sent_state = context.get_operator_state_store().get_list_state(_SENT)
+        for owner, subtask, checkpoint_id in self._sent_state.get():
+            self._ledger_committer.sent[owner, subtask] = checkpoint_id
+        try:
+            self._ledger_committer.check_sent()
+        except BaseException:
+            self._ledger_committer.close()
+            raise
 
 
 class PostgresWriteAheadSink(Sink):
@@ -310,17 +409,11 @@ def batch_name(owner: str, subtask: int, checkpoint_id: int) -> str:
 
 def _session_of(table: PostgresTable, context: RuntimeContext, ledger: PostgresLedger) -> PostgresSession:
     """Return a new session of a subtask, for which those of dead attempts were ended."""
-    owner, attempt = context.get_owner_id(), context.get_attempt_id()
-    session = PostgresDatabase(table, ledger).connect(
-        SessionName(owner, context.get_index_of_this_subtask(), attempt)
-    )
-
-    def is_dead(other: SessionName) -> bool:
-        is_mine = other.owner == owner and other.attempt != attempt
-        return is_mine and not is_of_later_process(other.attempt, attempt)
-
+    name = SessionName(context.get_owner_id(), context.get_index_of_this_subtask(), context.get_attempt_id())
+    parallelism = context.get_number_of_parallel_subtasks()
+    session = PostgresDatabase(table, ledger).connect(name)
     try:
-        session.end_sessions(is_dead)
+        session.end_sessions(lambda other: is_dead(other, name, parallelism))
     except BaseException:
         session.close()
         raise

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LONGEST_NAME: Final = 63
 """The bytes of a name that PostgreSQL keeps; it would cut a longer one."""
 LONGEST_SHOWN: Final = 200
+_TRIES: Final = 3
+"""Of several sessions that create a table at once, PostgreSQL refuses some, which then find it."""
 _ROW_TYPES: Final = frozenset({tuple, list})
 
 _COLUMNS: Final = """
@@ -59,7 +61,7 @@ class PostgresTable:
             raise ValueError(f"columns {', '.join(columns)}: a name stands there twice")
         self.options = options
         self.columns = tuple(columns)
-        self.name = quoted_name(table) if not schema else f"{quoted_name(schema)}.{quoted_name(table)}"
+        self.name = name_in(schema, table)
         self.list = ", ".join(map(quoted_name, columns))
         """The quoted columns."""
         self.place = f"{use} table {table!r} of {options.place}"
@@ -116,6 +118,36 @@ class PostgresTable:
                 self.check_row(row)
 
 
+def make_table(
+    connection: TimedConnection, place: str, use: str, name: str, columns: str, rights: str
+) -> None:
+    """Create a table of our own beside the target if it is not there. Raises RefusedByDatabase.
+
+    Args:
+        connection: a connection to the database.
+        place: the sink and its target, for messages.
+        use: what the table is for the sink.
+        name: its quoted name.
+        columns: their definitions.
+        rights: what a user needs who may not create it.
+    """
+    from psycopg import errors
+
+    for _ in range(_TRIES):
+        [(known,)] = connection.execute("SELECT to_regclass(%s)", (name,)).fetchall()
+        if known is not None:
+            return
+        try:
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {name} ({columns})")
+        except errors.UniqueViolation:
+            continue
+        except errors.InsufficientPrivilege as error:
+            raise RefusedByDatabase(
+                f"{place}: the {use} {name} is missing, and the user may not create it: let an administrator"
+                f" run CREATE TABLE {name} ({columns}) and grant {rights}"
+            ) from error
+
+
 def quoted_name(name: str) -> str:
     """Return a name quoted for SQL. Raises ValueError for a name that PostgreSQL cannot have."""
     if "\0" in name or not name or not is_utf8(name) or len(name.encode()) > LONGEST_NAME:
@@ -123,6 +155,11 @@ def quoted_name(name: str) -> str:
             f"{shown(name)} cannot be the name of a schema, table or column: give 1 to {LONGEST_NAME} bytes"
         )
     return '"' + name.replace('"', '""') + '"'
+
+
+def name_in(schema: str, name: str) -> str:
+    """Return the quoted name of a table, with its schema if that is not "". Raises ValueError."""
+    return quoted_name(name) if not schema else f"{quoted_name(schema)}.{quoted_name(name)}"
 
 
 def beside_parameters(sql: str) -> str:

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from onceproof.engine.connectors.source import Source
+from onceproof.engine.connectors.upsert_fence import FENCE
 from onceproof.harness.model.columns import column_types_of
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import Row, as_tuple
@@ -180,9 +181,10 @@ def make_users_table(root: Path) -> None:
 
 
 def tables_of(path: Path, *, syncs: bool = True) -> dict[str, list[Row]]:
-    """Return all tables of a database. Raises sqlite3.DatabaseError if it is damaged.
+    """Return all tables of a database but the fence, whose counts are no output.
 
-    What was left to do by a process that died, SQLite does first, with or without syncs.
+    Raises sqlite3.DatabaseError if the database is damaged. What was left to do by a process that died,
+    SQLite does first, with or without syncs.
     """
     if not path.exists():
         return {}
@@ -195,6 +197,7 @@ def tables_of(path: Path, *, syncs: bool = True) -> dict[str, list[Row]]:
         return {
             name: connection.execute('SELECT * FROM "' + name.replace('"', '""') + '"').fetchall()
             for (name,) in names
+            if name != FENCE
         }
 
 

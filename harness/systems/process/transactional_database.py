@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from onceproof.engine.connectors.sqlite import use_write_ahead_log
+from onceproof.engine.connectors.upsert_fence import FENCE
 from onceproof.harness.model.history import Row, as_tuple
 
 TRANSACTIONS: Final = "onceproof_transactions"
@@ -167,7 +168,7 @@ class Database:
         """Return the tables of upsert sinks."""
         tables = []
         for (name,) in self._read("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"):
-            if name != TRANSACTIONS:
+            if name not in (TRANSACTIONS, FENCE):
                 quoted = '"' + name.replace('"', '""') + '"'
                 keys = len(self._read("SELECT 1 FROM pragma_table_info(?) WHERE pk > 0", name))
                 tables.append(Table(keys, self._read(f"SELECT * FROM {quoted}")))

@@ -125,6 +125,10 @@ class ModelSession(TwoPhaseSession):
             seen.append(self._open)
         return key in self._system.ledger or any(key in each.entries for each in seen)
 
+    def has_entry_after(self, owner: str, subtask: int, epoch: int) -> bool:
+        """Deny it: no entry is forgotten, so none stands for another."""
+        return False
+
     def forget(self, owner: str, subtask: int, older_than_ms: int) -> None:
         """Keep the ledger: no run lasts a week."""
 

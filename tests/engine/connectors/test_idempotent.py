@@ -5,12 +5,20 @@ from __future__ import annotations
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
 from onceproof.engine import SqliteUpsertSink, StreamExecutionEnvironment, UpsertSinkFunction
 from onceproof.engine.connectors.sqlite import UnusableDatabase, UnwritableRow, WrongTable
+from onceproof.engine.connectors.upsert_fence import (
+    FENCE,
+    LostRows,
+    LostToLaterAttempt,
+    LostToLaterProcess,
+)
 from onceproof.engine.runtime.job_result import JobExecutionFailed
+from tests.lone_context import lone_context
 
 
 class Table(UpsertSinkFunction):
@@ -122,11 +130,103 @@ def test_table_has_the_last_row_of_each_key_after_a_crash_too(sink_job, tmp_path
     assert table(path) == [("north", 1, 15), ("north", 2, 5), ("south", 1, 7)]
 
 
+def sqlite_job(sink_job, path):
+    return sink_job(SqliteUpsertSink(str(path), "totals", ["key", "value"], 1, 2).create_function)
+
+
+def test_process_that_has_lost_the_job_changes_no_row(sink_job, tmp_path):
+    path = tmp_path / "totals.db"
+    job = sqlite_job(sink_job, path)
+    former = job.start(parallelism=2, attempt="1.1")
+    former.invoke(("a", 1), None)
+    job.snapshot(1)
+    job.start(restored=1, attempt="2.1")
+    write(job, ("a", 9))
+    job.functions[0].finish()
+    former.invoke(("a", 2), None)
+    with pytest.raises(LostToLaterProcess, match="process 2 of the job has taken it over, and this one is"):
+        former.finish()
+    with pytest.raises(LostToLaterProcess):
+        job.start(restored=1, attempt="1.2")
+    assert table(path) == [("a", 9)]
+
+
+def test_subtask_that_the_later_process_has_no_more_changes_no_row(sink_job, tmp_path):
+    path = tmp_path / "totals.db"
+    job = sqlite_job(sink_job, path)
+    job.start(parallelism=2, attempt="1.1")
+    former = job.functions[1]
+    job.start(parallelism=1, attempt="2.1")
+    former.invoke(("a", 2), None)
+    with pytest.raises(LostToLaterProcess):
+        former.finish()
+    assert table(path) == []
+
+
+def test_earlier_attempt_of_the_same_process_changes_no_row(sink_job, tmp_path):
+    path = tmp_path / "totals.db"
+    job = sqlite_job(sink_job, path)
+    job.start(parallelism=2, attempt="1.1")
+    earlier = job.functions
+    job.start(parallelism=1, attempt="1.2")
+    for function in earlier:
+        function.invoke(("a", 2), None)
+        with pytest.raises(LostToLaterAttempt, match="a later attempt of the job has taken it over"):
+            function.finish()
+    assert table(path) == []
+
+
+def test_another_job_writes_into_the_same_table(sink_job, tmp_path):
+    path = tmp_path / "totals.db"
+    first, second = sqlite_job(sink_job, path), sqlite_job(sink_job, path)
+    second.job_id = "from a savepoint"
+    first.start(attempt="7.1")
+    write(first, ("a", 1))
+    first.snapshot(1)
+    second.checkpoints = first.checkpoints
+    second.start(restored=1, attempt="1.1")
+    write(second, ("a", 2), ("b", 2))
+    write(first, ("c", 1))
+    first.functions[0].finish()
+    assert table(path) == [("a", 2), ("b", 2), ("c", 1)]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_database_without_rows_that_the_checkpoint_covers_is_refused(sink_job, tmp_path, parallelism):
+    path = tmp_path / "totals.db"
+    job = sqlite_job(sink_job, path)
+    job.start(parallelism=2, attempt="1.1")
+    job.functions[1].invoke(("a", 1), None)
+    job.snapshot(1)
+    job.functions[1].close()
+    backup = path.with_name("backup.db")
+    copy(path, backup)
+    job.functions = []
+    job.start(parallelism=2, restored=1, attempt="2.1")
+    job.functions[1].invoke(("b", 1), None)
+    # Nothing is written between this one and the next, which says the same.
+    job.snapshot(2)
+    job.snapshot(3)
+    for function in job.functions:
+        function.close()
+    copy(backup, path)
+    with pytest.raises(LostRows, match=r"covers transaction 2 of subtask 1 .* knows is 1: the database was"):
+        job.start(parallelism=parallelism, restored=3, attempt="3.1")
+    path.unlink()
+    with pytest.raises(LostRows, match=r"covers transaction 1 of subtask 1 .* knows is 0: "):
+        job.start(parallelism=parallelism, restored=1, attempt="3.2")
+
+
+def copy(path, other):
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(other)) as target:
+        source.backup(target)
+
+
 def test_subtasks_that_open_a_new_file_at_once_wait_for_each_other(tmp_path):
     def opened(path):
         function = SqliteUpsertSink(path, "totals", ["key", "value"]).create_function()
         together.wait()
-        function.open(None)
+        function.open(lone_context())
         function.upsert({"a": ("a", 1)})
         function.close()
 
@@ -152,7 +252,7 @@ def test_file_that_cannot_be_the_database_is_named_with_the_mend(tmp_path):
     ]:
         function = SqliteUpsertSink(str(path), "totals", ["key", "value"]).create_function()
         with pytest.raises(UnusableDatabase, match=words):
-            function.open(None)
+            function.open(lone_context())
         function.close()
 
 
@@ -254,7 +354,10 @@ def test_table_and_column_names_may_hold_any_character(sink_job, tmp_path):
     job.functions[0].finish()
     job.functions[0].close()
     with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [(name,)]
+        assert connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall() == [
+            (name,),
+            (FENCE,),
+        ]
     connection.close()
 
 
@@ -302,7 +405,7 @@ def test_sqlite_sink_syncs_every_commit_whatever_the_default_of_the_library(tmp_
 
     monkeypatch.setattr(sqlite3, "connect", with_another_default)
     function = SqliteUpsertSink(str(tmp_path / "t.db"), "t", ["k", "v"]).create_function()
-    function.open(None)
+    function.open(lone_context())
     function.upsert({("a",): ("a", 1)})
     full = 2
     assert opened[0].execute("PRAGMA synchronous").fetchone() == (full,)
@@ -334,10 +437,12 @@ def test_any_name_of_a_table_and_its_columns_is_quoted(tmp_path, name):
         connection.execute("CREATE TABLE kept (value)")
     for _ in range(2):
         function = SqliteUpsertSink(path, name, [name, f"{name} value"]).create_function()
-        function.open(None)
+        function.open(lone_context())
         function.upsert({("k",): ("k", 1)})
         function.close()
-    assert dict(read_all(path)) == {"kept": [], name: [("k", 1)]}
+    found = dict(read_all(path))
+    assert (found["kept"], found[name]) == ([], [("k", 1)])
+    assert set(found) == {"kept", name, FENCE}
 
 
 def read_all(path):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceproof.engine import (
     FlinkKafkaConsumer,
@@ -23,6 +23,7 @@ from onceproof.engine import (
     TypeInformation,
     Types,
 )
+from onceproof.engine.connectors.kafka import topic_ids
 from onceproof.engine.connectors.kafka.kafka_errors import (
     KafkaUnavailable,
     MissingTopic,
@@ -30,6 +31,7 @@ from onceproof.engine.connectors.kafka.kafka_errors import (
 )
 from onceproof.engine.connectors.kafka.kafka_source import KafkaSourceBuilder
 from onceproof.engine.connectors.kafka.partition_reader import OffsetGone, PartitionReader
+from onceproof.engine.connectors.kafka.topic_ids import TopicReplaced
 from onceproof.engine.formats.message_schemas import MalformedMessage
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.service import free_port
@@ -101,7 +103,7 @@ def test_reader_goes_on_at_the_position_of_another(servers: str, opened: Any) ->
     assert values(first, 4) == ["0", "1", "2", "3"]
     second = opened(source, f"{topic}-0", first.position)
     assert values(second, 6) == ["4", "5", "6", "7", "8", "9"]
-    assert first.position == (4, -1)
+    assert first.position[:2] == (4, -1)
 
 
 def test_bounded_reader_ends_behind_markers_and_aborted_rows(servers: str, opened: Any) -> None:
@@ -114,7 +116,7 @@ def test_bounded_reader_ends_behind_markers_and_aborted_rows(servers: str, opene
     reader = opened(source, f"{topic}-0")
     assert rest(reader) == ["seen0", "seen1", "last0"]
     # Six rows, and three markers that no reader sees.
-    assert reader.position == (9, 9)
+    assert reader.position[:2] == (9, 9)
 
 
 def test_rows_of_an_open_transaction_are_not_read(servers: str, opened: Any) -> None:
@@ -174,8 +176,110 @@ def test_offset_that_retention_has_deleted_is_an_error(servers: str, opened: Any
     for deleted in admin.delete_records([TopicPartition(topic, 0, 3)]).values():
         deleted.result(30)
     reader = opened(builder(servers, topic).build(), f"{topic}-0", (1, -1))
-    with pytest.raises(OffsetGone, match=f"offset 1 of {topic}-0 .* does not exist any more"):
+    with pytest.raises(
+        OffsetGone, match=f"offset 1 of {topic}-0 .* deleted offsets 1 to 2, 2 that the job has"
+    ):
         values(reader, 1)
+
+
+def test_offset_beyond_the_end_of_the_partition_is_an_error(servers: str, opened: Any) -> None:
+    topic = new_topic(servers, 1)
+    fill(servers, topic, ["0"], 1)
+    reader = opened(builder(servers, topic).build(), f"{topic}-0", (7, -1))
+    with pytest.raises(OffsetGone, match=f"offset 7 of {topic}-0 .* the partition ends at 1 now"):
+        values(reader, 1)
+
+
+def create_again(servers: str, topic: str) -> None:
+    """Delete a topic, and create another one of its name."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result(30)
+    deadline = time.monotonic() + 30
+    while _is_refused(admin.create_topics([NewTopic(topic, 1, 1)])[topic]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _is_refused(creation: Any) -> bool:
+    """Return whether the old topic is still being deleted."""
+    error = creation.exception(30)
+    if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        return True
+    creation.result()
+    return False
+
+
+REPLACED = "is not the one that the job has read: it was deleted and created again; its id is .*, and offset "
+
+
+def test_topic_created_again_is_not_read_from_the_old_offset(servers: str, opened: Any) -> None:
+    topic = new_topic(servers, 1)
+    fill(servers, topic, map(str, range(5)), 1)
+    source = builder(servers, topic).build()
+    first = opened(source, f"{topic}-0")
+    assert values(first, 3) == ["0", "1", "2"]
+    position = first.position
+    first.close()
+    create_again(servers, topic)
+    fill(servers, topic, map(str, range(50)), 1)
+    with pytest.raises(
+        TopicReplaced, match=f"topic '{topic}' at .* {REPLACED}3 of partition 0 is one of topic id"
+    ):
+        opened(source, f"{topic}-0", position)
+    assert values(opened(source, f"{topic}-0"), 1) == ["0"]
+
+
+@pytest.mark.parametrize("rows", [2, 50])
+def test_topic_created_again_while_it_is_read_is_noticed(servers: str, opened: Any, rows: int) -> None:
+    topic = new_topic(servers, 1)
+    fill(servers, topic, map(str, range(5)), 1)
+    reader = opened(builder(servers, topic).build(), f"{topic}-0")
+    assert len(values(reader, 5)) == 5
+    create_again(servers, topic)
+    fill(servers, topic, map(str, range(rows)), 1)
+    with pytest.raises(TopicReplaced, match=REPLACED):
+        values(reader, 1 << 30)
+
+
+def test_bounded_reader_does_not_end_in_another_topic(servers: str, opened: Any) -> None:
+    topic = new_topic(servers, 1)
+    fill(servers, topic, map(str, range(5)), 1)
+    source = builder(servers, topic).set_bounded(Offsets.latest()).build()
+    reader = opened(source, f"{topic}-0")
+    assert len(values(reader, 4)) == 4
+    create_again(servers, topic)
+    fill(servers, topic, map(str, range(50)), 1)
+    with pytest.raises(TopicReplaced, match=REPLACED):
+        rest(reader)
+
+
+def test_position_of_an_earlier_version_is_taken_with_a_warning(
+    servers: str, opened: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = new_topic(servers, 1)
+    fill(servers, topic, map(str, range(5)), 1)
+    source = builder(servers, topic).build()
+    reader = opened(source, f"{topic}-0", (3, -1))
+    [warning] = caplog.records
+    assert "resumes from a checkpoint of an earlier version, which has no topic id" in warning.getMessage()
+    assert values(reader, 2) == ["3", "4"]
+    opened(source, f"{topic}-0", reader.position)
+    assert len(caplog.records) == 1
+    assert len(reader.position[2]) == 22
+
+
+def test_brokers_without_ids_are_read_as_before(
+    servers: str, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(servers, 1)
+    fill(servers, topic, map(str, range(5)), 1)
+    source = builder(servers, topic).set_bounded(Offsets.latest()).build()
+    known = opened(source, f"{topic}-0").position
+    monkeypatch.setattr(topic_ids, "id_of", lambda description: "")
+    reader = opened(source, f"{topic}-0")
+    assert len(rest(reader)) == 5
+    assert reader.position == (5, 5, "")
+    assert len(rest(opened(source, f"{topic}-0", known))) == 5
 
 
 def test_complete_checkpoint_commits_its_offset_to_the_group(servers: str, opened: Any) -> None:
@@ -275,7 +379,7 @@ def test_older_source_begins_at_the_offsets_of_its_group(servers: str, opened: A
     assert values(opened(consumer, f"{topic}-0"), 5) == ["0", "1", "2", "3", "4"]
     consumer.set_start_from_latest().set_commit_offsets_on_checkpoints(False)
     assert not consumer.hears_of_checkpoints
-    assert opened(consumer, f"{topic}-0").position == (5, -1)
+    assert opened(consumer, f"{topic}-0").position[:2] == (5, -1)
 
 
 @pytest.mark.slow

@@ -221,17 +221,84 @@ def test_row_that_meets_the_key_of_a_prepared_one_is_an_error_in_time(
         job.snapshot(2)
 
 
-def test_old_entries_of_the_ledger_are_deleted(job: Any, outside: Any) -> None:
+def test_old_entries_of_the_ledger_are_deleted_but_the_newest(job: Any, outside: Any) -> None:
+    job.start(2)
+    for checkpoint_id, subtask in ((1, 0), (2, 1), (3, 0)):
+        write(job, (checkpoint_id, "a"), subtask=subtask)
+        job.snapshot(checkpoint_id)
+        job.notify(checkpoint_id)
+    outside.execute("UPDATE onceproof_ledger SET recorded_at = now() - interval '8 days'")
+    job.notify(3)
+    assert outside.execute("SELECT count(*) FROM onceproof_ledger").fetchone() == (3,)
+    for function in job.functions:
+        function._completed = 1000
+    job.notify(3)
+    left = outside.execute("SELECT subtask, checkpoint FROM onceproof_ledger ORDER BY subtask").fetchall()
+    assert left == [(0, 3), (1, 2)]
+
+
+BACKUP = "CREATE TABLE {0}_backup AS SELECT * FROM {0}"
+RESTORE = "TRUNCATE {0}; INSERT INTO {0} SELECT * FROM {0}_backup"
+TABLES = ("numbers", "onceproof_ledger")
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_database_that_lacks_committed_rows_is_not_written_on(
+    job: Any, outside: Any, parallelism: int
+) -> None:
+    job.start(2)
+    write(job, (1, "a"))
+    write(job, (2, "b"), subtask=1)
+    job.snapshot(1)
+    job.notify(1)
+    for table in TABLES:
+        outside.execute(BACKUP.format(table))
+    write(job, (3, "c"), subtask=1)
+    job.snapshot(2)
+    job.notify(2)
+    # Nothing more comes, so the latest checkpoint lists no transaction with rows.
+    job.snapshot(3)
+    job.snapshot(4)
+    job.start(parallelism, restored=4)
+    assert len(seen(outside)) == 3
+    for table in TABLES:
+        outside.execute(RESTORE.format(table))
+    with pytest.raises(LostTransaction, match=r"_1_1_1\.1, which was committed before .* older backup or is"):
+        job.start(parallelism, restored=4)
+    job.start(parallelism, restored=1)
+    assert len(seen(outside)) == 2
+
+
+def test_driver_and_its_tasks_miss_what_the_database_lacks(job: Any, outside: Any) -> None:
+    job.start(settled=True)
+    write(job, (1, "a"))
+    job.snapshot(1)
+    job.settle(1)
+    job.start(restored=1, settled=True, attempt="1.7")
+    job.snapshot(2)
+    job.settle(2)
+    outside.execute("TRUNCATE numbers, onceproof_ledger")
+    with pytest.raises(LostTransaction, match="was committed before the checkpoint"):
+        job.settle(2)
+
+
+def test_savepoint_whose_entry_was_swept_is_restored(job: Any, outside: Any) -> None:
     job.start()
     write(job, (1, "a"))
     job.snapshot(1)
     job.notify(1)
+    job.snapshot(2)
+    write(job, (2, "b"))
+    job.snapshot(3)
+    job.notify(3)
     outside.execute("UPDATE onceproof_ledger SET recorded_at = now() - interval '8 days'")
-    job.notify(1)
-    assert outside.execute("SELECT count(*) FROM onceproof_ledger").fetchone() == (1,)
     job.functions[0]._completed = 1000
-    job.notify(1)
-    assert outside.execute("SELECT count(*) FROM onceproof_ledger").fetchone() == (0,)
+    job.notify(3)
+    with pytest.raises(LostTransaction):
+        # Too young for its entry to have been swept.
+        job.start(restored=2)
+    job.now_ms = 8 * 24 * 3_600_000
+    job.start(restored=2)
 
 
 def test_any_name_is_a_table_and_no_name_or_value_is_sql(job_of: Any, database: str, outside: Any) -> None:

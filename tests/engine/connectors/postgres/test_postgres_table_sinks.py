@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -10,7 +12,13 @@ import pytest
 from psycopg import sql
 
 from onceproof.engine import JdbcConnectionOptions, PostgresUpsertSink, PostgresWriteAheadSink
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
+from onceproof.engine.connectors.jdbc.database_errors import (
+    DatabaseUnavailable,
+    LostTransaction,
+    RefusedByDatabase,
+)
+from onceproof.engine.connectors.postgres.postgres_sessions import PostgresSession
+from onceproof.engine.connectors.upsert_fence import FENCE, LostRows, LostToLaterProcess
 from onceproof.harness.services.postgres_server import PostgresServer
 
 
@@ -107,6 +115,99 @@ def test_what_a_dead_attempt_still_asks_for_comes_no_more(job_of: Any, options: 
     assert counts(outside) == []
 
 
+def test_process_that_has_lost_the_job_changes_no_row(
+    job_of: Any, options: Any, outside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its session is not found: the fence alone refuses it.
+    monkeypatch.setattr(PostgresSession, "end_sessions", lambda self, may_end: None)
+    job = job_of(PostgresUpsertSink(options, "counts", ["word", "count"]))
+    former = job.start(attempt="1.1", parallelism=2)
+    former.upsert({"a": ("a", 1)})
+    job.start(attempt="2.1")
+    job.functions[0].upsert({"a": ("a", 9)})
+    with pytest.raises(LostToLaterProcess, match="process 2 of the job has taken it over, and this one is"):
+        former.upsert({"a": ("a", 2)})
+    with pytest.raises(LostToLaterProcess):
+        job.start(attempt="1.2")
+    assert counts(outside) == [("a", 9)]
+
+
+def test_process_that_takes_over_waits_for_a_transaction_that_has_begun(
+    job_of: Any, options: Any, outside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PostgresSession, "end_sessions", lambda self, may_end: None)
+    sink = PostgresUpsertSink(options, "counts", ["word", "count"])
+    job = job_of(sink)
+    job.start(attempt="1.1")
+    # As the former process has left it: counted in the fence, and paused before its row.
+    outside.execute("BEGIN")
+    outside.execute(f"UPDATE {FENCE} SET transactions = transactions + 1")
+    outside.execute("INSERT INTO counts VALUES ('a', 1)")
+    with ThreadPoolExecutor(1) as threads:
+        taken = threads.submit(job.start, attempt="2.1")
+        with psycopg.connect(options.get_db_url(), autocommit=True) as watcher:
+            until(lambda: watcher.execute(WAITING).fetchone() == (1,))
+        outside.execute("COMMIT")
+        taken.result()
+    job.functions[0].upsert({"a": ("a", 9)})
+    assert counts(outside) == [("a", 9)]
+
+
+def test_another_job_writes_into_the_same_table(job_of: Any, options: Any, outside: Any) -> None:
+    first = job_of(PostgresUpsertSink(options, "counts", ["word", "count"]))
+    second = job_of(PostgresUpsertSink(options, "counts", ["word", "count"]))
+    second.job_id = "from a savepoint"
+    first.start(attempt="7.1")
+    first.functions[0].upsert({"a": ("a", 1)})
+    first.snapshot(1)
+    second.checkpoints = first.checkpoints
+    second.start(restored=1, attempt="1.1")
+    second.functions[0].upsert({"b": ("b", 1)})
+    first.functions[0].upsert({"c": ("c", 1)})
+    assert counts(outside) == [("a", 1), ("b", 1), ("c", 1)]
+
+
+def test_upsert_into_a_database_without_rows_of_the_checkpoint_is_refused(
+    job_of: Any, options: Any, outside: Any
+) -> None:
+    job = job_of(PostgresUpsertSink(options, "counts", ["word", "count"]))
+    job.start(attempt="1.1")
+    job.functions[0].upsert({"a": ("a", 1)})
+    outside.execute("CREATE TABLE backup AS SELECT * FROM onceproof_fence")
+    job.functions[0].upsert({"b": ("b", 1)})
+    job.snapshot(1)
+    job.start(restored=1, attempt="2.1")
+    job.functions[0].close()
+    outside.execute("DELETE FROM onceproof_fence; INSERT INTO onceproof_fence SELECT * FROM backup")
+    with pytest.raises(LostRows, match=r"covers transaction 2 of subtask 0 .* knows is 1: the database was"):
+        job.start(restored=1, attempt="3.1")
+
+
+WAITING = "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_fence_that_the_user_may_not_create_is_named(job_of: Any, options: Any, outside: Any) -> None:
+    outside.execute(
+        "CREATE ROLE writer LOGIN PASSWORD 'w'; GRANT USAGE ON SCHEMA public TO writer;"
+        "GRANT ALL ON counts TO writer"
+    )
+    try:
+        writer = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(options.get_db_url())
+        limited = writer.with_user_name("writer").with_password("w").build()
+        job = job_of(PostgresUpsertSink(limited, "counts", ["word", "count"]))
+        with pytest.raises(RefusedByDatabase, match=r"fence .* is missing, and the user may not create it"):
+            job.start()
+    finally:
+        outside.execute("DROP OWNED BY writer; DROP ROLE writer")
+
+
 @pytest.mark.parametrize(
     ("columns", "keys", "line"),
     [
@@ -149,6 +250,31 @@ def test_write_ahead_batch_is_there_once_though_it_is_sent_twice(
     job.snapshot(2)
     job.notify(2)
     assert numbers(outside) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_write_ahead_misses_what_the_database_lacks(
+    job_of: Any, options: Any, outside: Any, parallelism: int
+) -> None:
+    job = job_of(PostgresWriteAheadSink(options, "numbers", ["n"]))
+    job.start(2)
+    for checkpoint_id in (1, 2):
+        job.functions[1].invoke((checkpoint_id,), None)
+        job.snapshot(checkpoint_id)
+        job.notify(checkpoint_id)
+    job.snapshot(3)
+    job.start(parallelism, restored=3)
+    job.snapshot(4)
+    assert numbers(outside) == [1, 2]
+    outside.execute("DELETE FROM numbers WHERE n = 2; DELETE FROM onceproof_ledger WHERE checkpoint = 2")
+    with pytest.raises(LostTransaction, match=r"batch \S+_1_2_batch, which was sent before .* older backup"):
+        job.start(parallelism, restored=4)
+    with pytest.raises(LostTransaction, match=r"batch \S+_1_2_batch"):
+        job.settle(4, parallelism)
+    # An older checkpoint still has the batch.
+    job.start(parallelism, restored=2)
+    job.notify(2)
+    assert numbers(outside) == [1, 2]
 
 
 def test_write_ahead_batch_that_meets_a_dead_server_comes_later(

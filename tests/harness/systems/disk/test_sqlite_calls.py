@@ -16,16 +16,18 @@ from onceproof.engine.connectors.sqlite import SqliteUpsertSink
 from onceproof.harness.systems.disk.recorded_calls import Call, CallLog, Replay, read_log
 from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite, sqlite_library, unsynced_sqlite
 from onceproof.harness.systems.disk.volatile_disk import PowerCut
+from tests.lone_context import lone_context
 
 WRITER = """
 import sys
 from onceproof.engine.connectors.sqlite import SqliteUpsertSink
 from onceproof.harness.systems.disk.recorded_calls import CallLog
 from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite
+from tests.lone_context import lone_context
 folder, dies_after = sys.argv[1], int(sys.argv[2])
 with recorded_sqlite(CallLog(folder + "/log", folder + "/disk", dies_after)):
     function = SqliteUpsertSink(folder + "/disk/t.db", "t", ["k", "v"]).create_function()
-    function.open(None)
+    function.open(lone_context())
     function.upsert({("a",): ("a", 1)})
     function.close()
 """
@@ -135,7 +137,7 @@ def test_row_that_a_killed_writer_left_is_durable_once_the_sink_is_open(
         monkeypatch.setattr(sqlite3, "connect", _without_checkpoints(sqlite3.connect))
     with recorded_sqlite(_log(folder)):
         function = SqliteUpsertSink(str(folder / "disk" / "t.db"), "t", ["k", "v"]).create_function()
-        function.open(None)
+        function.open(lone_context())
         replay = _replayed(folder)
         function.close()
     assert replay.processes == 2

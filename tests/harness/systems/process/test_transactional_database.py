@@ -24,6 +24,7 @@ from onceproof.harness.systems.process.transactional_database import (
     writer_of,
 )
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput
+from tests.lone_context import lone_context
 
 FIRST = transaction_name(0, 3, "2.1", "us")
 SECOND = transaction_name(1, 3, "2.1", "us", 4)
@@ -122,7 +123,7 @@ def test_transaction_and_batch_names_identify_their_writer(database):
 
 def test_a_table_is_read_with_its_keys(database):
     sink = SqliteUpsertFunction(str(database.path), "my counts", ("a", "b", "c"), 2, 5)
-    sink.open(None)
+    sink.open(lone_context())
     sink.upsert({1: ("ant", 1, "x"), 2: ("ant", 2, "y")})
     sink.upsert({1: ("ant", 1, "z")})
     sink.close()

@@ -28,6 +28,7 @@ from onceproof.harness.systems.process.transactional_database import (
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording.event_log import EventLog, read_events
 from onceproof.harness.systems.recording.history_builder import OUTSIDE, HistoryBuilder
+from tests.lone_context import lone_context
 
 SECOND = 1_000_000_000
 
@@ -167,7 +168,7 @@ def test_rows_deleted_from_the_database_are_recorded_as_hidden(folder):
 
 def test_unlogged_table_row_is_recorded_as_the_last_write(folder):
     sink = SqliteUpsertFunction(str(database_of(folder.output)), "counts", ("word", "count"), 1, 5)
-    sink.open(None)
+    sink.open(lone_context())
     sink.upsert({"ant": ("ant", 1), "bee": ("bee", 1)})
     sink.upsert({"ant": ("ant", 2)})
     sink.close()
