@@ -12,8 +12,13 @@ The rules this module lives by:
 - The checkpoint lists the length. A file with another length at its commit is an error, never a silent loss.
 - The checkpoint lists the base path, too: a job that is restored with another one commits a file where it
   was prepared. A folder that was moved with its files is the base path then. So both are looked into.
-- A repeated commit finds the target and does nothing. If no folder has the file, the rows are lost: an error
-  that names the transaction.
+- A repeated commit finds the target and does nothing. A consumer may take a visible file away at once: the
+  ledger in the folder then says that it was committed (`commit_ledger.py`). If no folder has the file and the
+  ledger does not know it, the rows are lost: an error that names the transaction.
+- Behind a commit that has failed, a subtask commits nothing before its next attempt: entries of the ledger
+  stand for all that was prepared before them.
+- A job that begins with nothing to restore, beside visible output of its own earlier run that had not ended,
+  would write every row again. That is an error: the run's checkpoint folder was deleted, moved or replaced.
 - Hidden files that a crash left are found by their marks and deleted at the next start, by the rule of
   two_phase: in the base path, and in all folders below it if the sink has buckets. Files of other owners
   stay, also those that a restored checkpoint lists as open.
@@ -26,7 +31,10 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -37,6 +45,7 @@ from onceproof.engine.connectors.buckets import (
     WrongBucket,
     bucket_mistake,
 )
+from onceproof.engine.connectors.commit_ledger import CommitLedger, entries_in
 from onceproof.engine.connectors.encoders import EncodedRows, Encoder
 from onceproof.engine.connectors.part_files import (
     FileSinkBroken,
@@ -156,6 +165,11 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         self._open_parts: dict[str, OpenPart] = {}
         """By bucket."""
         self._buckets_made: set[str] = set()
+        self._ledger: CommitLedger | None = None
+        self._failed = ""
+        """Why a commit of this attempt has failed."""
+        self._number = 0
+        """That of the part file which is being committed, within its transaction."""
 
     def begin_transaction(self) -> Transaction:
         """Return new names; the first row creates the file."""
@@ -224,8 +238,67 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
 
     def commit(self, transaction: Transaction) -> None:
         """Make the files visible where they were prepared, unless that was done before."""
-        for part in list(parts_of(transaction)):
-            self.commit_part(part)
+        if self._failed:
+            raise FileSinkFailed(
+                f"transaction {transaction[0]} waits behind one that has failed: {self._failed}"
+            )
+        try:
+            for self._number, part in enumerate(parts_of(transaction)):
+                self.commit_part(part)
+        except Exception as error:
+            # The text alone: the error would keep this function and its open files in memory.
+            self._failed = str(error)
+            raise
+
+    def all_committed(self) -> None:
+        """Note in the ledger that this subtask's output is complete."""
+        context = self.get_runtime_context()
+        own, parallelism = self.subtask, context.get_number_of_parallel_subtasks()
+        folder = os.path.abspath(self._base_path)
+        # What is not noted only makes a later run from nothing ask for a decision.
+        with suppress(OSError):
+            self.ledger.end(folder, self.owner, lambda subtask: subtask % parallelism == own)
+            sync_folder(self.calls, folder)
+
+    @property
+    def ledger(self) -> CommitLedger:
+        """The ledger of this sink's commits."""
+        if self._ledger is None:
+            self._ledger = CommitLedger(self.calls, self.get_runtime_context().get_place_id())
+        return self._ledger
+
+    def begins_afresh(self) -> None:
+        """Raise FileSinkBroken if the base path has output of a run of this job that had not ended."""
+        place = self.get_runtime_context().get_place_id()
+        if not place:
+            return
+        try:
+            names = list(self._names(self._base_path))
+        except OSError:
+            return  # There is no folder yet, or its use will raise the same error with its place.
+        for owner in {
+            entry.owner
+            for entry in entries_in(names)
+            if entry.place == place and entry.owner != self.owner and not entry.has_ended
+        }:
+            shown = re.compile(rf"[^.].*-{owner[:OWNER_DIGITS_SHOWN]}-[0-9]+-[0-9]+-.*", re.DOTALL)
+            if any(map(shown.fullmatch, names)):
+                raise FileSinkBroken(
+                    f"folder {self._base_path} has output of an earlier run of this job (files with"
+                    f" -{owner[:OWNER_DIGITS_SHOWN]}- in their names), whose checkpoint folder was deleted,"
+                    " moved or replaced, and every row would be written again: bring that folder back or"
+                    " restore a savepoint (--from, execution.state-recovery.path), or move the files away"
+                    " to begin anew"
+                )
+
+    def _names(self, folder: str) -> Iterator[str]:
+        """Give the names of the files in a folder, and in its buckets if the sink has them."""
+        for name, is_folder in self.calls.entries(folder):
+            if not is_folder:
+                yield name
+            elif self._has_buckets and bucket_mistake(name) is None:
+                with suppress(FileNotFoundError):
+                    yield from self._names(os.path.join(folder, name))
 
     def commit_part(self, transaction: Transaction) -> None:
         """Make one file visible where it was prepared, unless that was done before."""
@@ -238,9 +311,26 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         part, folders = self._listed(transaction)
         if part.length == 0:
             return
+        bucket = bucket_of(transaction)
+        bases = [folder.removesuffix(f"/{bucket}") if bucket else folder for folder in folders]
+        mark, number = mark_of(part.hidden), self._number
+        noted: set[str] = set()
+
+        def note(base: str) -> None:
+            if mark is not None:
+                self.ledger.note(base, mark, number)
+                noted.add(base)
+
         try:
             # A copy of the folder may have been restored: then the file is in both, and belongs to both.
-            committed = [part.commit(self.calls, folder) for folder in folders]
+            committed = [
+                part.commit(self.calls, folder, partial(note, base))
+                for folder, base in zip(folders, bases, strict=True)
+            ]
+            for base in sorted(noted.difference(folders)):
+                sync_folder(self.calls, base)
+            if mark is not None and not any(committed):
+                committed = [self.ledger.has(base, mark, number) for base in bases]
         except FileSinkFailed:
             raise
         except OSError as error:
@@ -264,8 +354,11 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
     def abort_unknown(self, recovery: Recovery) -> None:
         """Delete the hidden files of this sink that no checkpoint lists."""
         try:
-            open_folder(self.calls, os.path.abspath(self._base_path))
+            folder = os.path.abspath(self._base_path)
+            open_folder(self.calls, folder)
             hidden = list(self._hidden_files(self._base_path))
+            names = [name for name, _ in self.calls.entries(folder)]
+            self.ledger.found(folder, names, recovery.owner)
         except OSError as error:
             raise FileSinkBroken(
                 f"folder {self._base_path} of the file sink cannot be used: {error.strerror}:"

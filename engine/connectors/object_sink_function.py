@@ -101,6 +101,12 @@ class ObjectSinkFunction(FileSinkFunction):
         except OSError as error:
             raise self.failure(transaction, "cannot be committed", error) from error
 
+    def all_committed(self) -> None:
+        """Do nothing: an object store keeps no ledger."""
+
+    def begins_afresh(self) -> None:
+        """Do nothing: an object store keeps no ledger."""
+
     def abort(self, transaction: Transaction) -> None:
         """Drop the uploads that are this sink's."""
         for listed in list(parts_of(transaction)):

@@ -7,9 +7,10 @@ The rules this module lives by:
   has written everything, so no prefix or suffix that a user chooses can imitate the mark of another sink.
 - A sink deletes only files with its own owner in the mark. It commits what a checkpoint lists, of whatever
   owner: a job that goes on from another job's savepoint commits what that job has left.
-- A commit links the visible name, syncs the folder, and removes the hidden name. A link never replaces a
-  file, so another file of that name is an error. If both names exist and have the same content, a commit was
-  interrupted, or another job commits the same file, and the rest is done.
+- A commit renames the hidden name to the visible one, and syncs the folder. So a file waits as long as its
+  hidden name is there, also where a consumer takes visible files away at once (`commit_ledger.py`). A file
+  that has the visible name already is never replaced. If it has the same content, a commit of an earlier
+  version was interrupted between its two names, or the folder was copied, and the rest is done.
 - What a checkpoint lists may be forged. Only a regular file whose hidden name has that form, and whose length
   is the listed one, becomes visible, in its own folder and under the name that its hidden name gives it.
 """
@@ -18,10 +19,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from onceproof.engine.durable_files import name_without_replacing, sync_folder, write_all
+from onceproof.engine.durable_files import sync_folder, write_all
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.file_calls import FileCalls
 from onceproof.engine.owner_ids import OWNER_DIGITS
@@ -144,10 +146,11 @@ class PartFile(NamedTuple):
     owner: str | None
     """None: the file is of version 0.2.0, whose names had no mark."""
 
-    def commit(self, calls: FileCalls, folder: str) -> bool:
+    def commit(self, calls: FileCalls, folder: str, note: Callable[[], None] = lambda: None) -> bool:
         """Make the file visible unless it is; return False if the folder has neither of its names.
 
-        Raises FileSinkBroken where another file stands under a name, and OSError.
+        ``note`` is called before the file gets its visible name. Raises FileSinkBroken where another file
+        stands under a name, and OSError.
         """
         target, hidden = os.path.join(folder, self.name), os.path.join(folder, self.hidden)
         for _ in range(_ROUNDS):
@@ -166,12 +169,13 @@ class PartFile(NamedTuple):
                     f" {found} bytes, the checkpoint lists {self.length}: restore the folder from a copy"
                 )
             if visible is None:
+                note()
                 try:
-                    name_without_replacing(calls, hidden, target)
-                except (FileExistsError, FileNotFoundError):
+                    calls.rename(hidden, target)
+                except FileNotFoundError:
                     continue  # Another job has committed the same file at the same moment.
             sync_folder(calls, folder)
-            if waiting is not None:
+            if visible is not None and waiting is not None:
                 with suppress(FileNotFoundError):
                     calls.unlink(hidden)
             return True
