@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from onceproof.engine.connectors.part_files import Mark
+from onceproof.engine.connectors.part_files import OWNER_DIGITS_SHOWN, FileSinkBroken, Mark
 from onceproof.engine.file_calls import FileCalls
 from onceproof.engine.owner_ids import OWNER_DIGITS
 
@@ -84,6 +84,25 @@ def entry_of(name: str) -> Entry | None:
 def entries_in(names: Iterable[str]) -> list[Entry]:
     """Return the entries among names."""
     return [entry for name in names if (entry := entry_of(name)) is not None]
+
+
+def refuse_earlier_run(folder: str, names: Sequence[str], place: str, owner: str) -> None:
+    """Raise FileSinkBroken if the names show output of a run at this place, of another owner, not ended."""
+    earlier = {
+        entry.owner
+        for entry in entries_in(names)
+        if entry.place == place and entry.owner != owner and not entry.has_ended
+    }
+    for each in sorted(earlier):
+        shown = f"-{each[:OWNER_DIGITS_SHOWN]}-"
+        visible = re.compile(rf"[^.].*{shown}[0-9]+-[0-9]+-.*", re.DOTALL)
+        if any(map(visible.fullmatch, names)):
+            raise FileSinkBroken(
+                f"folder {folder} has output of an earlier run of this job (files with {shown} in their"
+                " names), whose checkpoint folder was deleted, moved or replaced, and every row would be"
+                " written again: bring that folder back or restore a savepoint (--from,"
+                " execution.state-recovery.path), or move the files away to begin anew"
+            )
 
 
 _written: Final[WeakKeyDictionary[FileCalls, dict[tuple[str, str, int], list[Entry]]]] = WeakKeyDictionary()

@@ -31,7 +31,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -45,9 +44,10 @@ from onceproof.engine.connectors.buckets import (
     WrongBucket,
     bucket_mistake,
 )
-from onceproof.engine.connectors.commit_ledger import CommitLedger, entries_in
+from onceproof.engine.connectors.commit_ledger import CommitLedger, refuse_earlier_run
 from onceproof.engine.connectors.encoders import EncodedRows, Encoder
 from onceproof.engine.connectors.part_files import (
+    OWNER_DIGITS_SHOWN,
     FileSinkBroken,
     FileSinkFailed,
     Mark,
@@ -59,6 +59,7 @@ from onceproof.engine.connectors.part_files import (
     mark_of,
     unmarked_part,
 )
+from onceproof.engine.connectors.part_transactions import FURTHER, OPEN, Transaction, bucket_of, parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.durable_files import open_folder, sync_folder
@@ -68,19 +69,8 @@ from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory,
 from onceproof.engine.functions import SinkFunction
 from onceproof.engine.locations import scheme_of
 
-OPEN = -1
-"""The length of a transaction that is not pre-committed yet."""
-OWNER_DIGITS_SHOWN: Final = 8
-
-Transaction = list[Any]
-"""[visible name, bytes or OPEN, base path, hidden name]; a list, because pre-commit sets the length.
-
-One with further files has a list of them behind, each of that form, with its bucket behind if the sink has
-buckets. Checkpoints of version 0.2.0 list [name, length]: in the base path, and without a mark."""
 ON_CHECKPOINT: Final = RollingPolicy.on_checkpoint_rolling_policy()
 IN_BASE_PATH: Final = BasePathBucketAssigner()
-FURTHER: Final = 4
-"""The place of the further files in a transaction, and of the bucket in one of these."""
 CHECK_INTERVAL_MS: Final = 60_000
 
 
@@ -110,29 +100,6 @@ class OpenPart(Struct, eq=False):
     written_ms: int
     rows: int = 0
     """Counted only where the rolling policy has a number of them."""
-
-
-def parts_of(transaction: Transaction) -> Iterator[Transaction]:
-    """Give the part files of a transaction. Raises FileSinkBroken for what no file sink has listed."""
-    yield transaction
-    if len(transaction) > FURTHER:
-        further = transaction[FURTHER]
-        if len(transaction) > FURTHER + 1 or not isinstance(further, list):
-            raise FileSinkBroken(f"transaction {transaction[0]!r} has no list of files: it is not ours")
-        for part in further:
-            if not isinstance(part, list) or len(part) not in (FURTHER, FURTHER + 1):
-                raise FileSinkBroken(f"transaction {transaction[0]!r} has no file {part!r}: it is not ours")
-            if (mistake := bucket_mistake(bucket_of(part))) is not None:
-                raise FileSinkBroken(
-                    f"transaction {transaction[0]!r} has a file in the bucket {part[FURTHER]!r}, which"
-                    f" {mistake}: it is not ours"
-                )
-            yield part
-
-
-def bucket_of(part: Transaction) -> Any:
-    """Return the bucket of a part file; that of a whole transaction's own file is the base path."""
-    return part[FURTHER] if len(part) > FURTHER and not isinstance(part[FURTHER], list) else ""
 
 
 class FileSinkFunction(TwoPhaseCommitSinkFunction):
@@ -170,6 +137,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         """Why a commit of this attempt has failed."""
         self._number = 0
         """That of the part file which is being committed, within its transaction."""
+        self._is_last = True
 
     def begin_transaction(self) -> Transaction:
         """Return new names; the first row creates the file."""
@@ -243,7 +211,9 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                 f"transaction {transaction[0]} waits behind one that has failed: {self._failed}"
             )
         try:
-            for self._number, part in enumerate(parts_of(transaction)):
+            parts = list(parts_of(transaction))
+            for self._number, part in enumerate(parts):
+                self._is_last = part is parts[-1]
                 self.commit_part(part)
         except Exception as error:
             # The text alone: the error would keep this function and its open files in memory.
@@ -255,10 +225,9 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         context = self.get_runtime_context()
         own, parallelism = self.subtask, context.get_number_of_parallel_subtasks()
         folder = os.path.abspath(self._base_path)
-        # What is not noted only makes a later run from nothing ask for a decision.
+        # What is not noted, or not durable, only makes a later run from nothing ask for a decision.
         with suppress(OSError):
             self.ledger.end(folder, self.owner, lambda subtask: subtask % parallelism == own)
-            sync_folder(self.calls, folder)
 
     @property
     def ledger(self) -> CommitLedger:
@@ -276,20 +245,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
             names = list(self._names(self._base_path))
         except OSError:
             return  # There is no folder yet, or its use will raise the same error with its place.
-        for owner in {
-            entry.owner
-            for entry in entries_in(names)
-            if entry.place == place and entry.owner != self.owner and not entry.has_ended
-        }:
-            shown = re.compile(rf"[^.].*-{owner[:OWNER_DIGITS_SHOWN]}-[0-9]+-[0-9]+-.*", re.DOTALL)
-            if any(map(shown.fullmatch, names)):
-                raise FileSinkBroken(
-                    f"folder {self._base_path} has output of an earlier run of this job (files with"
-                    f" -{owner[:OWNER_DIGITS_SHOWN]}- in their names), whose checkpoint folder was deleted,"
-                    " moved or replaced, and every row would be written again: bring that folder back or"
-                    " restore a savepoint (--from, execution.state-recovery.path), or move the files away"
-                    " to begin anew"
-                )
+        refuse_earlier_run(self._base_path, names, place, self.owner)
 
     def _names(self, folder: str) -> Iterator[str]:
         """Give the names of the files in a folder, and in its buckets if the sink has them."""
@@ -314,12 +270,11 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         bucket = bucket_of(transaction)
         bases = [folder.removesuffix(f"/{bucket}") if bucket else folder for folder in folders]
         mark, number = mark_of(part.hidden), self._number
-        noted: set[str] = set()
 
-        def note(base: str) -> None:
+        def note(base: str) -> str | None:
             if mark is not None:
                 self.ledger.note(base, mark, number)
-                noted.add(base)
+            return base if bucket and self._is_last else None
 
         try:
             # A copy of the folder may have been restored: then the file is in both, and belongs to both.
@@ -327,8 +282,6 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
                 part.commit(self.calls, folder, partial(note, base))
                 for folder, base in zip(folders, bases, strict=True)
             ]
-            for base in sorted(noted.difference(folders)):
-                sync_folder(self.calls, base)
             if mark is not None and not any(committed):
                 committed = [self.ledger.has(base, mark, number) for base in bases]
         except FileSinkFailed:

@@ -35,6 +35,8 @@ BLOCK_BYTES = 1 << 18
 IN_PROGRESS: Final = ".inprogress"
 _MARK: Final = rf"([0-9a-f]{{{OWNER_DIGITS}}})-([0-9]{{1,9}})-([0-9]{{1,18}})-([0-9A-Za-z.]{{1,40}})"
 _HIDDEN: Final = re.compile(rf"\.(.+)\.{_MARK}{re.escape(IN_PROGRESS)}", re.DOTALL)
+OWNER_DIGITS_SHOWN: Final = 8
+"""How many digits of its owner the visible name of a part file has."""
 LONGEST_AFFIXES: Final = 120
 """The bytes of prefix and suffix together; the rest of a name is the engine's."""
 _ROUNDS: Final = 5
@@ -146,12 +148,13 @@ class PartFile(NamedTuple):
     owner: str | None
     """None: the file is of version 0.2.0, whose names had no mark."""
 
-    def commit(self, calls: FileCalls, folder: str, note: Callable[[], None] = lambda: None) -> bool:
+    def commit(self, calls: FileCalls, folder: str, note: Callable[[], str | None] = lambda: None) -> bool:
         """Make the file visible unless it is; return False if the folder has neither of its names.
 
-        ``note`` is called before the file gets its visible name. Raises FileSinkBroken where another file
-        stands under a name, and OSError.
+        ``note`` is called before the file gets its visible name, and may return another folder to sync.
+        Raises FileSinkBroken where another file stands under a name, and OSError.
         """
+        noted = None
         target, hidden = os.path.join(folder, self.name), os.path.join(folder, self.hidden)
         for _ in range(_ROUNDS):
             visible, waiting = _length(calls, target), _length(calls, hidden)
@@ -169,12 +172,14 @@ class PartFile(NamedTuple):
                     f" {found} bytes, the checkpoint lists {self.length}: restore the folder from a copy"
                 )
             if visible is None:
-                note()
+                noted = note()
                 try:
                     calls.rename(hidden, target)
                 except FileNotFoundError:
                     continue  # Another job has committed the same file at the same moment.
             sync_folder(calls, folder)
+            if noted is not None:
+                sync_folder(calls, noted)
             if visible is not None and waiting is not None:
                 with suppress(FileNotFoundError):
                     calls.unlink(hidden)
