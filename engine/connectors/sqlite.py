@@ -143,7 +143,7 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         connection = self._connection
         assert connection is not None, "the sink is used before it is opened"
         with _transaction(connection):
-            self._fence.enter(connection.execute)
+            self._fence.require(self._fence.enter(connection.execute), connection.execute)
             try:
                 connection.executemany(self._upsert, rows.values())
             except _ROW_ERRORS as error:

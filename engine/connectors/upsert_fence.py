@@ -132,9 +132,13 @@ class UpsertFence:
             execute(self._insert, (self._owner, self._subtask, incarnation, number, 0))
         self._check_counts(execute)
 
-    def enter(self, execute: Execute) -> None:
-        """Count the open transaction. Raises LostToLaterProcess, LostToLaterAttempt."""
-        if execute(self._enter, (self._owner, self._subtask, *self._attempt)).rowcount == 1:
+    def enter(self, execute: Execute) -> Cursor:
+        """Count the open transaction; ``require`` takes the answer before the commit."""
+        return execute(self._enter, (self._owner, self._subtask, *self._attempt))
+
+    def require(self, entered: Cursor, execute: Execute) -> None:
+        """Raise LostToLaterProcess or LostToLaterAttempt if this attempt may not write any more."""
+        if entered.rowcount == 1:
             return
         for subtask, *attempt, _ in self._rows(execute, self._owner):
             if subtask == self._subtask:

@@ -22,6 +22,7 @@ from onceproof.engine.connectors import sqlite, upsert_fence
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
 from onceproof.engine.connectors.kafka.topic_ids import TopicWatch
 from onceproof.engine.connectors.postgres.postgres_sinks import LedgerCommitter
+from onceproof.engine.connectors.postgres.table_guard import GrowingGuard, RangeGuard
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.connectors.upsert_fence import UpsertFence
 from onceproof.engine.runtime import storage
@@ -127,7 +128,7 @@ def values_are_given_to_sqlite_unseen(patch: pytest.MonkeyPatch, test: pytest.Fu
 
 
 def upserts_are_not_fenced(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    patch.setattr(UpsertFence, "enter", lambda self, execute: None)
+    patch.setattr(UpsertFence, "require", lambda self, entered, execute: None)
 
 
 def rows_that_a_database_has_lost_are_not_missed(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
@@ -202,6 +203,11 @@ def closed_stdout_may_be_open_again(patch: pytest.MonkeyPatch, test: pytest.Func
     patch.setattr(print_sink, "UnrecoverableError", OSError)
 
 
+def tables_are_taken_for_what_they_were(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    for guard in (RangeGuard, GrowingGuard):
+        patch.setattr(guard, "compare", lambda self, connection, read, mark, sequence: None)
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
         names_in_checkpoints_are_trusted
@@ -259,6 +265,12 @@ PLANTED: Final[dict[str, Plant]] = {
     ),
     "connectors/postgres/test_postgres_table_sinks.py::test_write_ahead_misses_what_the_database_lacks": (
         entries_that_a_ledger_has_lost_are_not_missed
+    ),
+    "connectors/postgres/test_postgres_sources.py::test_range_of_a_table_that_was_replaced_is_an_error": (
+        tables_are_taken_for_what_they_were
+    ),
+    "connectors/postgres/test_postgres_sources.py::test_growing_key_that_begins_again_is_an_error": (
+        tables_are_taken_for_what_they_were
     ),
     "connectors/test_idempotent.py::test_database_without_rows_that_the_checkpoint_covers_is_refused": (
         rows_that_a_database_has_lost_are_not_missed

@@ -6,6 +6,7 @@ The rules this module lives by:
   reader goes on from any key, and no query stays open between two pages.
 - The task takes what has arrived and never waits for the server; the thread wakes it. At most two pages wait.
 - A failure ends the thread. The task raises it behind the rows that had arrived.
+- The table is checked (`table_guard.py`) before the first page and behind each, and only then its rows count.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from threading import Condition, Thread
 from typing import Any, Final, NamedTuple
 
 from onceproof.engine.connectors.postgres.postgres_table import PostgresTable
+from onceproof.engine.connectors.postgres.table_guard import KeyedRow, TableGuard, digest_of
 
 MOST_PAGES: Final = 2
 CLOSE_SECONDS: Final = 1.0
@@ -38,8 +40,9 @@ class PageFetcher:
 
     Args:
         table: the table.
+        guard: checks the table.
         query: returns the page behind a key.
-        after: the key behind which the first page begins.
+        after: the row behind which the first page begins.
         interval_s: how long to wait behind a last page, in seconds; None: it is the end.
         wake_up: called when rows have arrived, and at the end.
     """
@@ -47,12 +50,14 @@ class PageFetcher:
     def __init__(
         self,
         table: PostgresTable,
+        guard: TableGuard,
         query: Query,
-        after: int,
+        after: KeyedRow,
         interval_s: float | None,
         wake_up: Callable[[], None],
     ) -> None:
         self._table = table
+        self._guard = guard
         self._query = query
         self._after = after
         self._interval_s = interval_s
@@ -104,11 +109,15 @@ class PageFetcher:
 
         connection = connect(self._table.options, self._table.place)
         try:
+            with translated(self._table.place):
+                self._guard.begin(connection)
             while not self._is_stopped:
                 with translated(self._table.place):
-                    page = self._query(connection, self._after)
+                    page = self._query(connection, self._after.key)
+                    self._guard.check(connection, self._after, is_last=page.is_last)
                 if page.rows:
-                    self._after = page.rows[-1][-1]
+                    *values, key = page.rows[-1]
+                    self._after = KeyedRow(key, digest_of(values))
                     self._put(page.rows)
                 if page.is_last:
                     if self._interval_s is None:

@@ -172,9 +172,17 @@ class PostgresUpsertFunction(UpsertSinkFunction):
 
         assert self._session is not None, "the sink is used before it is opened"
         connection = self._session.connection
-        with translated(self._target.place), connection.transaction(), connection.cursor() as cursor:
-            self._fence.enter(connection.execute)
+        # In a pipeline the fence costs no round trip.
+        with (
+            translated(self._target.place),
+            connection.pipeline() as pipeline,
+            connection.transaction(),
+            connection.cursor() as cursor,
+        ):
+            entered = self._fence.enter(connection.execute)
             cursor.executemany(self._statement, list(rows.values()))
+            pipeline.sync()
+            self._fence.require(entered, connection.execute)
         self._fence.written()
 
     def close(self) -> None:

@@ -3,7 +3,8 @@
 The rules this module lives by:
 
 - Rows come as tuples of the columns, in the order of an integer column with a unique index. A position is the
-  last key that was returned, so a split goes on in its middle.
+  last key that was returned, so a split resumes in its middle, with what identifies the table and that row: a
+  table that was truncated, made anew or restored from an older backup is an error (`table_guard.py`).
 - `PostgresSource` reads the keys of a range that is fixed when it is built, in splits of equal width. The
   rows of the range must not change while the job runs: a restart reads them again.
 - `PostgresGrowingSource` reads what is behind the last key, again and again. It stops before the first row
@@ -25,6 +26,15 @@ from onceproof.engine.connectors.jdbc.database_errors import RefusedByDatabase
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
 from onceproof.engine.connectors.postgres.page_fetcher import Page, PageFetcher, Query
 from onceproof.engine.connectors.postgres.postgres_table import PostgresTable, beside_parameters, quoted_name
+from onceproof.engine.connectors.postgres.table_guard import (
+    GrowingGuard,
+    KeyedRow,
+    RangeGuard,
+    ReadUpTo,
+    TableGuard,
+    digest_of,
+    warn_of_old_position,
+)
 from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.durations import Duration, Time, milliseconds_of
 from onceproof.engine.elements import Record
@@ -82,9 +92,7 @@ class PostgresSource(Source):
         self._table, self._select = _table_and_select(options, table, columns, key, schema, page_rows)
         self._key = key
         self._page_rows = page_rows
-        least, greatest = _checked_bounds(self._table, key, wants_bounds=lower is None or upper is None)
-        self.lower = least if lower is None else lower
-        self.upper = greatest if upper is None else upper
+        self.lower, self.upper, self._end = _checked_range(self._table, key, self._select, lower, upper)
 
     def splits(self) -> Sequence[str]:
         """Return the one range of a job with one subtask."""
@@ -99,7 +107,7 @@ class PostgresSource(Source):
     def open_split(self, split: str, position: Any | None) -> RowReader:
         """Return a reader of a range; it connects with its first read. Raises WrongRange."""
         match = _RANGE.fullmatch(split)
-        if match is None or not (position is None or type(position) is int):
+        if match is None or not _is_position(position):
             raise WrongRange(
                 f"split {split!r} at {position!r} is no range of keys of {self._table.place}: restore with"
                 " the source that the checkpoint was taken with"
@@ -112,7 +120,9 @@ class PostgresSource(Source):
             rows = connection.execute(question, (after, high, self._page_rows)).fetchall()
             return Page(rows, len(rows) < self._page_rows)
 
-        return RowReader(self._table, query, low - 1 if position is None else position, None)
+        restored = _restored(self._table, position)
+        guard = RangeGuard(self._table, self._key, self._select, restored, self._end)
+        return RowReader(self._table, guard, query, _row_at(position, low - 1), None)
 
     def identity(self) -> SourceIdentity:
         """Return the table and the key, and the range."""
@@ -159,13 +169,14 @@ class PostgresGrowingSource(Source):
         self._interval_ms = milliseconds_of(interval, "interval")
         if self._interval_ms < 1:
             raise ValueError(f"interval {self._interval_ms} ms must be positive")
-        self._table, self._select = _table_and_select(
+        self._table, self._plain_select = _table_and_select(options, table, columns, key, schema, page_rows)
+        _, self._select = _table_and_select(
             options, table, columns, key, schema, page_rows, ", age(xmin) > age(horizon)"
         )
         self._key = key
         self._page_rows = page_rows
         self._after = _LEAST if after is None else after
-        _checked_bounds(self._table, key, wants_bounds=False)
+        _check_key(self._table, key)
 
     def splits(self) -> Sequence[str]:
         """Return the only split."""
@@ -173,7 +184,7 @@ class PostgresGrowingSource(Source):
 
     def open_split(self, split: str, position: Any | None) -> RowReader:
         """Return a reader; it connects with its first read. Raises WrongRange."""
-        if split != _GROWING or not (position is None or type(position) is int):
+        if split != _GROWING or not _is_position(position):
             raise WrongRange(
                 f"split {split!r} at {position!r} is not of a growing key of {self._table.place}: restore"
                 " with the source that the checkpoint was taken with"
@@ -191,8 +202,9 @@ class PostgresGrowingSource(Source):
             is_last = settled < self._page_rows
             return Page([(*row[:-2], row[-1]) for row in rows[:settled]], is_last)
 
-        after = self._after if position is None else position
-        return RowReader(self._table, query, after, self._interval_ms / 1000)
+        restored = _restored(self._table, position)
+        guard = GrowingGuard(self._table, self._key, self._plain_select, restored)
+        return RowReader(self._table, guard, query, _row_at(position, self._after), self._interval_ms / 1000)
 
     def identity(self) -> SourceIdentity:
         """Return the table and the key; how often it asks may change."""
@@ -202,35 +214,48 @@ class PostgresGrowingSource(Source):
 class RowReader(SplitReader):
     """Hands the task what its thread has fetched."""
 
-    def __init__(self, table: PostgresTable, query: Query, after: int, interval_s: float | None) -> None:
+    def __init__(
+        self,
+        table: PostgresTable,
+        guard: TableGuard,
+        query: Query,
+        after: KeyedRow,
+        interval_s: float | None,
+    ) -> None:
         self._table = table
+        self._guard = guard
         self._query = query
         self._after = after
+        self._last_row: tuple[Any, ...] | None = None
+        """With its key; None: none was returned yet."""
         self._interval_s = interval_s
         self._has_ended = False
         self._fetcher: PageFetcher | None = None
         self._wake_up: Callable[[], None] = _no_wake_up
 
     def read(self, limit: int) -> list[Record]:
-        """Return what has arrived. Raises DatabaseUnavailable, RefusedByDatabase behind the last row."""
+        """Return what has arrived. Raises DatabaseUnavailable, RefusedByDatabase, TableReplaced behind it."""
         if self._has_ended:
             return []
         if self._fetcher is None:
             self._fetcher = PageFetcher(
-                self._table, self._query, self._after, self._interval_s, self._wake_up
+                self._table, self._guard, self._query, self._after, self._interval_s, self._wake_up
             )
         rows = self._fetcher.take(limit)
         if rows is None:
             self._has_ended = True
             return []
         if rows:
-            self._after = rows[-1][-1]
+            self._last_row = rows[-1]
         return [(row[:-1], None) for row in rows]
 
     @property
-    def position(self) -> int:
-        """The last key that was returned."""
-        return self._after
+    def position(self) -> ReadUpTo:
+        """The last key that was returned, and what identifies the table and the row."""
+        if self._last_row is not None:
+            *values, key = self._last_row
+            self._after, self._last_row = KeyedRow(key, digest_of(values)), None
+        return self._guard.position(self._after)
 
     @property
     def exhausted(self) -> bool:
@@ -269,8 +294,29 @@ def _table_and_select(
     return described, f"SELECT {columns}{extra}, {key_column} FROM {name}"
 
 
-def _checked_bounds(table: PostgresTable, key: str, *, wants_bounds: bool) -> tuple[int, int]:
-    """Check the table and its key; return the least and the greatest key, or (0, -1) without rows."""
+def _is_position(position: Any) -> bool:
+    """Return whether a position is one of these sources; that of an earlier version is the last key alone."""
+    if position is None or type(position) is int:
+        return True
+    return isinstance(position, tuple | list) and len(position) == len(ReadUpTo._fields)
+
+
+def _restored(table: PostgresTable, position: Any) -> ReadUpTo | None:
+    """Return what a position says; None: there is none, or it is the last key alone."""
+    if type(position) is int:
+        warn_of_old_position(table, position)
+    return None if position is None or type(position) is int else ReadUpTo(*position)
+
+
+def _row_at(position: Any, beginning: int) -> KeyedRow:
+    """Return the last row that was read: nothing of it is known at the beginning."""
+    if position is None or type(position) is int:
+        return KeyedRow(beginning if position is None else position, "")
+    return ReadUpTo(*position).row
+
+
+def _check_key(table: PostgresTable, key: str) -> None:
+    """Check the table and its key. Raises RefusedByDatabase, DatabaseUnavailable."""
     from onceproof.engine.connectors.postgres.timed_connection import connect, translated
 
     with connect(table.options, table.place) as connection, translated(table.place):
@@ -281,13 +327,30 @@ def _checked_bounds(table: PostgresTable, key: str, *, wants_bounds: bool) -> tu
                 " with a unique index"
             )
         table.check_unique(connection, [key])
-        if not wants_bounds:
-            return 0, -1
-        column = quoted_name(key)
+
+
+def _checked_range(
+    table: PostgresTable, key: str, select: str, lower: int | None, upper: int | None
+) -> tuple[int, int, KeyedRow]:
+    """Check the table; return the least and the greatest key to read, and the last row between them.
+
+    Of a table without rows it is the range from 0 to -1.
+    """
+    from onceproof.engine.connectors.postgres.timed_connection import connect, translated
+
+    _check_key(table, key)
+    column = quoted_name(key)
+    with connect(table.options, table.place) as connection, translated(table.place):
         [(least, greatest)] = connection.execute(
             f"SELECT min({column}), max({column}) FROM {table.name}"
         ).fetchall()
-        return (0, -1) if least is None else (least, greatest)
+        if least is None:
+            least, greatest = 0, -1
+        low, high = least if lower is None else lower, greatest if upper is None else upper
+        between = f"{select} WHERE {beside_parameters(column)} BETWEEN %s AND %s"
+        order = f"ORDER BY {beside_parameters(column)} DESC LIMIT 1"
+        last = connection.execute(f"{between} {order}", (low, high)).fetchone()
+    return low, high, KeyedRow(0, "") if last is None else KeyedRow(last[-1], digest_of(last[:-1]))
 
 
 def _no_wake_up() -> None:

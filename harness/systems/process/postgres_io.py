@@ -25,6 +25,7 @@ from onceproof.engine.connectors.postgres.postgres_ledger import COLUMNS, LEDGER
 from onceproof.engine.connectors.postgres.postgres_sessions import PostgresDatabase
 from onceproof.engine.connectors.postgres.postgres_sinks import USE, PostgresUpsertFunction
 from onceproof.engine.connectors.postgres.postgres_table import PostgresTable
+from onceproof.engine.connectors.upsert_fence import FENCE
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.history import Row
 from onceproof.harness.systems.process.test_io import LoggedCommits, task_name
@@ -262,9 +263,9 @@ class PostgresOutput:
     def _tables(self, *, has_key: bool) -> list[str]:
         found = self._ask(
             "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
-            " AND relname <> %s AND EXISTS (SELECT 1 FROM pg_index WHERE indrelid = pg_class.oid) = %s"
+            " AND relname <> ALL (%s) AND EXISTS (SELECT 1 FROM pg_index WHERE indrelid = pg_class.oid) = %s"
             " ORDER BY relname",
-            (LEDGER, has_key),
+            ([LEDGER, FENCE], has_key),
         )
         return [name for (name,) in found]
 

@@ -19,6 +19,7 @@ from onceproof.engine import (
 )
 from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
 from onceproof.engine.connectors.postgres.postgres_sources import WrongRange
+from onceproof.engine.connectors.postgres.table_guard import TableReplaced
 from onceproof.engine.connectors.source import SplitReader
 from onceproof.harness.services.postgres_server import PostgresServer
 
@@ -81,7 +82,7 @@ def test_range_goes_on_in_its_middle(options: Any, outside: Any) -> None:
     first = read(reader, 10)
     position = reader.position
     reader.close()
-    assert (len(first), position) == (10, 10)
+    assert (len(first), position[0]) == (10, 10)
     reader = source.open_split(split, position)
     rest = read(reader, ROWS)
     assert [*first, *rest] == [(f"w{n}",) for n in range(1, ROWS + 1)]
@@ -153,6 +154,224 @@ def test_growing_key_waits_for_prepared_transactions(options: Any, outside: Any,
     reader.close()
 
 
+# Tables that are not what they were.
+
+AGAIN = "INSERT INTO words (word) SELECT 'new' || n FROM generate_series(1, {}) AS n"
+
+
+@pytest.fixture
+def range_position(options: Any, outside: Any) -> tuple[PostgresSource, str, Any]:
+    """A source, its only split and a position in the middle."""
+    source = PostgresSource(options, "words", ["word"], "id", page_rows=4)
+    [split] = source.splits()
+    reader = source.open_split(split, None)
+    read(reader, 10)
+    position = reader.position
+    reader.close()
+    return source, split, position
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("TRUNCATE words", "read up to id 10, and the row with id 10 is gone: the table was truncated"),
+        ("TRUNCATE words RESTART IDENTITY;" + AGAIN.format(5), "the row with id 10 is gone"),
+        ("TRUNCATE words RESTART IDENTITY;" + AGAIN.format(99), "the row with id 10 is another one"),
+        ("DELETE FROM words WHERE id > 10", "the row with id 25 is gone"),
+        (
+            "CREATE TABLE other (LIKE words INCLUDING ALL);"
+            "INSERT INTO other SELECT id, 'w' || id FROM words;"
+            "UPDATE other SET word = 'x' WHERE id = 25; DROP TABLE words; ALTER TABLE other RENAME TO words",
+            "the row with id 25 is another one",
+        ),
+        ("DROP TABLE words", "the table is gone"),
+    ],
+)
+def test_range_of_a_table_that_was_replaced_is_an_error(
+    outside: Any, range_position: Any, change: str, what: str
+) -> None:
+    source, split, position = range_position
+    outside.execute(change)
+    for after in (position, (0, "", *position[2:])):
+        with pytest.raises((TableReplaced, RefusedByDatabase)) as failed:
+            read(source.open_split(split, after), ROWS)
+        if after is position:
+            assert what in str(failed.value)
+
+
+def test_range_whose_table_is_truncated_while_it_is_read_does_not_end(options: Any, outside: Any) -> None:
+    source = PostgresSource(options, "words", ["id"], "id", page_rows=4)
+    [split] = source.splits()
+    reader = source.open_split(split, None)
+    # Of at most two pages that wait, the rest is not fetched.
+    assert read(reader, 2) == [(1,), (2,)]
+    outside.execute("TRUNCATE words")
+    with pytest.raises(TableReplaced, match=r"the row with id \d+ is gone"):
+        read(reader, ROWS)
+    assert not reader.exhausted
+    reader.close()
+
+
+KEPT = [
+    "VACUUM FULL words",
+    "INSERT INTO words (word) VALUES ('late')",
+    "CREATE TABLE other (LIKE words INCLUDING ALL); INSERT INTO other SELECT * FROM words;"
+    "DROP TABLE words; ALTER TABLE other RENAME TO words",
+]
+
+
+@pytest.mark.parametrize("change", KEPT)
+def test_range_of_the_same_rows_in_another_storage_is_read_on(
+    outside: Any, range_position: Any, change: str
+) -> None:
+    source, split, position = range_position
+    for statement in change.split(";"):
+        outside.execute(statement)
+    reader = source.open_split(split, position)
+    assert read(reader, ROWS) == [(f"w{n}",) for n in range(11, ROWS + 1)]
+    assert reader.exhausted
+    reader.close()
+
+
+@pytest.fixture
+def growing(options: Any, outside: Any) -> PostgresGrowingSource:
+    return PostgresGrowingSource(
+        options, "words", ["word"], "id", interval=Duration.of_millis(20), page_rows=4
+    )
+
+
+def all_read(source: PostgresGrowingSource) -> SplitReader:
+    """Return a reader that has read all rows, and has asked for more."""
+    reader = source.open_split("growing", None)
+    assert len(read(reader, ROWS)) == ROWS
+    deadline = time.monotonic() + 30
+    while not reader.position.is_generated:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return reader
+
+
+NOT_THE_SAME = [
+    ("TRUNCATE words RESTART IDENTITY", "the sequence of id stands at 0"),
+    ("TRUNCATE words RESTART IDENTITY;" + AGAIN.format(99), "the table is another one, without that row"),
+    (
+        "DROP TABLE words; CREATE TABLE words (id bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,"
+        "word text);" + AGAIN.format(99),
+        "the table is another one, without that row",
+    ),
+    ("DELETE FROM words WHERE id > 20; SELECT setval('words_id_seq', 20)", "the sequence of id stands at 20"),
+]
+
+
+@pytest.mark.parametrize(("change", "what"), NOT_THE_SAME)
+def test_growing_key_that_begins_again_is_an_error(
+    outside: Any, growing: PostgresGrowingSource, change: str, what: str
+) -> None:
+    reader = all_read(growing)
+    position = reader.position
+    reader.close()
+    outside.execute(change)
+    with pytest.raises(TableReplaced, match=f"has read up to id 25, and {what}: the table was truncated or"):
+        read(growing.open_split("growing", position), 1)
+
+
+@pytest.mark.parametrize("change", [change for change, _ in NOT_THE_SAME])
+def test_growing_key_that_begins_again_while_it_is_read_is_an_error(
+    outside: Any, growing: PostgresGrowingSource, change: str
+) -> None:
+    reader = all_read(growing)
+    outside.execute(change)
+    with pytest.raises(TableReplaced):
+        read(reader, 1000)
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *KEPT[:2],
+        "DELETE FROM words",
+        "TRUNCATE words",
+        "UPDATE words SET word = 'changed'",
+        "UPDATE words SET word = 'changed'; VACUUM FULL words",
+        "DELETE FROM words WHERE id = 25",
+        "INSERT INTO words (id, word) VALUES (1000, 'by hand')",
+    ],
+)
+def test_growing_key_of_rows_that_change_and_go_is_read_on(
+    outside: Any, growing: PostgresGrowingSource, change: str
+) -> None:
+    reader = all_read(growing)
+    position = reader.position
+    for statement in change.split(";"):
+        outside.execute(statement)
+    outside.execute("INSERT INTO words (id, word) VALUES (2000, 'next')")
+    expected = {"late", "by hand", "next"}
+    for each in (reader, growing.open_split("growing", position)):
+        found = set()
+        while ("next",) not in found:
+            found |= set(read(each, 1))
+        assert {word for (word,) in found} <= expected
+        each.close()
+
+
+def test_rows_that_end_too_early_on_another_timeline_are_an_error(
+    outside: Any, growing: PostgresGrowingSource
+) -> None:
+    reader = all_read(growing)
+    # As a server that was restored to a point in time; its sequence is ahead of the rows.
+    position = reader.position._replace(timeline=reader.position.timeline + 1)
+    reader.close()
+    for rows_that_go, is_error in (("id < 0", False), ("id > 20", True), ("true", False)):
+        outside.execute(f"DELETE FROM words WHERE {rows_that_go}")
+        reader = growing.open_split("growing", position)
+        if is_error:
+            with pytest.raises(TableReplaced, match="a new timeline, in which no row has that key or more"):
+                read(reader, 1)
+        else:
+            outside.execute("INSERT INTO words (word) VALUES ('next')")
+            assert read(reader, 1) == [("next",)]
+            outside.execute("DELETE FROM words WHERE word = 'next'")
+        reader.close()
+
+
+def test_user_who_may_not_ask_for_the_server_and_the_sequence_reads(
+    options: Any, outside: Any, growing: PostgresGrowingSource
+) -> None:
+    asked = "FUNCTION pg_control_system(), pg_control_checkpoint()"
+    outside.execute("CREATE ROLE reader LOGIN PASSWORD 'r'; GRANT USAGE ON SCHEMA public TO reader")
+    outside.execute(f"GRANT SELECT ON words TO reader; REVOKE EXECUTE ON {asked} FROM PUBLIC")
+    try:
+        builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(options.get_db_url())
+        limited = builder.with_user_name("reader").with_password("r").build()
+        source = PostgresSource(limited, "words", ["word"], "id")
+        [split] = source.splits()
+        reader = source.open_split(split, None)
+        assert len(read(reader, ROWS)) == ROWS
+        assert reader.position.mark[:2] == (0, 0)
+        reader.close()
+        outside.execute("TRUNCATE words")
+        with pytest.raises(TableReplaced):
+            read(source.open_split(split, reader.position), 1)
+    finally:
+        outside.execute(f"GRANT EXECUTE ON {asked} TO PUBLIC; DROP OWNED BY reader; DROP ROLE reader")
+
+
+def test_position_of_an_earlier_version_is_taken_with_a_warning(
+    options: Any, outside: Any, growing: PostgresGrowingSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = PostgresSource(options, "words", ["word"], "id")
+    [split] = source.splits()
+    for each, name in ((source, split), (growing, "growing")):
+        caplog.clear()
+        reader = each.open_split(name, 20)
+        [warning] = caplog.records
+        assert "resumes behind key 20 of a checkpoint of an earlier version" in warning.getMessage()
+        assert read(reader, 2) == [("w21",), ("w22",)]
+        assert reader.position.key == 22
+        reader.close()
+
+
 def test_read_from_a_dead_server_fails_behind_what_had_arrived(
     options: Any, outside: Any, postgres_server: PostgresServer
 ) -> None:
@@ -171,7 +390,7 @@ def test_read_from_a_dead_server_fails_behind_what_had_arrived(
     reader.close()
     postgres_server.start()
     reader = source.open_split(split, position)
-    assert [n for (n,) in read(reader, ROWS)] == list(range(position + 1, ROWS + 1))
+    assert [n for (n,) in read(reader, ROWS)] == list(range(position[0] + 1, ROWS + 1))
     reader.close()
 
 
