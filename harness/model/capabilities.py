@@ -51,6 +51,8 @@ class Capability(StrEnum):
     """Its checkpoints can be read, and restored beside the run."""
     CHECKPOINTS_SEEN = "checkpoints_seen"
     """Its checkpoints and transactions are events of the history. Without it only rows are seen."""
+    INPUT_SEEN = "input_seen"
+    """It is seen how far each split of the input was read when a job says that it has finished."""
     TRACE = "trace"
     """A run can return its full trace."""
     ENGINE = "engine"

@@ -54,6 +54,7 @@ CAPABILITIES: Final = frozenset(
         Capability.KILL_PROCESS,
         Capability.RESCALE,
         Capability.CHECKPOINTS_SEEN,
+        Capability.INPUT_SEEN,
         Capability.ENGINE,
     }
 )

@@ -86,6 +86,7 @@ CAPABILITIES: Final = frozenset(
         Capability.SERVER_FAULTS,
         Capability.RESCALE,
         Capability.CHECKPOINTS_SEEN,
+        Capability.INPUT_SEEN,
         Capability.ENGINE,
     }
 )
@@ -342,4 +343,5 @@ class LocalRun(JobRun):
             in_time=in_time,
             events=events,
             last_words=f"exit code {process.returncode}: {last_line(said)}",
+            says_success=process.returncode == 0,
         )

@@ -61,6 +61,7 @@ CAPABILITIES: Final = frozenset(
         Capability.RESCALE,
         Capability.RESCALE_RUNNING,
         Capability.CHECKPOINTS_SEEN,
+        Capability.INPUT_SEEN,
         Capability.ENGINE,
     }
 )

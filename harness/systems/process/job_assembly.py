@@ -31,7 +31,7 @@ class Assembly:
         self._log = log
         self._fault = fault
         self._family = load_family(spec.family)
-        self._source = _source(spec)
+        self._source = _source(spec, log)
         self._configuration = _configuration(spec)
 
     def graph(self, parallelism: int) -> JobGraph:
@@ -47,15 +47,15 @@ class Assembly:
         return environment.get_job_graph(spec.job_name)
 
 
-def _source(spec: Spec) -> CountedSource:
+def _source(spec: Spec, log: EventLog) -> CountedSource:
     if spec.source:
         source, names = resolve_name(spec.source)(spec.files)
-        return CountedSource(source, names)
+        return CountedSource(source, log, names)
     splits = {
         split: [(value, timestamp) for timestamp, value in records]
         for split, records in read_records(spec.records).items()
     }
-    return CountedSource(CollectionSource(splits), is_bounded=not spec.is_endless)
+    return CountedSource(CollectionSource(splits), log, is_bounded=not spec.is_endless)
 
 
 def _configuration(spec: Spec) -> Configuration:

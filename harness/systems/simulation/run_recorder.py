@@ -175,6 +175,10 @@ class RunRecorder:
         for path in self.retention.look():
             self.leak("deleted file of a retained checkpoint", path)
 
+    def input_read(self) -> None:
+        """Record how far each split was read in the end, as the log of the input has seen it."""
+        self._history.input_read(self._clock.step, self._log.read_up_to, self._records_read())
+
     def _records_read(self) -> dict[str, int]:
         """By split, all its records: a split that is in no snapshot belongs to a source that had finished."""
         return {split: len(records) for split, records in self._log.records.items()}

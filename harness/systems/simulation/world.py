@@ -426,6 +426,8 @@ class World:
             where = f"{self._family_file}: seed {self._scenario.seed}"
             raise FamilyError(f"{where}: the job writes an integer of more than 64 bits") from None
         history.trace_hash = digest.hexdigest()
+        # Behind the hash, which is one of the steps: what is asked at rest changes none of them.
+        self.recorder.input_read()
         history.trace = self._tracer.finish(self.clock.step)
         self._let_go()
 

@@ -70,6 +70,7 @@ CAPABILITIES: Final = frozenset(
         Capability.FAILED_COMMITS,
         Capability.RESCALE,
         Capability.CHECKPOINTS_SEEN,
+        Capability.INPUT_SEEN,
         Capability.ENGINE,
     }
 )
