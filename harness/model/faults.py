@@ -13,6 +13,8 @@ The rules this module lives by:
   Only families that need a server draw them (`generation/server_faults.py`).
 - A row is lost behind a producer that hands rows over and hears of each later. Only families that write to
   Kafka draw it (`generation/late_patterns.py`).
+- An input that changes, output that a consumer takes away, a worker that is paused and a folder that vanishes
+  are drawn by a chance of their own, as is a function that leaves: few scenarios have one.
 - A pause stops all processes of a program from outside. Only programs of which nothing else is known draw it
   (`generation/program_faults.py`).
 - The points are written here a second time beside the engine's: checkers read them, and the judge does not
@@ -58,8 +60,31 @@ FaultKind: TypeAlias = Literal[
     "write_error_after_success",
     "short_list",
     "lose_row",
+    "function_leaves",
+    "change_input",
+    "move_output",
+    "pause_worker",
+    "lose_folder",
 ]
-Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
+Means: TypeAlias = Literal[
+    "",
+    "executor",
+    "java",
+    "zombie",
+    "shuffle",
+    "slow",
+    "full",
+    "read_only",
+    "answer",
+    "interrupt",
+    "cancelled",
+    "generator_exit",
+    "stop_iteration",
+    "fork",
+    "chdir",
+    "replaced",
+    "recreated",
+]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
 ServerName: TypeAlias = Literal["", "postgres", "kafka", "s3"]
 """A server that can be at an end of a job, as `onceproof services` calls it; the empty name is none."""
@@ -99,6 +124,11 @@ Target: TypeAlias = Literal[
     "pause",
     "listing",
     "row",
+    "function",
+    "input",
+    "output",
+    "worker",
+    "folder",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
@@ -137,6 +167,12 @@ MEANS_POINTS: Final[Mapping[Means, tuple[Point, ...]]] = {
 """The points at which a means makes sense; one that is not listed makes sense at all points of its kind."""
 
 
+_AT_PASSES: Final = frozenset(
+    ("clock", "server", "pause", "listing", "function", "input", "output", "worker", "folder")
+)
+"""What is struck as a point is passed, kills aside."""
+
+
 @dataclass(frozen=True, slots=True)
 class FaultRow:
     """One kind of fault."""
@@ -167,12 +203,12 @@ class FaultRow:
     @property
     def counts_passes(self) -> bool:
         """Whether it counts passes of its point. The others count messages, commits and calls of storages."""
-        return self.is_kill or self.strikes in ("clock", "server", "pause", "listing")
+        return self.is_kill or self.strikes in _AT_PASSES
 
     @property
     def holds_up(self) -> bool:
         """Whether ``Fault.delay`` is steps for which the job may have to wait; else it is milliseconds."""
-        return self.strikes not in ("clock", "server", "pause", "listing")
+        return self.strikes not in _AT_PASSES
 
     @property
     def kills_tasks(self) -> bool:
@@ -454,6 +490,51 @@ _ROWS: Final = (
         "lose the row, and report it to the producer",
         "a row of {task} was lost behind its producer, which heard of it",
     ),
+    FaultRow(
+        "function_leaves",
+        "function",
+        ("element",),
+        Capability.LEAVING_FUNCTIONS,
+        "let a function of {task} leave",
+        "a function of {task} left",
+        # Plain: it exits with code 0. The others raise what is no error, fork and return in the child, or
+        # change the folder of the process, which is no failure.
+        means=("interrupt", "cancelled", "generator_exit", "stop_iteration", "fork", "chdir"),
+    ),
+    FaultRow(
+        "change_input",
+        "input",
+        ("element", "completed"),
+        Capability.CHANGED_INPUT,
+        "shorten the input that was read",
+        "the input was changed",
+        means=("replaced", "recreated"),
+    ),
+    FaultRow(
+        "move_output",
+        "output",
+        ("committed",),
+        Capability.MOVED_OUTPUT,
+        "take the visible output away",
+        "a consumer took the visible output away",
+    ),
+    FaultRow(
+        "pause_worker",
+        "worker",
+        ("element", "barrier_received", "pre_committed", "committing"),
+        Capability.PAUSED_WORKERS,
+        "pause the worker of {task}",
+        "the worker of {task} was paused",
+        delay="required",
+    ),
+    FaultRow(
+        "lose_folder",
+        "folder",
+        ("element", "completed"),
+        Capability.LOST_FOLDERS,
+        "move the folder of the checkpoints away",
+        "the folder of the checkpoints vanished",
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
@@ -463,6 +544,7 @@ DRAWN_APART: Final = frozenset(
     row.kind
     for row in _ROWS
     if row.needs in (Capability.LATE_PUTS, Capability.SHORT_LISTS, Capability.LOST_ROWS)
+    or row.strikes in ("function", "input", "output", "worker", "folder")
 )
 """The kinds that only some jobs can suffer, or that are nothing without a kill. The generator draws them by
 themselves, so that all other scenarios are what they are without them."""
@@ -471,10 +553,12 @@ KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
-    row.kind for row in _ROWS if row.strikes not in ("server", "pause", "row")
+    row.kind
+    for row in _ROWS
+    if row.strikes not in ("server", "pause", "row", "input", "output", "worker", "folder")
 )
 """The kinds that any job of the engine can suffer; the others need a server at an end of the job, or its
-model, or strike programs of which nothing is known."""
+model, strike programs of which nothing is known, or what the engine must report and cannot survive."""
 
 AT_PASSES: Final = frozenset(row.kind for row in _ROWS if row.counts_passes)
 """The kinds that strike as a point is passed."""

@@ -115,6 +115,11 @@ ANSWERS: Final = answers(
         Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
         Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
+        Capability.PAUSED_WORKERS: "It has no workers.",
+        Capability.LOST_FOLDERS: "TODO.",
+        Capability.CHANGED_INPUT: "TODO.",
+        Capability.MOVED_OUTPUT: "TODO.",
+        Capability.LEAVING_FUNCTIONS: "TODO.",
     },
     MISSING,
 )

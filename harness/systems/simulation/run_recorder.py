@@ -306,8 +306,8 @@ class RunRecorder:
     def fault_fired(self, fault: Fault, task: str) -> None:
         """Record that a fault has struck, and count it."""
         step = self._clock.step
-        self._history.fault_fired(step, fault.kind, fault.point, task)
-        self._history.statistics.count_strike(fault.kind, fault.point)
+        self._history.fault_fired(step, fault.kind, fault.point, task, fault.means)
+        self._history.statistics.count_strike(fault.kind, fault.point, fault.means)
         if self.is_tracing:
             self._tracer.fault(step, fault, task)
 
