@@ -31,6 +31,7 @@ from onceproof.engine.task.outputs import Queue
 from onceproof.harness.model.exit_codes import is_full
 from onceproof.harness.model.family import Family, FamilyError, source_file
 from onceproof.harness.model.history import History
+from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.clock_jumps import first_ahead_ms
 from onceproof.harness.systems.fault_clock import MasterKilled, PowerLost, ProcessKilled
@@ -222,6 +223,10 @@ class World:
                 self._master_died()
             except Exception as error:
                 self.machine_failed(labels[-1], error)
+            except BaseException as error:
+                if not is_injected(error):
+                    raise
+                self._process_left(labels[-1], error)
 
     def _attend(self) -> bool:
         """Do what is due; return whether the run goes on."""
@@ -381,6 +386,13 @@ class World:
             raise error
         self.recorder.error(where, error)
         self.end()
+
+    def _process_left(self, where: str, error: BaseException) -> None:
+        """What a function raised has ended the whole process: with exit code 0 that is a report of success."""
+        if isinstance(error, SystemExit) and not error.code:
+            self.job_finished()
+        else:
+            self.machine_failed(where, error)
 
     def end(self) -> None:
         """Perform no further action."""
