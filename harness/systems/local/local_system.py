@@ -43,6 +43,7 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
 from onceproof.harness.systems.process.fault_actions import die
@@ -87,6 +88,7 @@ CAPABILITIES: Final = frozenset(
         Capability.RESCALE,
         Capability.CHECKPOINTS_SEEN,
         Capability.INPUT_SEEN,
+        Capability.LEAVING_FUNCTIONS,
         Capability.ENGINE,
     }
 )
@@ -102,6 +104,7 @@ ANSWERS: Final = answers(
         "read": UnreliableStorage.suffer,
         "deletion": UnreliableStorage.suffer,
         "server": StruckServer.strike,
+        "function": leave,
         "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
@@ -119,7 +122,6 @@ ANSWERS: Final = answers(
         Capability.LOST_FOLDERS: "TODO.",
         Capability.CHANGED_INPUT: "TODO.",
         Capability.MOVED_OUTPUT: "TODO.",
-        Capability.LEAVING_FUNCTIONS: "TODO.",
     },
     MISSING,
 )

@@ -37,6 +37,7 @@ from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import ShiftedClocks, ahead_after_ms
 from onceproof.harness.systems.fault_clock import ProcessFaultClock
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_SNAPSHOT, AttemptLeaks, Left
 from onceproof.harness.systems.local.logged_requests import LoggedRequests
 from onceproof.harness.systems.process.fault_actions import die
@@ -95,7 +96,10 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     # Kills and failures.
 
     def strike(self, number: int, fault: Fault, name: str) -> None:
-        """Log a fault, then carry it out. Raises Killed where the running task is a victim."""
+        """Log a fault, then carry it out.
+
+        Raises Killed where the running task is a victim, and what a function raises that leaves.
+        """
         if fault.rescale_to:
             self.parallelism = fault.rescale_to
         running = self.current_task
@@ -120,6 +124,9 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
             return
         if row.strikes == "server":
             strike_server(self._strikes, fault)
+            return
+        if row.strikes == "function":
+            leave(fault)
             return
         for task in victims:
             if task is not running:

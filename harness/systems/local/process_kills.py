@@ -17,6 +17,7 @@ from functools import partial
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.process.board_state import BoardState, LivingTask
 from onceproof.harness.systems.process.fault_actions import die, send
 from onceproof.harness.systems.process.fault_board import FaultBoard
@@ -56,6 +57,9 @@ class ProcessKills:
         if row.strikes == "server":
             # Other processes may pass points, while a server takes its time to die.
             return partial(strike_server, self.strikes, fault)
+        if row.strikes == "function":
+            # The task that passes the point calls it, once the board is free again.
+            return partial(leave, fault)
         here = os.getpid()
         if row.strikes == "process":
             if here != self.coordinator:

@@ -29,6 +29,7 @@ from onceproof.harness.model.faults import FAULTS, FaultKind
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.board_clocks import BoardClocks
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem, start_child
 from onceproof.harness.systems.local.process_kills import ProcessKills
@@ -62,6 +63,7 @@ CAPABILITIES: Final = frozenset(
         Capability.RESCALE_RUNNING,
         Capability.CHECKPOINTS_SEEN,
         Capability.INPUT_SEEN,
+        Capability.LEAVING_FUNCTIONS,
         Capability.ENGINE,
     }
 )
@@ -83,6 +85,7 @@ ANSWERS: Final = answers(
         "read": UnreliableStorage.suffer,
         "deletion": UnreliableStorage.suffer,
         "server": StruckServer.strike,
+        "function": leave,
         "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
@@ -99,7 +102,6 @@ ANSWERS: Final = answers(
         Capability.LOST_FOLDERS: "TODO.",
         Capability.CHANGED_INPUT: "TODO.",
         Capability.MOVED_OUTPUT: "TODO.",
-        Capability.LEAVING_FUNCTIONS: "TODO.",
     },
     MISSING,
 )
