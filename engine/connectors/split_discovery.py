@@ -60,7 +60,7 @@ class SplitDiscovery:
         while not self._stopped.is_set():
             try:
                 splits = self._source.splits()
-            except Exception as error:
+            except BaseException as error:
                 _logger.warning("new splits cannot be looked for, it is tried again: %s", error)
                 splits = ()
             found = [split for split in splits if split not in self._seen and self._is_new(split)]

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from onceproof.engine.configuration.backend_options import HASHMAP, ROCKSDB
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.elements import MIN_WATERMARK, Record
+from onceproof.engine.errors import Ending
 from onceproof.engine.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -310,11 +311,13 @@ class Operator:
 
 def close_all(operators: Iterable[Operator]) -> None:
     """Close all operators even if some fail, then raise the first error."""
-    first_error: Exception | None = None
+    first_error: BaseException | None = None
     for operator in operators:
         try:
             operator.close()
-        except Exception as error:
+        except Ending:
+            raise
+        except BaseException as error:
             first_error = first_error or error
     if first_error is not None:
         raise first_error

@@ -224,12 +224,13 @@ class JobDriver(ABC):
     def result(self, started_ns: int, failure: str | None, records_read: int) -> JobExecutionResult:
         """Return the result of the run, which began at ``started_ns`` of the monotonic clock.
 
-        Raises JobExecutionFailed with ``failure``, and JobCancelled.
+        Raises JobCancelled, and JobExecutionFailed with ``failure`` or where the job has not finished.
         """
-        if failure is not None:
-            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {failure}")
         if self.master.state is JobState.CANCELED:
             raise JobCancelled(f"job {self.graph.name!r} was cancelled")
+        if failure is not None or self.master.state is not JobState.FINISHED:
+            why = failure or f"its run was left while it was {self.master.state.value}"
+            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {why}")
         return JobExecutionResult(
             self.graph.job_id,
             self.graph.name,

@@ -411,7 +411,7 @@ class LocalExecution(Execution):
             return
         delete_if_possible(self._storage, paths)
 
-    def _encoding_failed(self, task: Task, error: Exception) -> None:
+    def _encoding_failed(self, task: Task, error: BaseException) -> None:
         """Fail the task: state that cannot be encoded is an error of the job, not of the storage."""
         if self.is_current(task):
             del self.tasks[task.id]

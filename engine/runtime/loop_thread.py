@@ -55,7 +55,7 @@ class LoopThread:
         loop = self.loop
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            self._run_until_stopped()
             running = list(self._running.values())
             for task in running:
                 task.cancel()
@@ -64,6 +64,18 @@ class LoopThread:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+
+    def _run_until_stopped(self) -> None:
+        """Run the loop. What ends it otherwise, asyncio has let through: it is the answer to all requests."""
+        while True:
+            try:
+                self.loop.run_forever()
+                return
+            except BaseException as error:
+                for number, task in list(self._running.items()):
+                    self.answers.put(Answer(number, None, error))
+                    task.cancel()
+                self._wake_up()
 
     def _ended(self, number: int, task: asyncio.Task[Any]) -> None:
         del self._running[number]

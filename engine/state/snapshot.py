@@ -416,9 +416,9 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
         try:
             pack = item.element_type.prepare(item.elements)
             if pack is None:
-                elements = list(map(ENCODE, item.elements))
+                elements = [ENCODE(element) for element in item.elements]
             else:
-                elements = list(map(ENCODE, map(pack, item.elements)))
+                elements = [ENCODE(pack(element)) for element in item.elements]
         except _WRONG as error:
             raise wrong_element(item, error) from error
         encoded[item.name] = EncodedList(item.mode, item.element_type.descriptor, elements)

@@ -28,6 +28,7 @@ from queue import SimpleQueue
 from typing import Any, ClassVar, Final
 
 from onceproof.engine.checkpoint.metadata import StateHandle
+from onceproof.engine.errors import Ending
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism
@@ -355,7 +356,9 @@ class Worker:
             effects = task.handle(event, self._now)
             if self.checks_machines:
                 task.validate()
-        except Exception as error:
+        except Ending:
+            raise
+        except BaseException as error:
             self.task_died(task, error)
             return
         if effects:
@@ -379,7 +382,7 @@ class Worker:
                 assert isinstance(effect.handle, StateHandle), kind
                 delete_if_possible(self._storage, effect.handle.paths)
 
-    def task_died(self, task: Task, error: Exception) -> None:
+    def task_died(self, task: Task, error: BaseException) -> None:
         """Close a task that raised, and tell the coordinator."""
         if self._is_current(task):
             del self._tasks[task.id]
@@ -389,8 +392,13 @@ class Worker:
 
     def _cancel(self, task: Task) -> None:
         self._records_of_dead += task.records_read
-        with suppress(Exception):
+        try:
             task.handle(CANCEL, self._now)
+        except Ending:
+            raise
+        except BaseException:
+            # The next attempt cleans up what it has left.
+            return
 
     # Snapshots.
 
@@ -412,7 +420,7 @@ class Worker:
         else:
             delete_if_possible(self._storage, paths)
 
-    def _encoding_failed(self, task: Task, error: Exception) -> None:
+    def _encoding_failed(self, task: Task, error: BaseException) -> None:
         if self._is_current(task):
             self.task_died(task, error)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.errors import Ending
 from onceproof.engine.job.events import Deploy
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
@@ -30,7 +31,7 @@ from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.sinks import names_in
 
 
-class RunOver(BaseException):
+class RunOver(Ending):
     """An error of the engine's own ends the run; nothing after it can be trusted."""
 
 

@@ -16,6 +16,7 @@ from onceproof.engine import (
     ValueStateDescriptor,
 )
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.errors import Ending
 from onceproof.engine.protocol_points import no_probe
 from onceproof.engine.runtime.job_registry import REGISTRY
 from onceproof.engine.runtime.local import LocalExecution, execute
@@ -38,8 +39,8 @@ class Count(KeyedProcessFunction):
         yield value[0], count
 
 
-class PowerCut(BaseException):
-    """The death of the process; it is no Exception, so that no ``except Exception`` catches it."""
+class PowerCut(Ending):
+    """The death of the process; an Ending, so that the engine takes it for no failure of user code."""
 
 
 class Job:
