@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 from onceproof.engine.messages import NotifyCheckpointComplete
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.runtime import interrupts
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.task.events import TaskEffect, TaskEvent
 from onceproof.engine.task.task import Task
@@ -19,7 +21,10 @@ from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
     summary="sys.exit() in a function is no failure of its task: the process ends with exit code 0",
 )
 def exit_of_a_function_ends_the_process(reached: Reached) -> Iterator[None]:
-    """It leaves through the driver, as what is no Exception does where only those are caught."""
+    """It leaves through the driver, as what is no Exception does where only those are caught.
+
+    What looks at the exit of a whole run is left out as well.
+    """
     sound = Execution.task_event
     handle = Task.handle
     left: list[SystemExit] = []
@@ -38,7 +43,11 @@ def exit_of_a_function_ends_the_process(reached: Reached) -> Iterator[None]:
             reached()
             raise left.pop()
 
-    with replaced(Task, "handle", noted), replaced(Execution, "task_event", open_to_exits):
+    with (
+        replaced(Task, "handle", noted),
+        replaced(Execution, "task_event", open_to_exits),
+        replaced(interrupts, "no_success_before_the_end", nullcontext),
+    ):
         yield
 
 
