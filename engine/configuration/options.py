@@ -34,6 +34,10 @@ AUTOMATIC: Final = "AUTOMATIC"
 EXACTLY_ONCE: Final = "EXACTLY_ONCE"
 AT_LEAST_ONCE: Final = "AT_LEAST_ONCE"
 
+FAIL: Final = "fail"
+FROM_START: Final = "from-start"
+SKIP: Final = "skip"
+
 NO_EXTERNALIZED: Final = "NO_EXTERNALIZED_CHECKPOINTS"
 DELETE_ON_CANCELLATION: Final = "DELETE_ON_CANCELLATION"
 RETAIN_ON_CANCELLATION: Final = "RETAIN_ON_CANCELLATION"
@@ -244,6 +248,13 @@ SINK_COMMITTER_RETRIES: Final[ConfigOption[int]] = ConfigOption(
     at_least(0),
     "How often a committer may retry a commit before it fails.",
 )
+SOURCE_ON_CHANGE: Final[ConfigOption[str]] = ConfigOption(
+    "source.on-change",
+    FAIL,
+    one_of({word: word for word in (FAIL, FROM_START, SKIP)}),
+    "Ours: what happens when a file is not the one that was read before: fail ends the job, from-start reads"
+    " the new content from its beginning, skip leaves out the rest of the file; the last two warn.",
+)
 BUFFER_RECORDS: Final[ConfigOption[int]] = ConfigOption(
     "pipeline.buffer-records",
     1000,
@@ -298,6 +309,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     BUFFER_TIMEOUT_ENABLED,
     BUFFER_TIMEOUT,
     SINK_COMMITTER_RETRIES,
+    SOURCE_ON_CHANGE,
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,
     ALLOW_PICKLED_STATE,

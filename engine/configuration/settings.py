@@ -68,6 +68,7 @@ class CheckpointSettings(Struct, frozen=True):
     buffer_timeout_ms: int = 100
     """-1: none, so buffers are always full."""
     allow_pickled_state: bool = False
+    source_on_change: str = options.FAIL
     job_parameters: dict[str, str] = field(default_factory=dict)
     """Texts by name for every function."""
     workers: int = 1
@@ -155,6 +156,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         channel_buffers=get(options.CHANNEL_BUFFERS),
         buffer_timeout_ms=get(options.BUFFER_TIMEOUT) if get(options.BUFFER_TIMEOUT_ENABLED) else -1,
         allow_pickled_state=get(options.ALLOW_PICKLED_STATE),
+        source_on_change=get(options.SOURCE_ON_CHANGE),
         job_parameters=_job_parameters(configuration),
         workers=1 if is_on_spark else get(options.LOCAL_WORKERS) or get(options.TASK_SLOTS),
         lease_timeout_ms=get(options.LEASE_TIMEOUT),

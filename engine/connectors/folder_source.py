@@ -28,7 +28,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from onceproof.engine.connectors.bulk_files import BulkFileReader, BulkFormat
-from onceproof.engine.connectors.file_source import BLOCK_BYTES, FormattedFileSource, unreadable
+from onceproof.engine.connectors.file_content import CheckedReader, unreadable
+from onceproof.engine.connectors.file_source import BLOCK_BYTES, FormattedFileSource
 from onceproof.engine.connectors.formats import FileFormat
 from onceproof.engine.connectors.source import SourceIdentity, SplitReader
 from onceproof.engine.connectors.text_lines import StreamFormat
@@ -107,11 +108,12 @@ class FileSource(FormattedFileSource):
             raise ValueError("for_bulk_file_format has no path: name the files or folders to read")
         return FileSourceBuilder(bulk_format, [os.fspath(path) for path in paths])
 
-    def open_file(self, path: str, position: Any | None) -> SplitReader:
+    def open_file(self, path: str, position: Any | None, *, holds_back: bool = False) -> CheckedReader:
         """Return a reader of a whole file, from a position of an earlier reader on."""
         if isinstance(self._format, BulkFormat):
+            self.warn_of_old(path, position)
             return BulkFileReader(self._format, path, position)
-        return super().open_file(path, position)
+        return super().open_file(path, position, holds_back=holds_back)
 
     def splits(self) -> Sequence[str]:
         """Return the files, or the one bucket of a job with one subtask."""

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from onceproof.engine.configuration.backend_options import HASHMAP, ROCKSDB
 from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.configuration.options import FAIL
 from onceproof.engine.elements import MIN_WATERMARK, Record
 from onceproof.engine.errors import Ending
 from onceproof.engine.functions import (
@@ -111,6 +112,8 @@ class OperatorContext(Struct, kw_only=True):
     """See `engine/owner_ids.py`."""
     operator_name: str = ""
     job_parameters: Mapping[str, str] = field(default_factory=dict)
+    source_on_change: str = FAIL
+    """What a source does when its input is not what it was."""
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
     restored_checkpoint_id: int | None = None
     keyed: Any = None

@@ -187,6 +187,7 @@ class Execution(JobDriver):
                 requests=self.make_requests(),
                 scope=self._scope,
                 job_parameters=graph.settings.job_parameters,
+                source_on_change=graph.settings.source_on_change,
                 metrics=self.metrics,
                 measures=graph.settings.monitor.is_on,
             ),

@@ -333,6 +333,7 @@ class Worker:
                 requests=EventLoopRequests,
                 scope=self._scope,
                 job_parameters=settings.job_parameters,
+                source_on_change=settings.source_on_change,
                 metrics=self._metrics,
                 measures=settings.monitor.is_on,
             ),

@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 
 from onceproof.engine import Duration, FileSource, MalformedRow, StreamFormat
-from onceproof.engine.connectors.file_source import UnreadableFile
+from onceproof.engine.connectors.file_content import UnreadableFile
 from onceproof.engine.connectors.folder_source import WrongBucket, bucket_of, list_files
 
 OFTEN = Duration.of_millis(1)
