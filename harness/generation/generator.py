@@ -38,7 +38,7 @@ from onceproof.harness.generation.fault_patterns import (
 )
 from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
 from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
-from onceproof.harness.generation.outside_patterns import draw_leaving_function
+from onceproof.harness.generation.outside_patterns import draw_changed_input, draw_leaving_function
 from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
@@ -412,14 +412,15 @@ def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -
     """Return the faults with those that only some ends of a job have, if any, in place of the last ones.
 
     They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows;
-    and what few scenarios have, a function that leaves.
+    and what few scenarios have, a function that leaves or an input that changes.
     """
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
     refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
     short = draw_short_list(Chance(_random_of(derived_seed("short lists", seed))), stage)
     lost = draw_lost_row(Chance(_random_of(derived_seed("lost rows", seed))), stage)
     left = draw_leaving_function(Chance(_random_of(derived_seed("leaving functions", seed))), stage)
-    rare = (*late_puts, *refused, *short, *lost, *left)
+    changed = draw_changed_input(Chance(_random_of(derived_seed("changed input", seed))), stage)
+    rare = (*late_puts, *refused, *short, *lost, *left, *changed)
     room = max(MOST_FAULTS, len(faults)) - len(rare)
     # Of a job that restarts until ids have another digit no restart is left out.
     restarts = sum(fault == faults[0] for fault in faults)

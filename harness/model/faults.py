@@ -83,7 +83,6 @@ Means: TypeAlias = Literal[
     "fork",
     "chdir",
     "replaced",
-    "recreated",
 ]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
 ServerName: TypeAlias = Literal["", "postgres", "kafka", "s3"]
@@ -504,11 +503,13 @@ _ROWS: Final = (
     FaultRow(
         "change_input",
         "input",
-        ("element", "completed"),
+        # What no complete checkpoint covers, a restored job reads as it is now.
+        ("completed",),
         Capability.CHANGED_INPUT,
-        "shorten the input that was read",
+        "change the input that was read",
         "the input was changed",
-        means=("replaced", "recreated"),
+        # Plain: it is shorter than what was read of it.
+        means=("replaced",),
     ),
     FaultRow(
         "move_output",

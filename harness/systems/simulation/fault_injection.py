@@ -145,7 +145,7 @@ class FaultInjector:
         if fault is not None:
             # A task goes on with what it does while the master dies, or the clock is set.
             strikes = FAULTS[fault.kind].strikes
-            waits = strikes == "clock" or (strikes == "master" and point not in COORDINATOR_POINTS)
+            waits = strikes in ("clock", "input") or (strikes == "master" and point not in COORDINATOR_POINTS)
             # A function leaves while its task calls it, and at no other time.
             if waits or (fault.after and strikes != "function"):
                 due = self._clock.now + fault.after
@@ -225,6 +225,10 @@ class FaultInjector:
             case "listing":
                 self._fire(fault, name)
                 self.list_short(fault)
+            case "input":
+                # Only what is read again can be noticed, and only from a checkpoint that covers some of it.
+                if name := self._job.change_input(fault, self._recorder.latest_cut):
+                    self._fire(fault, name)
             case "function":
                 self._fire(fault, name)
                 leave(fault)

@@ -24,7 +24,7 @@ from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.state.timers import FiredTimers
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, FaultKind, Point
 from onceproof.harness.model.history import CHECKPOINT_ABORTED, Cut, History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import Action
@@ -67,6 +67,7 @@ class RunRecorder:
         "_history",
         "_is_restored",
         "_known_complete",
+        "_latest_cut",
         "_log",
         "_notes",
         "_restored_operators",
@@ -87,6 +88,7 @@ class RunRecorder:
         """Whether the run has a trace beside its history."""
         self._notes: dict[str, Note] = {}
         self._known_complete: set[int] = set()
+        self._latest_cut: Cut = NO_CUT
         self._down_since: int | None = None
         self.retention = retention
         self._fired_timers: list[FiredTimers] = []
@@ -108,7 +110,7 @@ class RunRecorder:
         operators = task.operators
         head, tail = operators[0], operators[-1]
         if isinstance(head, SourceOperator):
-            cut = head.positions()
+            cut = self._log.offsets(head.positions())
         if isinstance(tail, SinkOperator):
             function: Any = tail.function
             if _lists_transactions(function.__class__):
@@ -129,6 +131,11 @@ class RunRecorder:
         """Whether any checkpoint is complete, so that each attempt from now on is restored from one."""
         return bool(self._known_complete)
 
+    @property
+    def latest_cut(self) -> Cut:
+        """What the latest complete checkpoint covers of the input; nothing, if there is none."""
+        return self._latest_cut
+
     def already_recorded(self, checkpoint: int) -> None:
         """Note that the history of this run begins with the record of a complete checkpoint."""
         self._known_complete.add(checkpoint)
@@ -144,6 +151,7 @@ class RunRecorder:
             writers[writer] = None
             cut.update(part)
             transactions.extend(listed)
+        self._latest_cut = cut
         step = self._clock.step
         self._history.checkpoint_completed(
             step,
@@ -314,6 +322,11 @@ class RunRecorder:
     def has_fired(self, faults: Iterable[tuple[FaultKind, Point]]) -> bool:
         """Return whether a fault of one of these kinds has struck at its point."""
         return not set(faults).isdisjoint(self._history.statistics.coverage)
+
+    @property
+    def has_changed_input(self) -> bool:
+        """Whether a fault has changed the input."""
+        return any(FAULTS[kind].strikes == "input" for kind, _ in self._history.statistics.coverage)
 
     def message_lost(self, action: Action) -> None:
         """Record that a message will never arrive."""

@@ -1,4 +1,4 @@
-"""Functions that leave, in real processes: they exit, raise what is no Exception, fork, or change the folder."""
+"""Functions that leave, in real processes: they exit, raise no Exception, fork, or change the folder."""
 
 from __future__ import annotations
 
@@ -42,6 +42,4 @@ def test_exit_that_ends_the_process_is_no_success():
     """Exit code 0 is taken at its word, and the word is asked for."""
     history, verdict = tried(LocalSystem, "", mutant="exit-of-a-function-ends-the-process")
     assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]
-    assert ("completeness", "unread input") in [
-        (each.property, each.anomaly) for each in verdict.violations
-    ]
+    assert ("completeness", "unread input") in [(each.property, each.anomaly) for each in verdict.violations]
