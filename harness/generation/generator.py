@@ -51,7 +51,8 @@ from onceproof.harness.model.family import (
     tasks_with,
     workload_of,
 )
-from onceproof.harness.model.faults import FAULTS, FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     USUAL_WATERMARK_INTERVAL_MS,
@@ -160,7 +161,8 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     workload, chance = workload_of(family, random), Chance(random)
     vertices = tasks_with(family, workload.parameters)
     max_parallelism, (source, parallelism, sink) = _draw_parallelisms(chance, workload)
-    kinds = draw_kinds(chance) - unfit_kinds(family)
+    unfit = unfit_kinds(family)
+    kinds = draw_kinds(chance) - unfit
     rescales = chance.chance(0.7)
     steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
     records, any_backend = sum(map(len, workload.records.values())), options_of(family).any_backend
@@ -184,6 +186,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         kinds=kinds,
         rescales=rescales,
         overtakes=mode.barriers == "unaligned",
+        unfit=unfit,
         ends=_ends_of(family, workload),
     )
     faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
@@ -241,7 +244,14 @@ def _random_of(seed: int) -> Random:
 
 def unfit_kinds(family: Family) -> frozenset[FaultKind]:
     """Return the kinds of faults that a family's oracle does not allow for."""
-    return frozenset({"clock_back"} if options_of(family).needs_steady_time else ())
+    options = options_of(family)
+    unfit: set[FaultKind] = set()
+    if options.needs_steady_time:
+        unfit.add("clock_back")
+    if options.declares:
+        # Before the end of the input, at which such a job may fail, what it has declared is a part.
+        unfit.add("change_input")
+    return frozenset(unfit)
 
 
 def draw_watermark_interval(chance: Chance) -> int:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from onceproof.harness.generation.drawn_faults import draw_kill, draw_occurrence
+from onceproof.harness.generation.drawn_faults import KILLS_OF_ALL, draw_kill, draw_kill_kind, draw_occurrence
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import KAFKA
-from onceproof.harness.model.faults import Means, Point
+from onceproof.harness.model.fault_kinds import Means, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
-CHANGED_INPUT: Final = 0.02
+CHANGED_INPUT: Final = 0.025
 """The share of the scenarios whose input changes. Few: their jobs end early, and show little else."""
 LEAVING_FUNCTIONS: Final = 0.03
 """The share of the scenarios in which a function leaves."""
@@ -34,15 +34,21 @@ _WAYS_TO_LEAVE: Final[tuple[tuple[Means, int], ...]] = (
 
 def draw_changed_input(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     """Draw, for a few scenarios, that the input changes that a checkpoint covers; mostly a kill follows."""
-    if KAFKA in stage.ends or not chance.chance(CHANGED_INPUT):
+    if KAFKA in stage.ends or "change_input" in stage.unfit or not chance.chance(CHANGED_INPUT):
         return ()
-    means: Means = chance.choice(("", "replaced"))
+    means: Means = chance.weighted((("replaced", 2), ("", 1)))
     nth, after = chance.weighted(((1, 3), (2, 2), (3, 1))), chance.weighted(((0, 2), (6, 1), (20, 1)))
     at = Fault("change_input", "completed", ANY_TASK, 0, nth, after, means=means)
-    if chance.chance(0.3):
+    if chance.chance(0.2):
         return (at,)
-    point: Point = chance.choice(("element", "completed", "committing", "snapshotted"))
-    return at, draw_kill(chance, stage, point, 0)
+    if chance.chance(0.4):
+        point: Point = chance.choice(("element", "committing", "snapshotted"))
+        return at, draw_kill(chance, stage, point, 0)
+    # Soon: the pass at which the input changes does not count for the kill.
+    points: tuple[tuple[Point, int], ...] = (("completed", 1), ("notified", len(stage.tasks)))
+    point, passes = chance.choice(points)
+    kind = draw_kill_kind(chance, stage, point, KILLS_OF_ALL)
+    return at, Fault(kind, point, ANY_TASK, 0, nth * passes, after + chance.weighted(((1, 2), (4, 1))))
 
 
 def draw_leaving_function(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:

@@ -25,125 +25,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final
 
 from onceproof.harness.model.capabilities import Capability
-
-FaultKind: TypeAlias = Literal[
-    "kill_task",
-    "kill_all",
-    "kill_process",
-    "kill_master",
-    "power_cut",
-    "lose_message",
-    "delay_message",
-    "duplicate_message",
-    "fail_write",
-    "tear_write",
-    "late_write",
-    "fail_commit",
-    "commit_error_after_success",
-    "clock_ahead",
-    "clock_back",
-    "fail_read",
-    "fail_delete",
-    "late_read",
-    "stale_list",
-    "late_put",
-    "kill_server",
-    "pause_server",
-    "cut_connection",
-    "pause_process",
-    "late_commit",
-    "late_abort",
-    "late_delete",
-    "write_error_after_success",
-    "short_list",
-    "lose_row",
-    "function_leaves",
-    "change_input",
-    "move_output",
-    "pause_worker",
-    "lose_folder",
-]
-Means: TypeAlias = Literal[
-    "",
-    "executor",
-    "java",
-    "zombie",
-    "shuffle",
-    "slow",
-    "full",
-    "read_only",
-    "answer",
-    "interrupt",
-    "cancelled",
-    "generator_exit",
-    "stop_iteration",
-    "fork",
-    "chdir",
-    "replaced",
-]
-"""How a fault is brought about in real processes; the empty one is the plain way of its kind."""
-ServerName: TypeAlias = Literal["", "postgres", "kafka", "s3"]
-"""A server that can be at an end of a job, as `onceproof services` calls it; the empty name is none."""
-Point: TypeAlias = Literal[
-    "triggered",
-    "barrier_received",
-    "aligned",
-    "pre_committed",
-    "snapshotted",
-    "uploaded",
-    "acknowledged",
-    "metadata_written",
-    "completed",
-    "notified",
-    "committing",
-    "committed",
-    "aborted",
-    "restoring",
-    "restored",
-    "element",
-    "end_of_data",
-    "declined",
-    "abort_notified",
-]
-Target: TypeAlias = Literal[
-    "tasks",
-    "process",
-    "master",
-    "message",
-    "write",
-    "commit",
-    "abort",
-    "clock",
-    "read",
-    "deletion",
-    "server",
-    "pause",
-    "listing",
-    "row",
-    "function",
-    "input",
-    "output",
-    "worker",
-    "folder",
-]
-"""What a fault strikes. The first three are kills: what dies of them belongs to the job."""
-Victims: TypeAlias = Literal["none", "passing", "all"]
-"""Which tasks a kill of tasks hits: the one that passes the point, or all of them (`systems/victims.py`)."""
-Delay: TypeAlias = Literal["none", "optional", "required"]
-
-FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
-MESSAGES_ALONE: Final[tuple[Point, ...]] = ("declined", "abort_notified")
-"""Messages without a protocol point: a task declines a checkpoint, or hears that one was aborted."""
-POINTS: Final[tuple[Point, ...]] = tuple(point for point in get_args(Point) if point not in MESSAGES_ALONE)
-"""The protocol points, which tasks and the job master pass."""
-SERVERS: Final[tuple[ServerName, ...]] = tuple(name for name in get_args(ServerName) if name)
-
-COORDINATOR_POINTS: Final[frozenset[Point]] = frozenset({"triggered", "metadata_written", "completed"})
-"""Points that the job master passes. Subtasks pass all the others."""
-TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in COORDINATOR_POINTS)
+from onceproof.harness.model.fault_kinds import (
+    MEANS_POINTS,
+    MESSAGES_ALONE,
+    POINTS,
+    TASK_POINTS,
+    Delay,
+    FaultKind,
+    Means,
+    Point,
+    Target,
+    Victims,
+)
 
 _MESSAGE_POINTS: Final[tuple[Point, ...]] = ("triggered", "acknowledged", "notified", *MESSAGES_ALONE)
 _WRITE_POINTS: Final[tuple[Point, ...]] = ("snapshotted", "metadata_written")
@@ -156,15 +52,6 @@ _READ_POINTS: Final[tuple[Point, ...]] = ("restoring",)
 """Files are read and listed as a process or an attempt begins, and listed before they are deleted."""
 _DELETION_POINTS: Final[tuple[Point, ...]] = ("completed",)
 """A complete checkpoint makes most of the files that are deleted superfluous."""
-
-MEANS_POINTS: Final[Mapping[Means, tuple[Point, ...]]] = {
-    # The task has read what was sent to it, and no other task has. Sources are sent nothing.
-    "shuffle": ("barrier_received", "pre_committed"),
-    # Later the stopped task has nothing left to write; before it begins, no other task can take its place.
-    "zombie": ("barrier_received", "aligned", "pre_committed", "snapshotted", "uploaded", "element"),
-}
-"""The points at which a means makes sense; one that is not listed makes sense at all points of its kind."""
-
 
 _AT_PASSES: Final = frozenset(
     ("clock", "server", "pause", "listing", "function", "input", "output", "worker", "folder")

@@ -23,7 +23,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.engine.outside_files import read_at_most
-from onceproof.harness.model.faults import FAULTS, FaultKind, Means, Point, ServerName
+from onceproof.harness.model.fault_kinds import FaultKind, Means, Point, ServerName
+from onceproof.harness.model.faults import FAULTS
 
 FORMAT_VERSION: Final = 1
 

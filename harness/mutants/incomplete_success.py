@@ -1,10 +1,12 @@
-"""Mutants of jobs that report success, and have not read all of their input or not committed all output."""
+"""Mutants of jobs that report success, and have not read their input or not committed their output."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from typing import Final
 
+from onceproof.engine.connectors.file_content import ChangedFile, CheckedReader, Content, Mark
 from onceproof.engine.messages import NotifyCheckpointComplete
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime import interrupts
@@ -13,6 +15,9 @@ from onceproof.engine.task.events import TaskEffect, TaskEvent
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
+
+CHANGING_INPUTS: Final = ("word_count", "final_table", "steady_batches")
+"""Families whose input is drawn to change: what they expect follows from their records alone."""
 
 
 @mutant(
@@ -109,4 +114,43 @@ def job_finishes_before_its_last_commit(reached: Reached) -> Iterator[None]:
         return self._finish()
 
     with replaced(Task, "_completed", hasty):
+        yield
+
+
+@mutant(
+    id="file-that-has-changed-is-at-its-end",
+    breaks="completeness",
+    summary="a reader that finds another file than it has read takes it for the end of its split",
+    families=CHANGING_INPUTS,
+)
+def file_that_has_changed_is_at_its_end(reached: Reached) -> Iterator[None]:
+    """The rest of the file is left out without a word, and the job finishes."""
+
+    def ended(self: CheckedReader, change: ChangedFile) -> bool:
+        reached()
+        return False
+
+    with replaced(CheckedReader, "begins_again", ended):
+        yield
+
+
+@mutant(
+    id="content-of-a-file-is-not-compared",
+    breaks="exactly_once",
+    summary="a restored reader goes on at its offset, whatever the file has before it",
+    families=CHANGING_INPUTS,
+)
+def content_of_a_file_is_not_compared(reached: Reached) -> Iterator[None]:
+    """Rows of two files are mixed."""
+    sound = Content.check
+
+    def trusting(self: Content, mark: Mark) -> bytes:
+        try:
+            return sound(self, mark)
+        except ChangedFile:
+            reached()
+            end, _, _, length, _ = mark
+            return self.bytes_at(end - length, length)
+
+    with replaced(Content, "check", trusting):
         yield

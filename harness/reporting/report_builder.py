@@ -39,7 +39,8 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family import options_of
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS, POINTS
+from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of

@@ -2,8 +2,9 @@
 
 The rules this module lives by:
 
-- A line is a record: ``[timestamp, value]`` as JSON. The engine reads it in blocks of a few lines, so that
-  most reads happen when the file may have changed.
+- A line is a record: ``[timestamp, value]`` as JSON, and all are of one length: an offset in a file is the
+  beginning of a line in another one as well. The engine reads blocks of a few lines, so most reads happen
+  when the file may have changed.
 - What changes is what was read: a file is shortened to half of what a completed checkpoint covers, or other
   content takes its name, which differs from its first byte on. So a job that is restored from that checkpoint
   must notice; one that has the file open, and needs nothing of it again, may end with the right rows.
@@ -29,7 +30,9 @@ def write_files(folder: Path, records: Mapping[str, Sequence[InputRecord]]) -> d
     paths = {}
     for number, (split, rows) in enumerate(records.items()):
         path = folder / f"input-{number}.jsonl"
-        path.write_bytes(b"".join([msgspec.json.encode(row) + b"\n" for row in rows]))
+        lines = [msgspec.json.encode(row) for row in rows]
+        width = max(map(len, lines), default=0) + 1
+        path.write_bytes(b"".join([line.ljust(width) + b"\n" for line in lines]))
         paths[split] = str(path)
     return paths
 
@@ -45,7 +48,8 @@ def change(path: str, read: int, fault: Fault) -> None:
     lines = file.read_bytes().splitlines(keepends=True)
     if fault.means == "replaced":
         replacement = file.with_suffix(".new")
-        replacement.write_bytes(b"".join([b" ", *reversed(lines)]))
+        # A space moves to the front: with few lines, or equal ones, the order alone may be the same.
+        replacement.write_bytes(b"".join([b" " + line[:-2] + b"\n" for line in reversed(lines)]))
         os.replace(replacement, file)
     else:
         os.truncate(file, sum(map(len, lines[: read // 2])))

@@ -18,7 +18,7 @@ from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import Final
 
-from onceproof.harness.model.faults import Means
+from onceproof.harness.model.fault_kinds import Means
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 

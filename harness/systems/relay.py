@@ -30,7 +30,8 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.fault_answers import MissingPoints, answers
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD

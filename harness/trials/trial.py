@@ -30,6 +30,7 @@ from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import REPLAY_NOTE, is_full
 from onceproof.harness.model.family import Declared, Family, FamilyError, source_file, tasks_with
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
@@ -79,7 +80,7 @@ def try_scenario(
     """
     drawn, scenario = scenario, as_run(system, family, scenario)
     is_to_continue = (is_continued(scenario.seed) if continued is None else continued) and (
-        Capability.CONTINUATIONS in system.capabilities
+        Capability.CONTINUATIONS in system.capabilities and not changes_input(scenario)
     )
     history: History | None = None
     try:
@@ -130,6 +131,11 @@ def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED)
     """Run a scenario on a system; return its outcome and its history."""
     trial = try_scenario(family, scenario, system=system)
     return outcome_of(trial.scenario, trial.history, trial.verdict), trial.history
+
+
+def changes_input(scenario: Scenario) -> bool:
+    """Return whether a fault changes the input: no other run reads the same, so none is compared with it."""
+    return any(FAULTS[fault.kind].strikes == "input" for fault in scenario.faults)
 
 
 def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import answers, missing_points, place_of
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
 from onceproof.harness.systems.flink.flink_cluster import FlinkCluster
 

@@ -35,7 +35,8 @@ from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import KAFKA, POSTGRES, S3, Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
-from onceproof.harness.model.faults import FAULTS, FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import JOB_FINISHED, History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario

@@ -24,8 +24,9 @@ import msgspec
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
+from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import FAULTS, FaultKind
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS

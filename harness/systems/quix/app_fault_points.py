@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import answers, missing_points, place_of
-from onceproof.harness.model.faults import Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS

@@ -3,6 +3,7 @@
 The rules this module lives by:
 
 - Only a scenario in which the input changes has files; all others read their records from memory.
+- No text of the job shows where the files are: two runs of a scenario have the same trace.
 - What a checkpoint covers is counted in records, as everywhere: a position is that of the engine's reader
   with the count.
 """
@@ -52,6 +53,7 @@ class ChangingLog(SimulatedLog):
     def __init__(self, records: dict[str, tuple[InputRecord, ...]]) -> None:
         super().__init__(records)
         self._rows = records
+        self._folder = ""
         self._paths: dict[str, str] = {}
 
     def open_split(self, split: str, position: Any | None) -> FiledReader:
@@ -74,10 +76,14 @@ class ChangingLog(SimulatedLog):
         change(path, cut[split], fault)
         return Path(path).name
 
+    def shown(self, text: str) -> str:
+        """Return a text of the job with the names of files alone."""
+        return text.replace(f"{self._folder}/", "") if self._folder else text
+
     def _files(self) -> Mapping[str, str]:
         """Return the paths by split; the files are written when they are needed for the first time."""
         if not self._paths:
-            folder = tempfile.mkdtemp(prefix="onceproof-input-")
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self._paths = write_files(Path(folder), self._rows)
+            self._folder = tempfile.mkdtemp(prefix="onceproof-input-")
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            self._paths = write_files(Path(self._folder), self._rows)
         return self._paths

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 from onceproof.engine.protocol_points import COORDINATOR, ELEMENT, POINTS
 from onceproof.engine.runtime.execution import Killed
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, Target
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, Target
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import jump_ms
 from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, PowerLost, ProcessKilled

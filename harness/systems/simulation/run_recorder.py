@@ -24,7 +24,8 @@ from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.state.timers import FiredTimers
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import CHECKPOINT_ABORTED, Cut, History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import Action
@@ -255,7 +256,7 @@ class RunRecorder:
         step = self._clock.step
         if self._down_since is None:
             self._down_since = step
-        self._history.task_failed(step, task.name, task.attempt, cause, injected)
+        self._history.task_failed(step, task.name, task.attempt, self._log.shown(cause), injected)
         if self.is_tracing:
             self._tracer.killed(step, task.name)
 
@@ -263,7 +264,7 @@ class RunRecorder:
         """Record an error of the engine's own, with the function that raised it."""
         frames = traceback.extract_tb(error.__traceback__)
         function = frames[-1].name if frames else "?"
-        text = " ".join(str(error).split())
+        text = self._log.shown(" ".join(str(error).split()))
         self._history.error(self._clock.step, where, type(error).__name__, function, text)
 
     def leak(self, what: str, name: str) -> None:
@@ -289,13 +290,17 @@ class RunRecorder:
         """Record that the coordinator has aborted a checkpoint."""
         self._history.checkpoint_aborted(self._clock.step, checkpoint_id, reason)
 
+    def job_failed(self, cause: str) -> None:
+        """Record that the job has failed for good."""
+        self._history.job_failed(self._clock.step, self._log.shown(cause))
+
     def wait_begun(self, what: str, ms: int) -> None:
         """Record for how long the job master begins to wait, and for what."""
         self._history.wait_begun(self._clock.step, what, ms, self._clock.now)
 
     def logged(self, message: str) -> None:
         """Record what the job has logged."""
-        self._history.logged(self._clock.step, message)
+        self._history.logged(self._clock.step, self._log.shown(message))
 
     def write_refused(self, task: str, checkpoint_id: int) -> None:
         """Record that a task, or the coordinator, learns that its write has failed."""

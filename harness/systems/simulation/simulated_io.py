@@ -102,6 +102,10 @@ class SimulatedLog(Source):
         """
         return ""
 
+    def shown(self, text: str) -> str:
+        """Return a text of the job without what differs from run to run: where files of its input are."""
+        return text
+
     def list_short(self, while_true: Callable[[], bool]) -> None:
         """Leave the split of which the most is left to read out of the list, while a condition holds."""
         self._missing = max(self.records, key=lambda split: len(self.records[split]) - self.read_up_to[split])

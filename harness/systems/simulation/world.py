@@ -415,7 +415,7 @@ class World:
 
     def job_failed(self, cause: str) -> None:
         """The job has failed for good: end the run."""
-        self.history.job_failed(self.clock.step, cause)
+        self.recorder.job_failed(cause)
         self.end()
 
     def _sum_up(self) -> None:

@@ -27,8 +27,9 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_answers import MissingPoints, answers
+from onceproof.harness.model.fault_kinds import Means, Point
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import FAULTS, Means, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
