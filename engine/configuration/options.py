@@ -18,6 +18,7 @@ from onceproof.engine.configuration.parsing import (
     parse_duration_ms,
     parse_max_parallelism,
     parse_on_for_now,
+    parse_positive_duration_ms,
     parse_text,
     parse_texts_by_name,
     whole_between,
@@ -201,6 +202,18 @@ LOCAL_WORKERS: Final[ConfigOption[int | None]] = ConfigOption(
     "Ours: how many processes of this machine run the tasks of a job on the local runtime; unset: as many as"
     " there are slots.",
 )
+HEARTBEAT_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
+    "heartbeat.interval",
+    10_000,
+    parse_positive_duration_ms,
+    "How often a worker of the local runtime sends a heartbeat to the coordinator.",
+)
+HEARTBEAT_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
+    "heartbeat.timeout",
+    50_000,
+    parse_positive_duration_ms,
+    "After how long without a heartbeat a worker is killed, and the job restarted from its last checkpoint.",
+)
 TASK_SLOTS: Final[ConfigOption[int]] = ConfigOption(
     "taskmanager.numberOfTaskSlots",
     1,
@@ -301,6 +314,8 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     LEASE_TIMEOUT,
     EXECUTION_TARGET,
     LOCAL_WORKERS,
+    HEARTBEAT_INTERVAL,
+    HEARTBEAT_TIMEOUT,
     TASK_SLOTS,
     SPARK_MASTER,
     RUNTIME_MODE,

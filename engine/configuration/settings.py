@@ -73,6 +73,9 @@ class CheckpointSettings(Struct, frozen=True):
     """Texts by name for every function."""
     workers: int = 1
     """How many processes of the local runtime run the tasks."""
+    heartbeat_interval_ms: int = 10_000
+    heartbeat_timeout_ms: int = 50_000
+    """After which silence a worker is dead."""
     lease_timeout_ms: int | None = None
     """After which silence of its process another one goes on with the job; None: none does."""
     monitor: MonitorSettings = MonitorSettings()
@@ -114,18 +117,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
             f" go one at a time: set it to 1, or {options.CHECKPOINT_UNALIGNED.key!r} to false",
         )
     is_on_spark = get(options.EXECUTION_TARGET) == options.SPARK_TARGET
-    if (get(options.LOCAL_WORKERS) or 1) > 1 and is_on_spark:
-        raise configuration.contradiction(
-            options.LOCAL_WORKERS,
-            f"option {options.LOCAL_WORKERS.key!r} is for the local runtime, but"
-            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
-        )
-    if get(options.LEASE_TIMEOUT) is not None and is_on_spark:
-        raise configuration.contradiction(
-            options.LEASE_TIMEOUT,
-            f"option {options.LEASE_TIMEOUT.key!r} is for the local runtime, but"
-            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
-        )
+    _refuse_contradictions(configuration, is_on_spark)
     return CheckpointSettings(
         interval_ms=interval_ms,
         interval_records=interval_records,
@@ -159,9 +151,33 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         source_on_change=get(options.SOURCE_ON_CHANGE),
         job_parameters=_job_parameters(configuration),
         workers=1 if is_on_spark else get(options.LOCAL_WORKERS) or get(options.TASK_SLOTS),
+        heartbeat_interval_ms=get(options.HEARTBEAT_INTERVAL),
+        heartbeat_timeout_ms=get(options.HEARTBEAT_TIMEOUT),
         lease_timeout_ms=get(options.LEASE_TIMEOUT),
         monitor=_monitor_settings(configuration),
     )
+
+
+def _refuse_contradictions(configuration: Configuration, is_on_spark: bool) -> None:
+    get = configuration.get
+    if (get(options.LOCAL_WORKERS) or 1) > 1 and is_on_spark:
+        raise configuration.contradiction(
+            options.LOCAL_WORKERS,
+            f"option {options.LOCAL_WORKERS.key!r} is for the local runtime, but"
+            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
+        )
+    if get(options.LEASE_TIMEOUT) is not None and is_on_spark:
+        raise configuration.contradiction(
+            options.LEASE_TIMEOUT,
+            f"option {options.LEASE_TIMEOUT.key!r} is for the local runtime, but"
+            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
+        )
+    if get(options.HEARTBEAT_TIMEOUT) < get(options.HEARTBEAT_INTERVAL):
+        raise configuration.contradiction(
+            options.HEARTBEAT_TIMEOUT,
+            f"option {options.HEARTBEAT_TIMEOUT.key!r} is shorter than {options.HEARTBEAT_INTERVAL.key!r}, so"
+            " no heartbeat could come in time: raise the former, or lower the latter",
+        )
 
 
 def _monitor_settings(configuration: Configuration) -> MonitorSettings:

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from onceproof.engine.forked_children import runs_user_code
+
 if TYPE_CHECKING:
     from onceproof.engine.connectors.source import Source
 
@@ -56,6 +58,7 @@ class SplitDiscovery:
         """End the thread; a listing that is under way ends by itself."""
         self._stopped.set()
 
+    @runs_user_code
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:

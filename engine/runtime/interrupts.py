@@ -7,7 +7,7 @@ Rules:
 - The checkpoints stay, whatever the retention option says: the user has not cancelled the job. Started again
   under its name it goes on.
 - Only Python's own handler is replaced, and only in the main thread. A program with a handler keeps it.
-- What the handler here raises is an Interrupted. Any other KeyboardInterrupt that comes out of a user's
+- What the second Ctrl-C raises is an Interrupted. Any other KeyboardInterrupt that comes out of a user's
   function is a failure of that function: the function itself or a handler of the program has raised it.
 - A program must not end with exit code 0 while its job is incomplete: SystemExit(0) within a run that has not
   ended, such as that of a handler of SIGTERM, is a failure of the job.
@@ -57,11 +57,14 @@ def _noted(submit: Callable[[Callable[[], None]], None], job_name: str) -> Itera
 
     def interrupt() -> None:
         _logger.warning("job %r is interrupted: its tasks close, and its checkpoints stay", job_name)
-        raise Interrupted
+        raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, note)
     try:
         yield
+    except Interrupted:
+        # Python tells the shell of a KeyboardInterrupt, and of no other class.
+        raise KeyboardInterrupt from None
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -46,6 +46,7 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.retention import JobOutcome
+from onceproof.engine.forked_children import runs_user_code
 from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.job.events import (
     CancelTasks,
@@ -207,19 +208,21 @@ class LocalExecution(Execution):
 
     # The loop.
 
+    @runs_user_code
     def run(self) -> JobExecutionResult:
         """Run until the job has finished or failed."""
         started = time.monotonic_ns()
         try:
             with between_steps(self._written.put, self.graph.name), few_garbage_collections():
-                self._read_clocks()
-                self.master_event(StartJob())
-                while not self.master.state.is_terminal:
-                    if not self._round():
-                        self._wait()
-        except BaseException:
-            self._cancel_all()
-            raise
+                try:
+                    self._read_clocks()
+                    self.master_event(StartJob())
+                    while not self.master.state.is_terminal:
+                        if not self._round():
+                            self._wait()
+                except BaseException:
+                    self._cancel_all()
+                    raise
         finally:
             self._writer.close()
         return self.result(started, self._failure, self._records_before + self._records_read())

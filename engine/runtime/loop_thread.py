@@ -13,6 +13,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final
 
+from onceproof.engine.forked_children import runs_user_code
 from onceproof.engine.operators.async_requests import Answer
 
 CLOSING_SECONDS: Final = 5.0
@@ -51,6 +52,7 @@ class LoopThread:
         if self._thread is not threading.current_thread():
             self._thread.join(CLOSING_SECONDS)
 
+    @runs_user_code
     def _live(self) -> None:
         loop = self.loop
         asyncio.set_event_loop(loop)

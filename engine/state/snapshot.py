@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
+from onceproof.engine.errors import text_of
 from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.state.file_envelope import (
@@ -407,7 +408,7 @@ def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exceptio
             table.value_type.encode(value)
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: {found}")
-    return StateError(f"state {table.name!r}: {error}")
+    return StateError(f"state {table.name!r}: {text_of(error) or type(error).__name__}")
 
 
 def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:

@@ -337,13 +337,12 @@ class SparkExecution(JobDriver):
 
     def _done(self, task: TaskId, name: str, work: Callable[[], None]) -> bool:
         """Call user code in this process; return False where it raises, which fails the task."""
-        assert self.master.attempt is not None
         try:
             work()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self._mailbox.append(failure_of(self.master.attempt, task, name, error))
+            self._mailbox.append(failure_of(cast(AttemptId, self.master.attempt), task, name, error))
             return False
         return True
 

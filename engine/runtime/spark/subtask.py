@@ -31,6 +31,7 @@ from msgspec.structs import replace
 from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_encoded
 from onceproof.engine.elements import CheckpointBarrier
 from onceproof.engine.errors import Ending, TransientError, UnrecoverableError
+from onceproof.engine.forked_children import runs_user_code
 from onceproof.engine.job.channel_layout import Filler
 from onceproof.engine.job.deployment import connect_task, create_task, read_restore
 from onceproof.engine.messages import (
@@ -140,6 +141,7 @@ class SubtaskRun:
 
     # Called by the stage.
 
+    @runs_user_code
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
         """Run the epoch; yield the parcels for other subtasks, and at last the report for the driver."""
         failed = False

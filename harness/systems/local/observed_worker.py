@@ -111,7 +111,7 @@ class ObservedWorker(Worker):
                 self._noted.update(positions)
                 self._board.has_read(task.attempt, positions)
 
-    def task_died(self, task: Task, error: Exception) -> None:
+    def task_died(self, task: Task, error: BaseException) -> None:
         """Log a task that raised; an error that no fault injected ends the run."""
         injected = is_injected(error) or (is_server_away(error) and self._may_be_away())
         log_task_failure(
