@@ -237,7 +237,13 @@ class RegisteredRun:
 
 def _announce_unnamed(graph: JobGraph, registry: JobRegistry) -> None:
     """Log the new id, and where the checkpoints of the program's last run without a name are."""
-    unnamed = [job for job in registry.jobs() if job.record is not None and not job.record.identity]
+    try:
+        listed = registry.jobs()
+    except OSError as error:
+        # What it would say is a courtesy; the job's own folder has been claimed.
+        _logger.warning("job %r has no name, and its last run cannot be looked for: %s", graph.name, error)
+        return
+    unnamed = [job for job in listed if job.record is not None and not job.record.identity]
     _forget_ended(registry, unnamed)
     left = [job for job in unnamed if job.record and job.record.program == _program() and _is_open(job)]
     if not left:

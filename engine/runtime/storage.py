@@ -200,32 +200,44 @@ class LocalCheckpointStorage:
                 # The folder holds other files, or is gone already.
                 return
 
-    def list_near(self, folders: int) -> list[str]:
-        """List the files that are in at most so many folders, one within the other."""
-        return self._list("", folders)
+    def list_readable(self, folders: int | None = None) -> tuple[list[str], dict[str, str]]:
+        """List the files in at most so many folders, one within the other, and the folders not to be read.
 
-    def _list(self, prefix: str, folders: int | None) -> list[str]:
+        Returns:
+            the sorted paths, and by folder why it cannot be listed. Raises StorageError for the root.
+        """
+        unreadable: dict[str, str] = {}
+        return self._list("", folders, unreadable), unreadable
+
+    def _list(self, prefix: str, folders: int | None, unreadable: dict[str, str] | None) -> list[str]:
         paths: list[str] = []
         waiting = [prefix.rpartition("/")[0]]
-        try:
-            while waiting:
-                folder = waiting.pop()
-                for name, is_folder in self._entries(self._resolve(folder) if folder else self.root):
-                    path = f"{folder}/{name}" if folder else name
-                    if is_folder:
-                        is_near = folders is None or path.count("/") < folders
-                        if is_near and (path.startswith(prefix) or prefix.startswith(f"{path}/")):
-                            waiting.append(path)
-                    elif path.startswith(prefix):
-                        paths.append(path)
-        except OSError as error:
-            raise _failure("folder", self.root, "cannot be listed", error) from error
+        while waiting:
+            folder = waiting.pop()
+            at = self.root
+            try:
+                at = self._resolve(folder) if folder else self.root
+                entries = self._entries(at)
+            except OSError as error:
+                failure = _failure("folder", at, "cannot be listed", error)
+                if unreadable is None or not folder:
+                    raise failure from error
+                unreadable[folder] = str(failure)
+                continue
+            for name, is_folder in entries:
+                path = f"{folder}/{name}" if folder else name
+                if is_folder:
+                    is_near = folders is None or path.count("/") < folders
+                    if is_near and (path.startswith(prefix) or prefix.startswith(f"{path}/")):
+                        waiting.append(path)
+                elif path.startswith(prefix):
+                    paths.append(path)
         paths.sort()
         return paths
 
     def list(self, prefix: str) -> list[str]:
         """List the files by walking only the folders that can match."""
-        return self._list(prefix, None)
+        return self._list(prefix, None, None)
 
     def exists(self, path: str) -> bool:
         """Return whether the file exists."""

@@ -19,6 +19,7 @@ from typing import Protocol
 
 import msgspec
 
+from onceproof.engine.connectors.commit_ledger import entry_of
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.systems.process.job_specification import HIDDEN
 from onceproof.harness.systems.process.transactional_database import BATCH, Database, writer_of
@@ -120,7 +121,8 @@ class PartFiles:
         return sorted(name for name in self._hidden() if name not in self._left_open)
 
     def _hidden(self) -> list[str]:
-        return [path.name for path in _files_below(self._folders[0]) if path.name.startswith(HIDDEN)]
+        names = [path.name for path in _files_below(self._folders[0]) if path.name.startswith(HIDDEN)]
+        return [name for name in names if entry_of(name) is None]
 
     def _path(self, name: str) -> Path:
         path = self._paths.get(name)

@@ -16,6 +16,7 @@ from onceproof.engine import (
     ValueStateDescriptor,
 )
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.commit_ledger import entry_of
 from onceproof.engine.errors import Ending
 from onceproof.engine.protocol_points import no_probe
 from onceproof.engine.runtime.job_registry import REGISTRY
@@ -105,7 +106,8 @@ class Job:
         return Counter(line for path in files for line in path.read_text().splitlines())
 
     def hidden(self):
-        return [path.name for path in self.output.iterdir() if path.name.startswith(".")]
+        names = [path.name for path in self.output.iterdir() if path.name.startswith(".")]
+        return [name for name in names if entry_of(name) is None]
 
     def left_behind(self):
         """The names of checkpoint files without the owner's token, and of hidden part files."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -285,6 +286,27 @@ def test_jobs_are_listed_with_name_id_state_checkpoint_and_program(folder, capsy
     assert main(["job", "list", "checkpoints"]) == 1
     assert "the record of a job cannot be read" in capsys.readouterr().out
     assert main(["job", "list", "other"]) == 5
+
+
+def test_jobs_are_listed_beside_what_is_deleted_or_damaged(folder, capsys):
+    Path("first.py").write_text(PROGRAM)
+    assert main(["job", "run", "first.py", "--name", "orders"]) == 0
+    other = PROGRAM.replace('"out"', '"other"').replace('"checkpoints"', '"elsewhere"')
+    Path("second.py").write_text(other)
+    assert main(["job", "run", "second.py", "--name", "sales"]) == 0
+    shutil.rmtree("elsewhere")
+    Path(".onceproof", "jobs", "third.json").write_text("no note")
+    capsys.readouterr()
+    assert main(["job", "list"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert sum("orders: id " in line and ", finished, " in line for line in lines) == 1
+    assert sum(f"{folder}/elsewhere: no such folder" in line for line in lines) == 1
+    assert sum("third.json: cannot be read" in line for line in lines) == 1
+    assert main(["job", "list", "--json"]) == 1
+    documents = json.loads(capsys.readouterr().out)
+    assert [document.get("name") for document in documents] == ["orders", None, None]
+    assert main(["job", "list", "elsewhere"]) == 4
 
 
 def test_a_program_without_a_name_begins_anew_and_says_so(folder):
