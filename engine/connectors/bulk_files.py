@@ -7,8 +7,8 @@ The rules this module lives by:
 - A block gives its records in batches, so that memory is bounded by a batch where the format can do that.
 - What is damaged is a MalformedFile, with the file, the place in it and the mend. An error of the file system
   passes through as it is, because it may pass.
-- A position also has the mark of what was read (`file_content.py`): of the file up to the end of the block, or
-  of all of it where the format does not say where a block ends. Whether the file is still the one that was
+- A position also has the mark of what was read (`file_content.py`): of the file up to the end of the block,
+  or of all of it where the format does not say where a block ends. Whether the file is still the one that was
   opened is looked at with each block and batch.
 """
 
@@ -55,7 +55,7 @@ class Block(NamedTuple):
     next_place: int
     """The place of the next block."""
     end: int | None = None
-    """The offset behind it; None: a change anywhere in the file, such as in its footer, is one of the block."""
+    """The offset behind it; None: a change anywhere in the file, such as in its footer, counts."""
 
 
 class BulkFile(ABC):
@@ -171,7 +171,7 @@ class BulkFileReader(CheckedReader):
                 if not again:
                     self._exhausted = True
                     return False
-                self._place, self._given, self._mark = None, 0, None
+                self._place, self._given, self._mark, self._first = None, 0, None, None
                 self._batches = iter(())
 
     def _load_batch(self) -> bool:
@@ -195,8 +195,9 @@ class BulkFileReader(CheckedReader):
             while True:
                 content = self._content = Content(self._path, open(self._path, "rb"))  # noqa: SIM115
                 # A file that is another one may be none of the format.
-                if self._mark is not None:
-                    content.check(self._mark)
+                for mark in (self._first, self._mark):
+                    if mark is not None:
+                        content.check(mark)
                 file = self._file = self._format.open_file(self._path)
                 if content.is_at(self._path):
                     return file
@@ -231,6 +232,7 @@ class BulkFileReader(CheckedReader):
         self._batches, self._next = block.batches, block.next_place
         self._end = self._content.size() if block.end is None else block.end
         self._place, self._given, self._mark = place, skip, None
+        self._content.place = self._end
         return True
 
     def _finish(self) -> bool:

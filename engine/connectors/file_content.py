@@ -33,7 +33,7 @@ TAIL_BYTES: Final = 1 << 16
 """How much of the last block a mark covers at most, where the block is larger."""
 
 Mark: TypeAlias = tuple[int, int, str, int, str]
-"""How many bytes were read; how many of the first and of the last of them were digested, each with the digest."""
+"""How many bytes were read; of the first and of the last ones, how many were digested, and the digest."""
 
 _DIGEST_BYTES: Final = 16
 _UNKNOWN_SIZE: Final = 1 << 62
@@ -64,8 +64,8 @@ class ChangedFile(UnreadableFile):
 
     def __init__(self, path: str, place: int, what: str) -> None:
         super().__init__(
-            f"file {path} is not the one that was read up to byte {place}: {what}: put the file back as it was,"
-            f" or set {SOURCE_ON_CHANGE.key} to from-start or skip"
+            f"file {path} is not the one that was read up to byte {place}: {what}: put the file back as it"
+            f" was, or set {SOURCE_ON_CHANGE.key} to from-start or skip"
         )
         self.path = path
         self.place = place
@@ -112,10 +112,12 @@ class Content:
         UnreadableFile: it cannot be opened.
     """
 
-    __slots__ = ("_descriptor", "_end", "_file", "_head", "_raw", "_raw_head", "_raw_size", "path")
+    __slots__ = ("_descriptor", "_end", "_file", "_head", "_raw", "_raw_head", "_raw_size", "path", "place")
 
     def __init__(self, path: str, file: BinaryIO | None = None) -> None:
         self.path = path
+        self.place = 0
+        """Up to where the file was read; its reader moves it."""
         packed = file is None and is_packed(path)
         try:
             self._raw = open(path, "rb") if file is None else file  # noqa: SIM115
@@ -169,7 +171,7 @@ class Content:
         return self._end is not None or self.bytes_at(offset, len(data)) == data
 
     def bytes_at(self, offset: int, length: int) -> bytes:
-        """Return bytes from an offset; fewer at the end. A file that is compressed is at another place then."""
+        """Return bytes from an offset; fewer at the end. A compressed file is at another place then."""
         if self._end is None:
             return os.pread(self._descriptor, length, offset)
         self.seek(offset)
@@ -243,16 +245,21 @@ class Content:
             ) from error
 
     def _changed(self, what: str) -> ChangedFile:
-        return ChangedFile(self.path, self._raw_size, what)
+        return ChangedFile(self.path, self.place, what)
 
 
 class CheckedReader(SplitReader):
     """Base of the readers of files: what they do when a file is another one (option ``source.on-change``)."""
 
-    __slots__ = ("_reaction",)
+    __slots__ = ("_first", "_reaction")
 
     def __init__(self) -> None:
         self._reaction = FAIL
+        self._first: Mark | None = None
+
+    def expect(self, mark: Mark | None) -> None:
+        """Keep what the file begins with, as the position does not say it; before the first read."""
+        self._first = mark
 
     def react_to_change(self, reaction: str) -> None:
         """Keep the choice of the job."""
