@@ -34,7 +34,7 @@ class Capability(StrEnum):
     CHANGED_INPUT = "changed_input"
     """What the job has read can be shortened or replaced while it runs."""
     PAUSED_WORKERS = "paused_workers"
-    """One worker of several can be stopped for a while."""
+    """One worker of several can be stopped, and does not go on."""
     MOVED_OUTPUT = "moved_output"
     """A consumer can take rows away as soon as they are visible."""
     LOST_FOLDERS = "lost_folders"

@@ -413,7 +413,6 @@ _ROWS: Final = (
         Capability.PAUSED_WORKERS,
         "pause the worker of {task}",
         "the worker of {task} was paused",
-        delay="required",
     ),
     FaultRow(
         "lose_folder",

@@ -25,6 +25,7 @@ from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.generation.generator import USUAL, Drawing, generate
+from onceproof.harness.generation.outside_faults import with_outside_faults
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
@@ -147,6 +148,7 @@ def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
         scenario = with_program_faults(family, scenario)
     elif Capability.SERVER_FAULTS in system.capabilities:
         scenario = with_server_faults(family, scenario)
+        scenario = with_outside_faults(family, scenario, system.capabilities)
     return prepared(system, scenario)
 
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,10 +44,11 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.filed_input import change, write_files
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
-from onceproof.harness.systems.process.fault_actions import die
+from onceproof.harness.systems.process.fault_actions import MOVED, die, lose_folder, move_visible
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
 from onceproof.harness.systems.process.server_strikes import (
@@ -90,6 +91,9 @@ CAPABILITIES: Final = frozenset(
         Capability.CHECKPOINTS_SEEN,
         Capability.INPUT_SEEN,
         Capability.LEAVING_FUNCTIONS,
+        Capability.CHANGED_INPUT,
+        Capability.MOVED_OUTPUT,
+        Capability.LOST_FOLDERS,
         Capability.ENGINE,
     }
 )
@@ -106,6 +110,9 @@ ANSWERS: Final = answers(
         "deletion": UnreliableStorage.suffer,
         "server": StruckServer.strike,
         "function": leave,
+        "input": change,
+        "output": move_visible,
+        "folder": lose_folder,
         "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
@@ -120,9 +127,6 @@ ANSWERS: Final = answers(
         Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
         Capability.PAUSED_WORKERS: "It has no workers.",
-        Capability.LOST_FOLDERS: "TODO.",
-        Capability.CHANGED_INPUT: "TODO.",
-        Capability.MOVED_OUTPUT: "TODO.",
     },
     MISSING,
 )
@@ -176,6 +180,7 @@ class LocalSystem:
                 is_endless=scenario.is_endless,
                 mutant=self._mutant,
                 mutant_file=self._mutant_file,
+                files=_input_files(scenario, faults, folder),
                 **self._ends_of_job(family, scenario, faults, stack),
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
@@ -232,6 +237,15 @@ class LocalSystem:
         return LocalRun(spec, lengths, folder, process_seconds=self._process_seconds, moves_output=True)
 
 
+def _input_files(scenario: Scenario, faults: Iterable[Fault], folder: Path) -> tuple[str, ...]:
+    """Write the input of a scenario into files if a fault changes it; return their paths, in order."""
+    if scenario.is_endless or all(FAULTS[fault.kind].strikes != "input" for fault in faults):
+        return ()
+    place = folder / "input"
+    place.mkdir()
+    return tuple(write_files(place, scenario.records).values())
+
+
 def start_child(
     module: str, path: Path, output: BinaryIO, *, new_session: bool = False
 ) -> subprocess.Popen[bytes]:
@@ -278,7 +292,7 @@ class LocalRun(JobRun):
 
     def part_folder(self, number: int) -> str:
         """Return another folder for every second process, if the output moves."""
-        return f"{self.spec.output}-moved" if self.in_buckets(number) else ""
+        return f"{self.spec.output}{MOVED}" if self.in_buckets(number) else ""
 
     def in_buckets(self, number: int) -> bool:
         """Return True for every second process, if the output moves."""

@@ -21,7 +21,7 @@ from onceproof.harness.systems.recording.event_log import EventLog, ForkedEventL
 
 def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     """Run the job to its end in workers, and return the exit code."""
-    kills = ProcessKills(os.getpid(), spec.strikes)
+    kills = ProcessKills(os.getpid(), spec.strikes, spec.output, spec.checkpoints)
     board = FaultBoard(spec.board, spec.faults, spec.in_turn, log, kills, spec.operations)
     board.begin()
     assembly = Assembly(spec, log, board.commit_fault)

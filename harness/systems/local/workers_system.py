@@ -37,6 +37,7 @@ from onceproof.harness.systems.local.process_kills import ProcessKills
 from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.systems.process.board_state import board_file
+from onceproof.harness.systems.process.fault_actions import lose_folder, move_visible, pause
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.session_end import end_session, is_session_gone
@@ -65,6 +66,9 @@ CAPABILITIES: Final = frozenset(
         Capability.CHECKPOINTS_SEEN,
         Capability.INPUT_SEEN,
         Capability.LEAVING_FUNCTIONS,
+        Capability.PAUSED_WORKERS,
+        Capability.MOVED_OUTPUT,
+        Capability.LOST_FOLDERS,
         Capability.ENGINE,
     }
 )
@@ -87,6 +91,9 @@ ANSWERS: Final = answers(
         "deletion": UnreliableStorage.suffer,
         "server": StruckServer.strike,
         "function": leave,
+        "worker": pause,
+        "output": move_visible,
+        "folder": lose_folder,
         "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
@@ -99,10 +106,7 @@ ANSWERS: Final = answers(
         Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
         Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
-        Capability.PAUSED_WORKERS: "It has no workers.",
-        Capability.LOST_FOLDERS: "TODO.",
-        Capability.CHANGED_INPUT: "TODO.",
-        Capability.MOVED_OUTPUT: "TODO.",
+        Capability.CHANGED_INPUT: "Its readers are those of one process, where files change.",
     },
     MISSING,
 )

@@ -27,7 +27,7 @@ from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState
-from onceproof.harness.systems.process.job_specification import TrialObjects, TrialTopics
+from onceproof.harness.systems.process.job_specification import CHECKPOINTS, TrialObjects, TrialTopics
 from onceproof.harness.systems.process.server_strikes import may_be_away
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
@@ -295,7 +295,11 @@ class HistoryBuilder:
             return
         self.death_was_planned |= FAULTS[fault.kind].strikes == "process"
         self.next_parallelism = fault.rescale_to or self.next_parallelism
-        self._fired(fault.kind, fault.point, event["task"], event["at"], event["read"], fault.means)
+        struck = event["task"]
+        if FAULTS[fault.kind].strikes == "folder":
+            # The job has to name it, with the folder that it was in.
+            struck = f"{self._output.parent.name}/{CHECKPOINTS}"
+        self._fired(fault.kind, fault.point, struck, event["at"], event["read"], fault.means)
 
     def _task_failed(self, event: dict[str, Any]) -> None:
         self.history.task_failed(
