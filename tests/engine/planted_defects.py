@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from onceproof.engine.checkpoint import metadata
+from onceproof.engine.connectors import print as print_sink
 from onceproof.engine.connectors import sqlite
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.runtime import storage
@@ -29,6 +30,8 @@ from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.state import snapshot
 from onceproof.engine.state.rocksdb import database
+from onceproof.engine.task.task import Task
+from onceproof.engine.types.information import TypeInformation
 
 Plant = Callable[[pytest.MonkeyPatch, pytest.Function], None]
 
@@ -119,6 +122,65 @@ def values_are_given_to_sqlite_unseen(patch: pytest.MonkeyPatch, test: pytest.Fu
     patch.setattr(sqlite, "unwritable", lambda value: None)
 
 
+def what_leaves_a_function_ends_the_job(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    task_died = LocalExecution.task_died
+
+    def only_of_exceptions(self: LocalExecution, task: Task, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            raise error
+        task_died(self, task, error)
+
+    patch.setattr(LocalExecution, "task_died", only_of_exceptions)
+
+
+def columns_are_copied_by_map(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def copied(self: TypeInformation, values: list[Any]) -> list[Any]:
+        return values if self.immutable else list(map(self.copy, values))
+
+    patch.setattr(TypeInformation, "copy_column", copied)
+
+
+def _in_programs(patch: pytest.MonkeyPatch, test: pytest.Function, patience: float, *lines: str) -> None:
+    """Plant a defect in the programs that the test starts, and wait less for what does not come."""
+    patch.setattr(test.module, "PREAMBLE", list(lines))
+    patch.setattr(test.module, "PATIENCE_SECONDS", patience)
+
+
+def children_that_come_back_run_the_job(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    _in_programs(
+        patch,
+        test,
+        5,
+        "from onceproof.engine import forked_children",
+        "forked_children._caller_of_user_code = lambda forking: None",
+    )
+
+
+def deaths_are_seen_by_connections_that_forks_keep(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    _in_programs(
+        patch,
+        test,
+        10,
+        "from onceproof.engine.runtime.workers import launcher",
+        "launcher.close_in_children = lambda *connections: None",
+        "launcher.process_descriptor = lambda pid: None",
+    )
+
+
+def silence_is_no_death(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    _in_programs(
+        patch,
+        test,
+        15,
+        "from onceproof.engine.job.heartbeats import HeartbeatMonitor",
+        "HeartbeatMonitor.is_overdue = lambda self, now: False",
+    )
+
+
+def closed_stdout_may_be_open_again(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(print_sink, "UnrecoverableError", OSError)
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
         names_in_checkpoints_are_trusted
@@ -160,6 +222,23 @@ PLANTED: Final[dict[str, Plant]] = {
         metadata_are_put_after_the_claim_was_checked
     ),
     "connectors/test_idempotent.py::test_row_that_does_not_fit_is_named": values_are_given_to_sqlite_unseen,
+    "runtime/test_leaving_functions.py::test_any_error_costs_an_attempt_and_no_row": (
+        what_leaves_a_function_ends_the_job
+    ),
+    "types/test_types.py::test_no_value_is_cut_off_where_one_raises_stop_iteration": (
+        columns_are_copied_by_map
+    ),
+    "runtime/test_forked_children.py::test_child_that_comes_back_from_a_function_ends_and_changes_nothing": (
+        children_that_come_back_run_the_job
+    ),
+    "runtime/test_forked_children.py"
+    "::test_death_of_a_worker_is_noticed_although_a_process_that_it_forked_lives": (
+        deaths_are_seen_by_connections_that_forks_keep
+    ),
+    "runtime/test_forked_children.py"
+    "::test_stopped_worker_is_killed_and_the_job_resumes_from_its_last_checkpoint": silence_is_no_death,
+    "connectors/test_collect_and_print.py"
+    "::test_stdout_that_takes_nothing_is_an_error_that_no_restart_mends": closed_stdout_may_be_open_again,
 }
 """By test below tests/engine, the defect that it must catch."""
 

@@ -157,7 +157,7 @@ class MonitorProcess:
         close_in_children(self._link)
         inherited = [theirs, *self._opened]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MONITOR_PROCESS, str(theirs.fileno())],
+            [sys.executable, "-P", "-m", _MONITOR_PROCESS, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             pass_fds=[each.fileno() for each in inherited],
             # Ctrl-C is for the job, which ends this process.

@@ -1,8 +1,9 @@
 """The monitor process of a job: it serves the REST API, Prometheus and OpenTelemetry.
 
-    python -m onceproof.engine.runtime.monitor.monitor_process DESCRIPTOR
+    python -m onceproof.engine.runtime.monitor.monitor_process DESCRIPTOR PROCESS
 
-The job's process starts it (monitor_link.py). DESCRIPTOR is the connection to the job.
+The job's process starts it (monitor_link.py). DESCRIPTOR is the connection to the job, PROCESS the id of its
+process.
 
 The rules this module lives by:
 
@@ -111,23 +112,20 @@ def _is_there(link: socket.socket, job: int | None) -> bool:
     return link.fileno() in [ready for ready, _ in poll.poll()]
 
 
-def _job_process() -> int | None:
-    """Return the descriptor of the process that has started this one, unless it has died already."""
-    parent = os.getppid()
-    descriptor = process_descriptor(parent)
-    return descriptor if os.getppid() == parent else None
-
-
-def main(descriptor: int) -> None:
-    """Serve the job at the other end of an inherited connection."""
+def main(descriptor: int, process: int) -> None:
+    """Serve the job of ``process``, at the other end of an inherited connection."""
+    job = process_descriptor(process)
+    if os.getppid() != process:
+        # It has died already, and its id may be that of another process.
+        os._exit(0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError):
         os.nice(NICENESS)
-    Monitor(socket.socket(fileno=descriptor), _job_process()).live()
+    Monitor(socket.socket(fileno=descriptor), job).live()
     sys.stdout.flush()
     # Threads of slow clients are not waited for.
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -38,6 +38,7 @@ from onceproof.engine.checkpoint.events import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.checkpoint.retention import JobOutcome
+from onceproof.engine.errors import Ending
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import RestorePlan, plan_restores
@@ -330,16 +331,15 @@ class SparkExecution(JobDriver):
     def _sweep(self) -> bool:
         """Abort the uncommitted transactions of all sinks."""
         assert self._committer is not None
-        if not self._done(next(iter(self._plans)), "sweeping", self._committer.sweep):
-            return False
-        self._has_losses = False
-        return True
+        swept = self._done(next(iter(self._plans)), "sweeping", self._committer.sweep)
+        self._has_losses = self._has_losses and not swept
+        return swept
 
     def _done(self, task: TaskId, name: str, work: Callable[[], None]) -> bool:
         """Call user code in this process; return False where it raises, which fails the task."""
         try:
             work()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Ending):
             raise
         except BaseException as error:
             self._mailbox.append(failure_of(cast(AttemptId, self.master.attempt), task, name, error))

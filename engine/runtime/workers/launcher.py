@@ -83,12 +83,14 @@ class Launcher:
         """Fork the workers of an attempt. Raises LauncherGone."""
         controls = [socket.socketpair() for _ in range(self._workers)]
         lifelines = [socket.socketpair() for _ in range(self._workers)]
-        theirs = [pair[1] for pair in (*controls, *lifelines)]
-        close_in_children(*[pair[0] for pair in (*controls, *lifelines)])
+        ours, theirs = zip(*controls, *lifelines, strict=True)
+        close_in_children(*ours)
         try:
             socket.send_fds(self._commands, [b"s"], [each.fileno() for each in theirs])
             answer = _receive(self._commands, array.array("q").itemsize * self._workers)
         except OSError as error:
+            for each in ours:
+                release(each)
             said = "has not answered in time" if isinstance(error, TimeoutError) else f"has died: {error}"
             raise LauncherGone(f"the process that starts the workers {said}") from error
         finally:

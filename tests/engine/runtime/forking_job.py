@@ -1,14 +1,18 @@
-"""A job whose function forks, as a program of its own: ``forking_job FOLDER WORKERS HOW``.
+"""A job whose function forks or stops, as a program: ``forking_job FOLDER WORKERS HOW KEY=VALUE...``.
 
-HOW says what the child does: it returns into the engine in some way, or does not come back. The program prints
-the restarts of the job. ``beaten`` makes the connections of the engine visible to the child: a planted defect.
+HOW says what the child does: it returns into the engine in some way, does not come back, or kills its parent
+and lives on. ``stops`` forks nothing and stops the process of the task. The program prints the restarts of
+the job.
 """
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import signal
 import sys
+import time
 from pathlib import Path
 
 from onceproof.engine import (
@@ -23,6 +27,7 @@ from onceproof.engine.connectors.collection import CollectionSource
 
 COUNT = 4000
 FORKS_AT = 1500
+A_LONG_TIME = 600
 ALONE = 20
 """How many rows the job of a child has."""
 
@@ -76,12 +81,35 @@ class Forks(FlatMapFunction):
             return [value]
         if self.how == "pool":
             return [value] if squares(range(100)) == 4950 else []
+        if self.how in ("is killed", "is killed beside C code", "stops"):
+            self.die_once()
+            return [value]
         child = os.fork()
         if child == 0:
             return self.in_child(value)
         _, status = os.waitpid(child, 0)
         (self.folder / "status").write_text(str(os.waitstatus_to_exitcode(status)))
         return [value]
+
+    def die_once(self):
+        mark = self.folder / "died"
+        if mark.exists():
+            return
+        mark.touch()
+        if self.how == "stops":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif self.how == "is killed":
+            if os.fork() == 0:
+                os.kill(os.getppid(), signal.SIGKILL)
+                time.sleep(A_LONG_TIME)
+                os._exit(0)
+        else:
+            own, c_library = os.getpid(), ctypes.PyDLL(None)
+            if c_library.fork() == 0:
+                c_library.kill(own, signal.SIGKILL)
+                c_library.sleep(A_LONG_TIME)
+                c_library._exit(0)
+        time.sleep(A_LONG_TIME)
 
     def in_child(self, value):
         match self.how:
@@ -100,7 +128,7 @@ class Forks(FlatMapFunction):
 
 def main() -> None:
     folder, workers, how = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    env = environment(folder, workers)
+    env = environment(folder, workers, **dict(each.split("=") for each in sys.argv[4:]))
     made = env.from_source(numbers(COUNT), None, "numbers").flat_map(Forks(folder, how), Types.LONG())
     into_files(made.key_by(lambda value: value, Types.LONG()).map(lambda value: value, Types.LONG()), folder)
     print(env.execute("forking").restarts)
