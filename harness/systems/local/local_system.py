@@ -74,6 +74,7 @@ CHILD: Final = "onceproof.harness.systems.local.local_child"
 
 STRUCK: Final = (POSTGRES, KAFKA, S3)
 """The servers that faults can strike."""
+_LOST_FOLDERS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes == "folder")
 _STORAGE_FAULTS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes in (READ, DELETION))
 """Faults after which files may stay that should be deleted, until a later start of the job."""
 
@@ -301,9 +302,15 @@ class LocalRun(JobRun):
     def job_is_over(self, builder: HistoryBuilder) -> None:
         """Check the savepoints; start a finished job once more if its storage failed.
 
-        What stayed after such a failure, the next start deletes.
+        What stayed after such a failure, the next start deletes. A job whose checkpoints have vanished is
+        started once more as well: it must not begin anew beside what it has written.
         """
         history = builder.history
+        if not _LOST_FOLDERS.isdisjoint(kind for kind, _ in history.statistics.coverage):
+            # Where it writes, a process before it has written: every second one writes elsewhere.
+            self._number += self._number % 2
+            ending = self.next_process(builder)
+            builder.add_process_log(ending.events if ending.says_success else [])
         for folder in builder.savepoints:
             for damage in damages_in(folder, self._reading(folder)):
                 builder.left_behind(SAVEPOINT_FILE, f"{folder}: {damage}")

@@ -31,7 +31,7 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     execution = ObservedWorkersExecution(
         spec, assembly.graph, trial.storage, trial.files, trial.recovered, board
     )
-    return finish(trial, execution)
+    return finish(trial, execution, log)
 
 
 if __name__ == "__main__":

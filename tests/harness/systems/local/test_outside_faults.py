@@ -77,3 +77,12 @@ def test_worker_that_is_paused_is_noticed_and_replaced():
     assert history.statistics.coverage["pause_worker", "element"] == 1
     assert history.statistics.attempts == 2
     assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]
+
+
+@BOTH
+def test_job_whose_checkpoints_vanish_ends_and_does_not_begin_anew(system):
+    history, causes, verdict = tried(system, Fault("lose_folder", "completed", occurrence=2))
+    assert verdict.violations == ()
+    assert history.statistics.coverage["lose_folder", "completed"] == 1
+    (cause,) = causes
+    assert "checkpoint folder of job 'word_count' was deleted, moved or replaced" in cause
