@@ -115,6 +115,8 @@ SITUATIONS: Final = (
     Situation("killed while stopping", "a stop whose savepoint is complete, and not committed"),
     Situation("record late after a restore", "event time that a restored job begins anew", "window_sum"),
     Situation("incremental checkpoint restored", "files that several checkpoints share"),
+    Situation("function left", "an exit that is taken for the end of the job"),
+    Situation("function left behind a checkpoint", "rows of an attempt that left, when it had made progress"),
 )
 
 BY_NAME: Final = {situation.name: situation for situation in SITUATIONS}
@@ -279,6 +281,8 @@ class _Watch:
             self.found.add("late put")
         elif subject == "write_error_after_success":
             self.discarded = True
+        elif subject == "function_leaves":
+            self.found.add("function left behind a checkpoint" if self.in_attempt else "function left")
         elif subject == "fail_delete" or subject == "stale_list":
             self.deletion_failed = True
 

@@ -146,6 +146,11 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "STUCK", "the step budget of the scenario is used up"
             for wait in payload.get("circle", ()):
                 yield step, JOB, "STUCK", wait
+        case kinds.INPUT_READ:
+            splits = ", ".join(
+                f"{split} {count} of {payload['input'][split]}" for split, count in payload["read"].items()
+            )
+            yield step, JOB, "has read", splits
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
         case kinds.WAIT_BEGUN:

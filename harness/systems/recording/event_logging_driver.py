@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import traceback
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
@@ -99,8 +100,8 @@ def log_process_start(log: EventLog, recovered: Recovered) -> bool:
     return not recovered.finished
 
 
-def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
-    """Log what a snapshot covers that a task has just taken; call it before the snapshot can be stored."""
+def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> Mapping[str, int]:
+    """Log and return what a snapshot covers that a task has just taken, before it can be stored."""
     head, tail = task.operators[0], task.operators[-1]
     cut: dict[str, int] = {}
     transactions: list[Any] = []
@@ -116,6 +117,7 @@ def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
         cut=cut,
         transactions=[name for each in transactions for name in names_in(each)],
     )
+    return cut
 
 
 def log_task_failure(

@@ -27,7 +27,7 @@ from onceproof.engine.checkpoint import snapshot_files
 from onceproof.engine.errors import Ending
 from onceproof.engine.state.snapshot import EncodedSnapshot
 from onceproof.engine.task.events import StoreSnapshot
-from onceproof.harness.model.faults import FaultKind, Point, Target
+from onceproof.harness.model.fault_kinds import FaultKind, Point, Target
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda

@@ -19,7 +19,7 @@ from typing import Final
 
 from onceproof.engine.runtime import deletion, recovery
 from onceproof.engine.runtime.storage import MissingFile
-from onceproof.harness.model.faults import FaultKind, Point, Target
+from onceproof.harness.model.fault_kinds import FaultKind, Point, Target
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.clock import Clock

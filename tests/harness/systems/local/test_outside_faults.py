@@ -1,0 +1,88 @@
+"""Inputs that change, consumers, paused workers and lost folders, for jobs in real processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.history import JOB_FAILED, JOB_FINISHED
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
+from tests.harness.systems.words import scenario_with
+
+pytestmark = pytest.mark.local_kill
+
+WORD_COUNT = load_family("word_count")
+BOTH = pytest.mark.parametrize("system", [LocalSystem, LocalWorkersSystem])
+MEANS = pytest.mark.parametrize("means", ["", "replaced"])
+
+KILL = Fault("kill_process", "completed", occurrence=2)
+
+
+def change(means):
+    """Change the input as the second checkpoint is complete: the first one covers some of it."""
+    return Fault("change_input", "completed", occurrence=2, means=means)
+
+
+def tried(system, *faults, **options):
+    """Run a scenario with these faults; return its history, the causes of its end, and its verdict."""
+    scenario = scenario_with(*faults)
+    history = system(**options).run(WORD_COUNT, scenario)
+    causes = [details["cause"] for _, kind, _, details in history.events if kind == JOB_FAILED]
+    return history, causes, judge(scenario, history, PythonOracle(WORD_COUNT, scenario))
+
+
+def signatures(verdict):
+    return {(each.property, each.anomaly) for each in verdict.violations}
+
+
+@MEANS
+def test_job_whose_input_changed_before_a_restore_fails_and_names_the_file(means):
+    faults = change(means), KILL
+    history, causes, verdict = tried(LocalSystem, *faults)
+    assert verdict.violations == ()
+    assert history.statistics.coverage["change_input", "completed"] == 1
+    (cause,) = causes
+    assert "input-0.jsonl is not the one that was read" in cause
+
+
+def test_change_that_is_taken_for_the_end_of_the_input_is_found():
+    faults = change(""), KILL
+    _, _, verdict = tried(LocalSystem, *faults, mutant="file-that-has-changed-is-at-its-end")
+    assert ("completeness", "unread input") in signatures(verdict)
+
+
+def test_rows_of_two_files_that_are_mixed_are_found():
+    faults = change("replaced"), KILL
+    _, _, verdict = tried(LocalSystem, *faults, mutant="content-of-a-file-is-not-compared")
+    assert "exactly_once" in {name for name, _ in signatures(verdict)}
+
+
+@BOTH
+@pytest.mark.parametrize("kill", ["kill_process", "kill_all"])
+def test_output_that_a_consumer_takes_away_is_committed_once(system, kill):
+    faults = Fault("move_output", "committed", occurrence=3), Fault(kill, "committed", occurrence=3)
+    history, _, verdict = tried(system, *faults)
+    assert verdict.violations == ()
+    assert history.statistics.coverage["move_output", "committed"] == 1
+    assert history.statistics.attempts == 2
+
+
+def test_worker_that_is_paused_is_noticed_and_replaced():
+    history, _, verdict = tried(LocalWorkersSystem, Fault("pause_worker", "element", occurrence=40))
+    assert verdict.violations == ()
+    assert history.statistics.coverage["pause_worker", "element"] == 1
+    assert history.statistics.attempts == 2
+    assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]
+
+
+@BOTH
+def test_job_whose_checkpoints_vanish_ends_and_does_not_begin_anew(system):
+    history, causes, verdict = tried(system, Fault("lose_folder", "completed", occurrence=2))
+    assert verdict.violations == ()
+    assert history.statistics.coverage["lose_folder", "completed"] == 1
+    (cause,) = causes
+    assert "checkpoint folder of job 'word_count' was deleted, moved or replaced" in cause
