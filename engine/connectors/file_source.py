@@ -33,6 +33,7 @@ from onceproof.engine.connectors.formats import (
 from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.locations import folder_of_relative
 
 __all__ = ["CsvSource", "JsonLinesSource", "MalformedRow"]
 
@@ -69,6 +70,7 @@ class FormattedFileSource(Source):
                 raise ValueError(f"file {path} is given twice: its records would be read twice")
         if bytes_per_split is not None and bytes_per_split < 1:
             raise ValueError(f"bytes_per_split is {bytes_per_split}: give at least 1, or leave it out")
+        self._folder = folder_of_relative(self._paths)
         self._format = file_format
         self._bytes_per_split = bytes_per_split
         self._block_bytes = block_bytes
@@ -77,12 +79,12 @@ class FormattedFileSource(Source):
         """Return the paths, or ``path@begin-end`` for each byte range."""
         splits: list[str] = []
         for path in self._paths:
-            size = _size(path)
+            size = _size(self.place_of(path))
             step = self._bytes_per_split
             if step is None:
                 splits.append(path)
                 continue
-            self.check_ranges(path)
+            self.check_ranges(self.place_of(path))
             for begin in range(0, max(size, 1), step):
                 splits.append(f"{path}@{begin:015d}-{min(begin + step, size):015d}")
         return splits
@@ -109,13 +111,17 @@ class FormattedFileSource(Source):
             return self.open_file(path, position)
         return self._lines(path, begin, end, position)
 
+    def place_of(self, path: str) -> str:
+        """Return the absolute path of a file; splits and positions name it as it was given."""
+        return os.path.join(self._folder, path)
+
     def open_file(self, path: str, position: Any | None) -> SplitReader:
         """Return a reader of a whole file, from a position of an earlier reader on."""
         return self._lines(path, 0, None, position)
 
     def _lines(self, path: str, begin: int, end: int | None, position: Any | None) -> FileReader:
         assert isinstance(self._format, Format)
-        return FileReader(self._format, path, begin, end, position, self._block_bytes)
+        return FileReader(self._format, self.place_of(path), begin, end, position, self._block_bytes)
 
     def identity(self) -> SourceIdentity:
         """Return the format and the paths as they were given: columns and byte ranges may change."""

@@ -110,7 +110,7 @@ class FileSource(FormattedFileSource):
     def open_file(self, path: str, position: Any | None) -> SplitReader:
         """Return a reader of a whole file, from a position of an earlier reader on."""
         if isinstance(self._format, BulkFormat):
-            return BulkFileReader(self._format, path, position)
+            return BulkFileReader(self._format, self.place_of(path), position)
         return super().open_file(path, position)
 
     def splits(self) -> Sequence[str]:
@@ -141,7 +141,8 @@ class FileSource(FormattedFileSource):
         number, buckets = int(match[1]), int(match[2])
 
         def find() -> list[str]:
-            return [path for path in list_files(self._given) if bucket_of(path, buckets) == number]
+            files = list_files(self._given, self._folder)
+            return [path for path in files if bucket_of(path, buckets) == number]
 
         return BucketReader(find, self.open_file, self._interval_ms, position)
 
@@ -259,17 +260,22 @@ class BucketReader(SplitReader):
             self._reader.close()
 
 
-def list_files(paths: Sequence[str]) -> list[str]:
-    """Return the visible files at and below ``paths``, the oldest first. Raises UnreadableFile."""
+def list_files(paths: Sequence[str], folder: str = "") -> list[str]:
+    """Return the visible files at and below ``paths``, the oldest first. Raises UnreadableFile.
+
+    Relative paths are in ``folder``, and what is below them is relative as well; "": the working folder.
+    """
     found: dict[str, int] = {}
     for path in paths:
+        place = os.path.join(folder, path)
         try:
-            if os.path.isdir(path):
-                found.update(_files_below(path))
+            if os.path.isdir(place):
+                for file, changed_ns in _files_below(place):
+                    found[path + file[len(place) :]] = changed_ns
             else:
-                found[path] = os.stat(path).st_mtime_ns
+                found[path] = os.stat(place).st_mtime_ns
         except OSError as error:
-            raise unreadable(path, error) from error
+            raise unreadable(place, error) from error
     return sorted(found, key=lambda path: (found[path], path))
 
 
