@@ -193,6 +193,7 @@ def held(graph: JobGraph, storage: MountedStorage) -> Iterator[Lease]:
         with waiting:
             _wait_in_line(graph, queue)
             has_lock = _await_turn(graph, storage, timeout_ms, stack)
+            stack.enter_context(storage.kept_in_view())
             lease = Lease(graph.name, storage, timeout_ms, holds_lock=has_lock)
             lease.taken = waiting.close
             yield lease

@@ -423,7 +423,8 @@ class LocalExecution(Execution):
 
         def publish() -> Callable[[], None]:
             try:
-                self.publish(effect.metadata)
+                with self.claim.ends_the_run():
+                    self.publish(effect.metadata)
             except OSError as error:
                 reason = str(error)
                 return lambda: self.master_event(MetadataFailed(checkpoint_id, reason))

@@ -333,8 +333,7 @@ class SparkExecution(JobDriver):
 
     def _sweep(self) -> bool:
         """Abort the uncommitted transactions of all sinks."""
-        assert self._committer is not None
-        assert self.master.attempt is not None
+        assert self._committer is not None and self.master.attempt is not None
         try:
             self._committer.sweep()
         except Exception as error:
@@ -374,7 +373,8 @@ class SparkExecution(JobDriver):
         """Publish the metadata; a failure is reported once they certainly do not exist."""
         checkpoint_id = effect.metadata.checkpoint_id
         try:
-            self.publish(effect.metadata)
+            with self.claim.ends_the_run():
+                self.publish(effect.metadata)
         except OSError as error:
             self._mailbox.append(MetadataFailed(checkpoint_id, str(error)))
             return
