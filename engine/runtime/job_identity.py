@@ -137,9 +137,9 @@ def _refuse_lost_folder(graph: JobGraph, directory: str) -> None:
         return
     raise FolderLost(
         f"job {graph.identity or graph.name!r} has run before and has not ended, but its checkpoint folder"
-        f" {join_location(registry.root, graph.job_id)} was deleted or moved, and all its output would be written"
-        " again: bring the folder back or restore a savepoint (--from, execution.state-recovery.path), or delete"
-        f" {registry.place_of(graph.job_id)} to begin anew"
+        f" {join_location(registry.root, graph.job_id)} was deleted or moved, and all its output would be"
+        " written again: bring the folder back or restore a savepoint (--from,"
+        f" execution.state-recovery.path), or delete {registry.place_of(graph.job_id)} to begin anew"
     )
 
 

@@ -116,8 +116,7 @@ def execute(
     where another process runs the job over the same directory.
     """
     storage = open_job_storage(graph)
-    with held(graph, storage) as lease:
-        recovered = recover_job(graph, storage)
+    with held(graph, storage, partial(recover_job, graph, storage)) as (lease, recovered):
         if isinstance(recovered, JobExecutionResult):
             return recovered
         execution = (make or LocalExecution)(graph, storage, recovered, probe)

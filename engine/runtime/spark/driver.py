@@ -118,7 +118,6 @@ class SparkExecution(JobDriver):
         self._context = context
         self._storage = storage
         self.scope = scope_of(storage)
-        """What tells the job's checkpoint folder apart from all others."""
         self._recipe: Recipe = recipe or GivenGraph(graph)
         self._subtask_class = subtask_class
         self._rescaled: tuple[JobGraph, Recipe] | None = None
@@ -333,7 +332,8 @@ class SparkExecution(JobDriver):
 
     def _sweep(self) -> bool:
         """Abort the uncommitted transactions of all sinks."""
-        assert self._committer is not None and self.master.attempt is not None
+        assert self._committer is not None
+        assert self.master.attempt is not None
         try:
             self._committer.sweep()
         except Exception as error:
@@ -389,10 +389,10 @@ class SparkExecution(JobDriver):
 
     def job_graph(self) -> JobGraph:
         """Return the rescaled graph, if any, or the current one."""
-        if self._rescaled is not None:
-            (graph, self._recipe), self._rescaled = self._rescaled, None
-            return graph
-        return self.graph
+        if self._rescaled is None:
+            return self.graph
+        (graph, self._recipe), self._rescaled = self._rescaled, None
+        return graph
 
     def read_checkpoint(
         self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None
