@@ -1,4 +1,7 @@
-"""The settings of a job's machines, computed once from its configuration when the job graph is built."""
+"""The settings of a job's machines, computed once from its configuration when the job graph is built.
+
+Places are absolute from then on (`engine/locations.py`).
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,7 @@ from onceproof.engine.configuration.recovery_options import (
 )
 from onceproof.engine.configuration.restart_options import MAX_EQUAL_ERRORS
 from onceproof.engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
+from onceproof.engine.locations import place_given
 
 
 class CheckpointSettings(Struct, frozen=True):
@@ -126,10 +130,10 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         max_concurrent=get(options.CHECKPOINT_MAX_CONCURRENT),
         tolerable_failures=get(options.CHECKPOINT_TOLERABLE_FAILURES),
         num_retained=get(options.CHECKPOINT_NUM_RETAINED),
-        directory=checkpoint_directory(configuration, checkpointing),
-        savepoint_directory=get(SAVEPOINT_DIRECTORY),
+        directory=place_given(checkpoint_directory(configuration, checkpointing)),
+        savepoint_directory=place_given(get(SAVEPOINT_DIRECTORY)),
         recovery=RecoverySettings(
-            get(RECOVERY_PATH),
+            place_given(get(RECOVERY_PATH)),
             get(RECOVERY_CLAIM_MODE),
             get(RECOVERY_IGNORE_UNCLAIMED),
             get(RECOVERY_SKIP_DAMAGED),

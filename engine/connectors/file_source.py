@@ -35,6 +35,7 @@ from onceproof.engine.connectors.formats import (
     Schema,
 )
 from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
+from onceproof.engine.locations import folder_of_relative
 
 __all__ = ["CsvSource", "JsonLinesSource", "MalformedRow"]
 
@@ -63,6 +64,7 @@ class FormattedFileSource(Source):
                 raise ValueError(f"file {path} is given twice: its records would be read twice")
         if bytes_per_split is not None and bytes_per_split < 1:
             raise ValueError(f"bytes_per_split is {bytes_per_split}: give at least 1, or leave it out")
+        self._folder = folder_of_relative(self._paths)
         self._format = file_format
         self._bytes_per_split = bytes_per_split
         self._block_bytes = block_bytes
@@ -72,17 +74,16 @@ class FormattedFileSource(Source):
         """Return the paths, or ``path@begin-end`` for each byte range; the last one of a file ends in "+"."""
         splits: list[str] = []
         for path in self._paths:
-            size = _size(path)
-            packed = is_packed(path)
+            size = _size(self.place_of(path))
             step = self._bytes_per_split
             if step is None:
                 splits.append(path)
                 continue
-            if packed:
+            if is_packed(path):
                 raise UnreadableFile(
                     f"file {path} is compressed, which byte ranges are not made of: leave out bytes_per_split"
                 )
-            self.check_ranges(path)
+            self.check_ranges(self.place_of(path))
             for begin in range(0, max(size, 1), step):
                 end = min(begin + step, size)
                 splits.append(f"{path}@{begin:015d}-{end:015d}{'+' * (end == size)}")
@@ -107,6 +108,10 @@ class FormattedFileSource(Source):
             return self._lines(match[1], FileRange(int(match[2]), int(match[3]), bool(match[4])), position)
         return self.open_file(split, position)
 
+    def place_of(self, path: str) -> str:
+        """Return the absolute path of a file; splits and positions name it as it was given."""
+        return os.path.join(self._folder, path)
+
     def open_file(self, path: str, position: Any | None, *, holds_back: bool = False) -> CheckedReader:
         """Return a reader of a whole file, from a position of an earlier reader on.
 
@@ -117,7 +122,7 @@ class FormattedFileSource(Source):
     def _lines(self, path: str, part: FileRange, position: Any, holds_back: bool = False) -> FileReader:
         assert isinstance(self._format, Format)
         self._warn_of_old(path, position)
-        return FileReader(self._format, path, part, position, self._block_bytes, holds_back)
+        return FileReader(self._format, self.place_of(path), part, position, self._block_bytes, holds_back)
 
     def _warn_of_old(self, path: str, position: Any) -> None:
         """Warn, once, where a position of an earlier version does not know the content of its file."""

@@ -115,7 +115,7 @@ class FileSource(FormattedFileSource):
         """Return a reader of a whole file, from a position of an earlier reader on."""
         if isinstance(self._format, BulkFormat):
             self._warn_of_old(path, position)
-            return BulkFileReader(self._format, path, position)
+            return BulkFileReader(self._format, self.place_of(path), position)
         return super().open_file(path, position, holds_back=holds_back)
 
     def splits(self) -> Sequence[str]:
@@ -149,7 +149,16 @@ class FileSource(FormattedFileSource):
                 if isinstance(stored, str):
                     self._warn_of_old(stored, ())
         head_lines = self._format.header_lines if isinstance(self._format, Format) else None
-        bucket = Bucket(self._given, self._single_files, number, buckets, by_content, head_lines, self._keys)
+        bucket = Bucket(
+            self._given,
+            self._single_files,
+            number,
+            buckets,
+            by_content,
+            head_lines,
+            self._keys,
+            self._folder,
+        )
         return BucketReader(bucket, self.open_file, self._interval_ms, position)
 
     def identity(self) -> SourceIdentity:

@@ -154,6 +154,7 @@ class Bucket:
             name; if not, the path does, as in earlier versions.
         head_lines: how many lines of a file come before its first record; None: it is not made of lines.
         keys: the keys of files that were seen before, by inode; shared by the buckets of a process.
+        folder: where relative paths are; "": the working folder.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class Bucket:
         by_content: bool,
         head_lines: int | None,
         keys: dict[tuple[int, int], tuple[Stamp, str]],
+        folder: str = "",
     ) -> None:
         self._paths = tuple(paths)
         self._single_files = single_files
@@ -173,10 +175,20 @@ class Bucket:
         self._by_content = by_content
         self._head_lines = head_lines
         self._keys = keys
+        self._folder = folder
+
+    def opened(self, path: str) -> Content | None:
+        """Open a file; return None for one that was deleted or renamed since it was listed."""
+        try:
+            return Content(os.path.join(self._folder, path))
+        except UnreadableFile as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
 
     def list(self) -> Listing:
         """Return the visible files, the oldest first. Raises UnreadableFile."""
-        listing = listing_of(self._paths, self._single_files)
+        listing = listing_of(self._paths, self._single_files, self._folder)
         identities = {stamp.identity for stamp in listing.values()}
         if len(self._keys) > 2 * len(listing):
             for identity in self._keys.keys() - identities:
@@ -195,12 +207,9 @@ class Bucket:
         """
         seen = self._keys.get(stamp.identity)
         if seen is None or seen[0] != stamp:
-            try:
-                content = Content(path)
-            except UnreadableFile as error:
-                if isinstance(error.__cause__, FileNotFoundError):
-                    return None
-                raise
+            content = self.opened(path)
+            if content is None:
+                return None
             try:
                 key = self._first_line(content, is_young)
             finally:
@@ -295,7 +304,7 @@ class KnownFiles:
         """Return whether a known file is still under its path; learn the content of one that has no mark."""
         if known.stamp == stamp and known.mark is not None:
             return True
-        content = _opened(known.path)
+        content = self._bucket.opened(known.path)
         if content is None:
             return False
         try:
@@ -321,7 +330,7 @@ class KnownFiles:
         now_ns: int,
     ) -> KnownFile | None:
         """Return the known file that is now under a path, or a new one; None: it must wait for a look."""
-        content = _opened(path)
+        content = self._bucket.opened(path)
         if content is None:
             return None
         try:
@@ -348,29 +357,25 @@ def _is_same(known: KnownFile, stamp: Stamp | None) -> bool:
     return stamp is not None and known.stamp is not None and known.stamp.identity == stamp.identity
 
 
-def _opened(path: str) -> Content | None:
-    """Open a file; return None for one that was deleted or renamed since it was listed."""
-    try:
-        return Content(path)
-    except UnreadableFile as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        raise
+def listing_of(
+    paths: Iterable[str], may_be_missing: frozenset[str] = frozenset(), folder: str = ""
+) -> dict[str, Stamp]:
+    """Return the visible files at and below ``paths``, the oldest first. Raises UnreadableFile.
 
-
-def listing_of(paths: Iterable[str], may_be_missing: frozenset[str] = frozenset()) -> dict[str, Stamp]:
-    """Return the visible files at and below ``paths``, the oldest first. Raises UnreadableFile."""
+    Relative paths are in ``folder``, and what is below them is relative as well; "": the working folder.
+    """
     found: dict[str, Stamp] = {}
     for path in paths:
+        place = os.path.join(folder, path)
         try:
-            if os.path.isdir(path):
-                found.update(_files_below(path))
+            if os.path.isdir(place):
+                found.update((path + file[len(place) :], stamp) for file, stamp in _files_below(place))
             else:
-                found[path] = _stamp_of(os.stat(path))
+                found[path] = _stamp_of(os.stat(place))
         except OSError as error:
             if path in may_be_missing and isinstance(error, FileNotFoundError):
                 continue
-            raise unreadable(path, error) from error
+            raise unreadable(place, error) from error
     return dict(sorted(found.items(), key=lambda item: (item[1].changed_ns, item[0])))
 
 

@@ -112,6 +112,10 @@ class JobRegistry:
         """The checkpoint directory."""
         return self._storage.root
 
+    def place_of(self, job_id: str) -> str:
+        """Return the full path of a job's record."""
+        return self._storage.place_of(_path_of(job_id))
+
     def read(self, job_id: str) -> JobRecord | None:
         """Return the record of a job, or None. Raises DamagedFile and StorageError."""
         path = _path_of(job_id)

@@ -117,8 +117,7 @@ def execute(
     where another process runs the job over the same directory.
     """
     storage = open_job_storage(graph)
-    with held(graph, storage) as lease:
-        recovered = recover_job(graph, storage)
+    with held(graph, storage, partial(recover_job, graph, storage)) as (lease, recovered):
         if isinstance(recovered, JobExecutionResult):
             return recovered
         execution = (make or LocalExecution)(graph, storage, recovered, probe)
@@ -426,7 +425,8 @@ class LocalExecution(Execution):
 
         def publish() -> Callable[[], None]:
             try:
-                self.publish(effect.metadata)
+                with self.claim.ends_the_run():
+                    self.publish(effect.metadata)
             except OSError as error:
                 reason = str(error)
                 return lambda: self.master_event(MetadataFailed(checkpoint_id, reason))

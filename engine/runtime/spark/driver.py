@@ -121,7 +121,6 @@ class SparkExecution(JobDriver):
         self._context = context
         self._storage = storage
         self.scope = scope_of(storage)
-        """What tells the job's checkpoint folder apart from all others."""
         self._recipe: Recipe = recipe or GivenGraph(graph)
         self._subtask_class = subtask_class
         self._rescaled: tuple[JobGraph, Recipe] | None = None
@@ -376,7 +375,8 @@ class SparkExecution(JobDriver):
         """Publish the metadata; a failure is reported once they certainly do not exist."""
         checkpoint_id = effect.metadata.checkpoint_id
         try:
-            self.publish(effect.metadata)
+            with self.claim.ends_the_run():
+                self.publish(effect.metadata)
         except OSError as error:
             self._mailbox.append(MetadataFailed(checkpoint_id, str(error)))
             return
@@ -391,10 +391,10 @@ class SparkExecution(JobDriver):
 
     def job_graph(self) -> JobGraph:
         """Return the rescaled graph, if any, or the current one."""
-        if self._rescaled is not None:
-            (graph, self._recipe), self._rescaled = self._rescaled, None
-            return graph
-        return self.graph
+        if self._rescaled is None:
+            return self.graph
+        (graph, self._recipe), self._rescaled = self._rescaled, None
+        return graph
 
     def read_checkpoint(
         self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None

@@ -47,6 +47,7 @@ class SimulatedStorage:
     """
 
     __slots__ = ("_clock", "_listed_until", "fault_of", "files")
+    is_in_place = True
     writes_may_be_late = False
     """A write of a dead process that lands late is one step of the world, in which its claim is checked."""
     undeleted: Collection[str] = frozenset()
