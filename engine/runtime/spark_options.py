@@ -2,8 +2,8 @@
 
 Rules:
 
-- Options come from `--conf` and from a file that is named; `--conf` wins. A spark-defaults.conf that nobody
-  names is not read, because a session does not depend on the machine's environment.
+- Options come from `--conf` and from a file that is named; `--conf` wins. A spark-defaults.conf that is not
+  named is not read, because a session does not depend on the machine's environment.
 - A file is read as spark-submit reads it: a file of Java properties in UTF-8. Keys of other programs are
   ignored.
 - The master is the one that is named; else `spark.master` of the options; else all cores of this machine.

@@ -24,18 +24,15 @@ import ipaddress
 import logging
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -45,10 +42,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from onceproof.engine.configuration import ConfigurationError
-from onceproof.engine.file_locks import release_lock
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_class_archive import link_home
 from onceproof.engine.runtime.spark_executors import ExecutorWatch, first_task, timeout_of
+from onceproof.engine.runtime.spark_folder import SessionFolder
 from onceproof.engine.runtime.spark_interrupts import is_no_interrupt, kill_launched, own_interrupts
 from onceproof.engine.runtime.spark_options import MASTER, SparkOptions, is_local, properties_text
 from onceproof.engine.runtime.spark_settings import (
@@ -60,14 +56,6 @@ from onceproof.engine.runtime.spark_settings import (
     settings_of,
     worker_variables,
 )
-from onceproof.engine.temporary_folders import mark_as_owned, remove_abandoned
-
-# A Unix socket's path holds about a hundred characters, and Spark appends some forty to the folder.
-_LONGEST_FOLDER = 55
-
-_FOLDER_PREFIX = "onceproof-spark-"
-_JAVA = "java"
-"""The file in a session's folder with the process id of its Java and the time of its start."""
 
 # Each error in a query is also written to the standard error, with tens of kilobytes of Java's stack traces;
 # the exception says the same in a line.
@@ -97,7 +85,7 @@ class _Running:
     context: SparkContext
     watch: ExecutorWatch | None
     gateway: JavaGateway | None = None
-    folder: _SessionFolder | None = None
+    folder: SessionFolder | None = None
 
 
 class _ProcessSession:
@@ -230,7 +218,7 @@ def _start(
     timeout_of(options.configuration)
     java = find_java(os.environ)
     address = _address_towards(master)
-    folder = _SessionFolder.make()
+    folder = SessionFolder.make()
     try:
         properties = folder.path / "session.properties"
         settings = settings_of(options, name, folder.path, python_path, java, address)
@@ -379,47 +367,6 @@ def _line_of(message: str) -> str:
 
 # A program that forgets to stop, or ends by an exception, leaves neither processes nor folders.
 atexit.register(stop_spark)
-
-
-class _SessionFolder:
-    """The folder of a session, with a SPARK_HOME of links in it so that Spark writes beside them.
-
-    Spark puts the working folders of executors into its home, which for pyspark is the installed package.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._mark = mark_as_owned(str(path))
-
-    @classmethod
-    def make(cls) -> _SessionFolder:
-        """Make a folder, and remove those of dead processes beside it."""
-        here = tempfile.gettempdir()
-        base = here if len(here) < _LONGEST_FOLDER - 25 else "/tmp"
-        remove_abandoned(base, _FOLDER_PREFIX, _has_living_java)
-        folder = cls(Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=base)))
-        link_home(folder.path)
-        for part in ("local", "warehouse"):
-            (folder.path / part).mkdir()
-        return folder
-
-    def note_java(self, pid: int) -> None:
-        """Note the process that uses the folder beside this one, and ends a moment later if this one dies."""
-        with suppress(psutil.Error):
-            (self.path / _JAVA).write_text(f"{pid} {psutil.Process(pid).create_time()}")
-
-    def remove(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        release_lock(self._mark)
-
-
-def _has_living_java(folder: str) -> bool:
-    try:
-        pid, started = Path(folder, _JAVA).read_text().split()
-        return abs(psutil.Process(int(pid)).create_time() - float(started)) < 1
-    except (OSError, ValueError, psutil.Error):
-        return False
 
 
 def _address_towards(master: str) -> str | None:

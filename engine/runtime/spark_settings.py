@@ -29,7 +29,9 @@ PYTHON: Final = "spark.pyspark.python"
 _APPLICATION: Final = "spark.app.name"
 _HOST: Final = "spark.driver.host"
 _LOCAL_FOLDER: Final = "spark.local.dir"
-_JAVA_OPTIONS: Final = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+_DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_EXECUTOR_OPTIONS: Final = "spark.executor.extraJavaOptions"
+_UTC: Final = "-Duser.timezone=UTC"
 
 # Inherited, each of these would turn the launch into something else: another Spark, Spark Connect, a shell.
 FOREIGN_VARIABLES: Final = (
@@ -82,20 +84,13 @@ def settings_of(
         address: the address by which this machine reaches the master; None if Spark is to choose.
     """
     master = options.chosen_master()
-    log4j2 = Path(__file__).with_name("log4j2.properties").as_uri()
-    driver = " ".join(
-        [
-            *quick_start_options(java),
-            "-Duser.timezone=UTC",
-            f"-Djava.io.tmpdir={folder / 'local'}",
-            f"-Dlog4j2.configurationFile={log4j2}",
-        ]
-    )
-    executor = driver if is_local(master) else "-Duser.timezone=UTC"
+    here = settings_on_this_machine(java, folder / "local")
+    driver_options = here.pop(_EXECUTOR_OPTIONS)
     ours = {
         **EVERYWHERE,
         **SQL_SETTINGS,
-        **dict(zip(_JAVA_OPTIONS, (driver, executor), strict=True)),
+        _DRIVER_OPTIONS: driver_options,
+        _EXECUTOR_OPTIONS: driver_options if is_local(master) else _UTC,
         **({} if _imports_from_working_folder() else {"spark.executorEnv.PYTHONSAFEPATH": "1"}),
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [*_import_folders(), *python_path])),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -104,18 +99,31 @@ def settings_of(
         _APPLICATION: name,
     }
     if is_local(master):
-        ours |= {
-            "spark.driver.bindAddress": "127.0.0.1",
-            _HOST: "127.0.0.1",
-            _LOCAL_FOLDER: str(folder / "local"),
-        }
+        ours |= here | {_LOCAL_FOLDER: str(folder / "local")}
     elif address is not None and not any(os.environ.get(each) for each in _ADDRESS_VARIABLES):
         ours[_HOST] = address
     given = dict(options.configuration)
-    for each in _JAVA_OPTIONS:
+    for each in (_DRIVER_OPTIONS, _EXECUTOR_OPTIONS):
         if each in given:
             given[each] = f"{ours[each]} {given[each]}"
     return ours | given | {MASTER: master}
+
+
+def settings_on_this_machine(java: JavaInstallation, folder: Path) -> dict[str, str]:
+    """Return the settings of a session whose executors are all on this machine, wherever its master says.
+
+    Args:
+        java: the installation that runs the executors.
+        folder: a folder for their temporary files, with a path short enough for sockets.
+    """
+    log4j2 = Path(__file__).with_name("log4j2.properties").as_uri()
+    options = [
+        *quick_start_options(java),
+        _UTC,
+        f"-Djava.io.tmpdir={folder}",
+        f"-Dlog4j2.configurationFile={log4j2}",
+    ]
+    return {_HOST: "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", _EXECUTOR_OPTIONS: " ".join(options)}
 
 
 def launch_variables(

@@ -154,7 +154,16 @@ class SparkOracle:
                     columns
                 )
             except SPARK_ERRORS as error:
-                raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
+                said = one_line(self._clearer(error, family))
+                raise FamilyError(f"oracle_sql of family {family.name}: {said}") from None
+
+    def _clearer(self, error: Exception, family: Family) -> Exception:
+        """Return the syntax error of a query by itself, if it has one: with our brackets it names these."""
+        try:
+            self.session.sql(f"EXPLAIN {_query_text(family)}")
+        except SPARK_ERRORS as alone:
+            return alone
+        return error
 
     def differences(self, families: Sequence[FamilyTrials]) -> list[Difference]:
         """Return the scenarios that differ, of all families in one job, by family and scenario.

@@ -154,13 +154,13 @@ def test_executors_on_a_cluster_get_nothing_of_the_driver_s_machine(
     assert variables["SPARK_LOCAL_DIRS"] == str(FOLDER / "local")
 
 
-def test_the_driver_is_found_where_it_reaches_the_master_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_is_found_where_it_reaches_the_master_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     monkeypatch.delenv("SPARK_LOCAL_HOSTNAME", raising=False)
     master = "spark://host:7077"
     assert settings(SparkOptions(master), "10.0.0.5")["spark.driver.host"] == "10.0.0.5"
-    told = SparkOptions(master, {"spark.driver.host": "driver.example"})
-    assert settings(told, "10.0.0.5")["spark.driver.host"] == "driver.example"
+    given = SparkOptions(master, {"spark.driver.host": "driver.example"})
+    assert settings(given, "10.0.0.5")["spark.driver.host"] == "driver.example"
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.6")
     assert "spark.driver.host" not in settings(SparkOptions(master), "10.0.0.5")
 
