@@ -193,7 +193,14 @@ SPARK_MASTER: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.spark.master",
     None,
     parse_text,
-    "Ours: the master of Spark; unset: the Spark of this process if it runs one, else all cores here.",
+    "Ours: the master of Spark; unset: the Spark of this process or of spark-submit, else all cores here.",
+)
+SPARK_CONF: Final[ConfigOption[dict[str, str] | None]] = ConfigOption(
+    "execution.spark.conf",
+    None,
+    parse_texts_by_name,
+    "Ours: options of a Spark that is started for the job, such as"
+    " spark.executor.memory:2g,spark.executor.cores:2.",
 )
 LOCAL_WORKERS: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.local.workers",
@@ -318,6 +325,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     HEARTBEAT_TIMEOUT,
     TASK_SLOTS,
     SPARK_MASTER,
+    SPARK_CONF,
     RUNTIME_MODE,
     OPERATOR_CHAINING,
     AUTO_WATERMARK_INTERVAL,

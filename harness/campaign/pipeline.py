@@ -26,7 +26,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from onceproof.engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
+from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
+from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session, own_session
 from onceproof.harness.campaign.executor import FamilySource, Simulation
 from onceproof.harness.campaign.jobs import SimulationJob, run_in_parallel
 from onceproof.harness.campaign.judge import (
@@ -93,7 +94,7 @@ def run_campaign(
     max_time: float | None = None,
     seed: int = 0,
     out: Path,
-    master: str | None = None,
+    spark: SparkOptions = NO_OPTIONS,
     session: SparkSession | None = None,
     progress: Progress = lambda simulated, failed: None,
     least_each: int = 0,
@@ -105,8 +106,9 @@ def run_campaign(
     :param max_time: the time limit in seconds, including the start of Spark; None for no limit
     :param seed: the seed of the campaign, from which each scenario's seed follows
     :param out: the folder that gets outcomes.jsonl and the trials
-    :param master: Spark's master URL if ``session`` is None; None for this machine
-    :param session: the Spark session; None starts one
+    :param spark: Spark's master and options if ``session`` is None
+    :param session: the Spark session, whose settings and temporary views stay as they are; None for the Spark
+        of this process, or that of spark-submit, or a new one
     :param progress: called after each wave and several times a second with the numbers so far
     :param least_each: how many scenarios each family gets although ``max_time`` is over, for as long again
     :return: the result; after an interrupt from the keyboard, of the scenarios so far
@@ -121,8 +123,11 @@ def run_campaign(
     made_folder(out)
     with ExitStack() as stack:
         # Before the folder is emptied: if Spark does not start, the results of the last campaign stay.
-        if session is None:
-            session = stack.enter_context(spark_session(master or LOCAL_MASTER, "onceproof campaign"))
+        session = (
+            stack.enter_context(obtained_session(spark, "onceproof campaign"))
+            if session is None
+            else own_session(session)
+        )
         result.master = session.sparkContext.master or ""
         run.workers = session.sparkContext.defaultParallelism
         lines = stack.enter_context(open_output(out))

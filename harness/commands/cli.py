@@ -49,6 +49,7 @@ from onceproof.harness.commands.shared_options import (
     NightMaxTime,
     NightSeed,
     OneFamily,
+    PropertiesFile,
     RunSeed,
     RunSystem,
     Scenarios,
@@ -59,6 +60,7 @@ from onceproof.harness.commands.shared_options import (
     ShrinkMaxTime,
     ShrinkOut,
     ShrinkTime,
+    SparkSettings,
     Subject,
     Systems,
     Trace,
@@ -201,6 +203,8 @@ def campaign(
     max_time: MaxTime = None,
     seed: RunSeed = None,
     master: Master = None,
+    conf: SparkSettings = None,
+    properties_file: PropertiesFile = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for the results.", show_default="reports/out/campaign"),
@@ -212,6 +216,7 @@ def campaign(
     from onceproof.engine.extras import SPARK, require
 
     require("onceproof campaign", SPARK)
+    from onceproof.engine.runtime.spark_options import SparkOptions
     from onceproof.harness.commands.campaign import campaign_command
     from onceproof.harness.settings.project_settings import load_settings
     from onceproof.harness.settings.run_plan import CAMPAIGN, plan_run
@@ -228,13 +233,16 @@ def campaign(
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(campaign_command(wanted, master))
+    raise typer.Exit(campaign_command(wanted, SparkOptions.of(master, conf or (), properties_file)))
 
 
 @app.command()
 def nightly(
     max_time: NightMaxTime = None,
     seed: NightSeed = None,
+    master: Master = None,
+    conf: SparkSettings = None,
+    properties_file: PropertiesFile = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out")
     ] = None,
@@ -245,10 +253,12 @@ def nightly(
     from onceproof.engine.extras import DATA, SPARK, require
 
     require("onceproof nightly", SPARK, DATA)
+    from onceproof.engine.runtime.spark_options import SparkOptions
     from onceproof.harness.commands.campaign import nightly_command
     from onceproof.harness.settings.project_settings import load_settings
 
-    raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, junit, _command(), as_json))
+    spark = SparkOptions.of(master, conf or (), properties_file)
+    raise typer.Exit(nightly_command(load_settings(), spark, max_time, seed, out, junit, _command(), as_json))
 
 
 @app.command()
@@ -368,15 +378,19 @@ def sensitivity(
         typer.Option("--family", metavar="FAMILY|FILE.py", help="A family with a function `with_key`."),
     ] = "word_count",
     master: Master = None,
+    conf: SparkSettings = None,
+    properties_file: PropertiesFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure on Spark which parameters drive the cost of recovery."""
     from onceproof.engine.extras import SENSITIVITY, SPARK, require
 
     require("onceproof sensitivity", SPARK, SENSITIVITY)
+    from onceproof.engine.runtime.spark_options import SparkOptions
     from onceproof.harness.commands.sensitivity import sensitivity_command
 
-    raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, master, as_json, _command()))
+    spark = SparkOptions.of(master, conf or (), properties_file)
+    raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, spark, as_json, _command()))
 
 
 @app.command()

@@ -63,7 +63,7 @@ class JobNote(msgspec.Struct, forbid_unknown_fields=True):
 class Run(NamedTuple):
     """What `job run` was given besides the subject."""
 
-    options: Mapping[str, str]
+    options: Mapping[str, Any]
     """Configuration keys and values, under what the program sets."""
     overrides: Sequence[str] = ()
     """KEY=VALUE, over everything."""

@@ -163,7 +163,19 @@ ExplainOut: TypeAlias = Annotated[
 ]
 Master: TypeAlias = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Spark master. Default: one on this machine."),
+    typer.Option("--master", metavar="URL", help="Spark master. Default: all cores of this machine."),
+]
+SparkSettings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="KEY=VALUE", help="Set an option of Spark, as spark-submit does; repeatable."
+    ),
+]
+PropertiesFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--properties-file", metavar="FILE", help="File of Spark's options, such as conf/spark-defaults.conf."
+    ),
 ]
 Junit: TypeAlias = Annotated[
     Path | None,

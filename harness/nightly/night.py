@@ -29,7 +29,8 @@ import msgspec
 
 from onceproof.engine.connectors.file_source import MalformedRow
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
+from onceproof.engine.runtime.spark_session import obtained_session
 from onceproof.harness.campaign.pipeline import CampaignResult, CampaignStopped, run_campaign
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.flights.data import DataMissing, write_year
@@ -90,13 +91,15 @@ def nightly(
     keep: int = NIGHTS,
     junit: Path | None = None,
     as_json: bool = False,
+    spark: SparkOptions = NO_OPTIONS,
 ) -> int:
     """Run the nightly job, with a campaign of ``seconds``, and return the exit code.
 
     ``out`` is the folder of the report and its data; the next night replaces them. The campaign runs
     ``families``, or all built-in ones. ``known`` holds the failures that the settings list. ``history`` is
     the folder or the address of the history, by default one in ``out``; it keeps ``keep`` nights. ``junit``
-    is the path of a JUnit XML file. With ``as_json`` stdout has one document, and the summary goes to stderr.
+    is the path of a JUnit XML file. ``spark`` holds master and options of the session that judges. With
+    ``as_json`` stdout has one document, and the summary goes to stderr.
     Raises the errors of a family, of an unwritable folder, and of a campaign that stopped.
     """
     find_java(os.environ)
@@ -116,7 +119,7 @@ def nightly(
         prepare_file(junit)
         with claimed_folder(out):
             bar.describe("starting Spark")
-            with spark_session(name="onceproof nightly") as session:
+            with obtained_session(spark, "onceproof nightly") as session:
                 bar.warn(f"nightly run with seed {seed}")
                 try:
                     night.flights(partial(compare_year, session), bar)

@@ -25,7 +25,7 @@ from onceproof.engine.connectors.postgres.postgres_sinks import LedgerCommitter
 from onceproof.engine.connectors.postgres.table_guard import GrowingGuard, RangeGuard
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.connectors.upsert_fence import UpsertFence
-from onceproof.engine.runtime import storage
+from onceproof.engine.runtime import spark_settings, storage
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
 from onceproof.engine.runtime.growing_pause import GrowingPause
 from onceproof.engine.runtime.job_driver import JobDriver
@@ -33,6 +33,7 @@ from onceproof.engine.runtime.job_requests import publish_metadata
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
+from onceproof.engine.runtime.spark_executors import Patience
 from onceproof.engine.state import snapshot
 from onceproof.engine.state.rocksdb import database
 from onceproof.engine.task.task import Task
@@ -208,7 +209,24 @@ def tables_are_taken_for_what_they_were(patch: pytest.MonkeyPatch, test: pytest.
         patch.setattr(guard, "compare", lambda self, connection, read, mark, sequence: None)
 
 
+def executors_get_the_driver_s_machine(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(spark_settings, "is_local", lambda master: True)
+
+
+def executors_are_waited_for_forever(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(Patience, "handle", lambda self, sight, now: frozenset())
+
+
 PLANTED: Final[dict[str, Plant]] = {
+    "runtime/test_spark_options.py::test_executors_on_a_cluster_get_nothing_of_the_driver_s_machine": (
+        executors_get_the_driver_s_machine
+    ),
+    "runtime/test_spark_executors.py::test_a_job_without_executors_is_cancelled_after_the_timeout": (
+        executors_are_waited_for_forever
+    ),
+    "runtime/test_spark_executors.py::test_executors_that_register_and_die_again_and_again_are_none": (
+        executors_are_waited_for_forever
+    ),
     "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
         names_in_checkpoints_are_trusted
     ),
