@@ -53,6 +53,7 @@ from onceproof.harness.commands.shared_options import (
     RunSystem,
     Scenarios,
     ScenariosOfEach,
+    ScenarioTime,
     Seed,
     ShareOfRun,
     ShownSystem,
@@ -114,6 +115,7 @@ def run(
     first: FirstOfShare = 0,
     until_exhausted: UntilExhausted = None,
     shrink_time: ShrinkTime = None,
+    scenario_time: ScenarioTime = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
     ] = None,
@@ -137,6 +139,7 @@ def run(
         share=Share(share, first),
         until_exhausted=until_exhausted,
         shrink_time=shrink_time,
+        scenario_time=scenario_time,
         out=out,
         junit=junit,
         as_json=as_json,
@@ -200,6 +203,7 @@ def campaign(
     scenarios: Scenarios = None,
     max_time: MaxTime = None,
     seed: RunSeed = None,
+    scenario_time: ScenarioTime = None,
     master: Master = None,
     out: Annotated[
         Path | None,
@@ -223,6 +227,7 @@ def campaign(
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,
+        scenario_time=scenario_time,
         out=out,
         junit=junit,
         as_json=as_json,
