@@ -15,16 +15,16 @@ from onceproof.harness.trials.output_files import OutputUnwritable, claimed_fold
 NIGHT_SECONDS = 60.0
 
 
-def campaign_command(plan: RunPlan, master: str | None) -> int:
+def campaign_command(plan: RunPlan, master: str | None, store: str | None = None) -> int:
     """Run a campaign on Spark, print the summary, write the report, and return the exit code."""
     # Checked first: a missing Java must not cost the results of an earlier campaign.
     find_java(os.environ)
     prepare_file(plan.junit)
     with claimed_folder(plan.out):
-        return _campaign(plan, master)
+        return _campaign(plan, master, store)
 
 
-def _campaign(plan: RunPlan, master: str | None) -> int:
+def _campaign(plan: RunPlan, master: str | None, store: str | None) -> int:
     from onceproof.harness.campaign.pipeline import CampaignStopped, run_campaign
     from onceproof.harness.reporting.report_builder import (
         add_oracle_agreement,
@@ -44,6 +44,8 @@ def _campaign(plan: RunPlan, master: str | None) -> int:
                 seed=plan.seed,
                 out=plan.out,
                 master=master,
+                store=store,
+                budget=plan.budget,
                 progress=bar.show_counts,
             )
         except CampaignStopped as stopped:

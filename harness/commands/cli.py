@@ -205,6 +205,16 @@ def campaign(
     seed: RunSeed = None,
     scenario_time: ScenarioTime = None,
     master: Master = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="ADDRESS",
+            help="Where executors write what they ran: an address that all of them reach, such as"
+            " s3://BUCKET/PATH. Repeated after an interrupt, the same command resumes from it.",
+            show_default="the folder trials in --out",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for the results.", show_default="reports/out/campaign"),
@@ -233,7 +243,7 @@ def campaign(
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(campaign_command(wanted, master))
+    raise typer.Exit(campaign_command(wanted, master, store))
 
 
 @app.command()

@@ -72,6 +72,26 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     """What each scenario may use; None: as much as it wants."""
 
 
+class FamilyToLoad(msgspec.Struct, frozen=True, tag="family"):
+    """A family that a campaign tells a worker of, with what the worker needs to build its tables."""
+
+    address: str
+    """Where it is on this machine."""
+    asked: str
+    """As the user named it."""
+    folder: str
+    """The folder of the user whose modules came along; "" for none."""
+    version: str
+    """Another one for other modules."""
+    families: int
+    """How many families take turns."""
+    place: int
+    """Its place among them."""
+    record_schema: bytes
+    """The schemas of Arrow, as messages of Arrow."""
+    row_schema: bytes
+
+
 class Batch(msgspec.Struct, frozen=True, tag="batch"):
     """``count`` scenarios of a run from number ``first`` on, counted from 0."""
 
@@ -86,6 +106,8 @@ class Batch(msgspec.Struct, frozen=True, tag="batch"):
     """Its scenarios that have ended workers; they are not run again."""
     suspects: tuple[int, ...] = ()
     """The places of its scenarios that ran when workers died of what may have come from outside."""
+    until: float | None = None
+    """Seconds since the epoch, after which none of its scenarios is started."""
 
     def __str__(self) -> str:
         of_family = "" if self.place is None else f" of family number {self.place}"
@@ -119,19 +141,19 @@ class WorkerFailed(Exception):
     """A worker met an internal error; the message is its traceback."""
 
 
-_down: Final = msgspec.msgpack.Decoder(Start | Batch)
+_down: Final = msgspec.msgpack.Decoder(Start | Batch | FamilyToLoad)
 _up: Final = msgspec.msgpack.Decoder(Done)
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
-def write_message(stream: IO[bytes], message: Start | Batch | Done) -> None:
+def write_message(stream: IO[bytes], message: Start | Batch | FamilyToLoad | Done) -> None:
     """Write a message with its length in front."""
     body = _encoder.encode(message)
     stream.write(len(body).to_bytes(_LENGTH, "big") + body)
     stream.flush()
 
 
-def read_message(stream: IO[bytes]) -> Start | Batch | None:
+def read_message(stream: IO[bytes]) -> Start | Batch | FamilyToLoad | None:
     """Return the parent's next message; None if the parent has closed the stream."""
     body = _read_body(stream)
     return None if body is None else _down.decode(body)
@@ -154,16 +176,17 @@ def _read_exactly(stream: IO[bytes], length: int) -> bytes | None:
     return b"".join(parts)
 
 
-class _Worker:
+class Worker:
     """The parent's side of a worker process."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, module: str = _WORKER) -> None:
+        """Start a process that runs ``main`` of a module."""
         self.batches: deque[Batch] = deque()
         """The batches that it holds; it runs the first."""
         self.answers = 0
         self._watch = Watch(start.budget)
         # The worker gets the parent's current sys.path, which may differ from the one at its start.
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {_WORKER} import main; main()"
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; main()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", program, *self._watch.arguments],
             pass_fds=self._watch.files,
@@ -181,15 +204,14 @@ class _Worker:
         with suppress(BrokenPipeError):
             write_message(self._stdin, start)
 
-    @property
-    def process_id(self) -> int:
-        return self._process.pid
-
     def give(self, batch: Batch) -> None:
         self.batches.append(batch)
-        # If the worker is dead, answer() notices it.
+        self.tell(batch)
+
+    def tell(self, message: Batch | FamilyToLoad) -> None:
+        """Send a message. If the worker is dead, answer() notices it."""
         with suppress(BrokenPipeError):
-            write_message(self._stdin, batch)
+            write_message(self._stdin, message)
 
     def answer(self) -> Done | None:
         """Wait for the answer to the first batch; None if the worker died, with ``batches`` unchanged."""
@@ -242,7 +264,7 @@ class WorkerPool:
         self._start = start
         self._warn = warn
         self._ahead = ahead
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._selector = DefaultSelector()
         for _ in range(workers):
             self._start_worker()
@@ -296,11 +318,11 @@ class WorkerPool:
                     worker.give(batch)
 
     def _start_worker(self) -> None:
-        worker = _Worker(self._start)
+        worker = Worker(self._start)
         self._workers.append(worker)
         self._selector.register(worker.stdout, EVENT_READ, worker)
 
-    def _replace(self, worker: _Worker) -> list[Batch]:
+    def _replace(self, worker: Worker) -> list[Batch]:
         """Replace a dead worker by a new one; return the dead one's batches, to be run again."""
         self._selector.unregister(worker.stdout)
         self._workers.remove(worker)
@@ -311,22 +333,26 @@ class WorkerPool:
                 return []
             raise WorkerDied(f"a worker {death.how} before its first batch")
         current, *others = worker.batches
-        return [self._without_culprit(current, death), *others]
+        return [without_culprit(current, death, self._warn), *others]
 
-    def _without_culprit(self, batch: Batch, death: Death) -> Batch:
-        """Return the batch of a dead worker, as the next one is to run it."""
-        lost = death.lost
-        if lost is None:
-            if batch.attempt == MOST_ATTEMPTS:
-                raise WorkerDied(f"a second worker {death.how} on {batch} of the run, counted from 0")
-            self._warn(f"a worker {death.how}; {batch} are run once more")
-            return msgspec.structs.replace(batch, attempt=batch.attempt + 1)
-        is_suspect = lost.place in batch.suspects or len(batch.suspects) >= MOST_SUSPECTS
-        if death.may_be_from_outside and not is_suspect:
-            self._warn(f"a worker {death.how}; {batch} are run once more")
-            return msgspec.structs.replace(batch, suspects=(*batch.suspects, lost.place))
-        self._warn(f"number {lost.place + 1} of {batch} has failed: {lost.anomaly}")
-        return msgspec.structs.replace(batch, lost=(*batch.lost, lost))
+
+def without_culprit(batch: Batch, death: Death, warn: Callable[[str], None]) -> Batch:
+    """Return the batch of a dead worker, as the next one is to run it.
+
+    :raises WorkerDied: workers died twice on the batch, and no scenario is to blame
+    """
+    lost = death.lost
+    if lost is None:
+        if batch.attempt == MOST_ATTEMPTS:
+            raise WorkerDied(f"a second worker {death.how} on {batch} of the run, counted from 0")
+        warn(f"a worker {death.how}; {batch} are run once more")
+        return msgspec.structs.replace(batch, attempt=batch.attempt + 1)
+    is_suspect = lost.place in batch.suspects or len(batch.suspects) >= MOST_SUSPECTS
+    if death.may_be_from_outside and not is_suspect:
+        warn(f"a worker {death.how}; {batch} are run once more")
+        return msgspec.structs.replace(batch, suspects=(*batch.suspects, lost.place))
+    warn(f"number {lost.place + 1} of {batch} has failed: {lost.anomaly}")
+    return msgspec.structs.replace(batch, lost=(*batch.lost, lost))
 
 
 def raise_error_of(done: Sequence[Done]) -> None:

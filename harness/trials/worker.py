@@ -16,10 +16,11 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from threading import Thread
-from time import perf_counter, sleep
-from typing import Any, NamedTuple, Protocol
+from time import perf_counter, sleep, time
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -33,7 +34,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import WHOLE, Share, numbered
 from onceproof.harness.model.system import System, find_system, let_go
-from onceproof.harness.trials.pool import Batch, Done, Start, read_message, write_message
+from onceproof.harness.trials.pool import Batch, Done, FamilyToLoad, Start, read_message, write_message
 from onceproof.harness.trials.supervision import (
     Lost,
     Notes,
@@ -79,17 +80,8 @@ def run_batch(
             lines.append(to_line(tried.outcome))
             if watches:
                 states.append(tuple(sorted(protocol_states_of(tried.history))))
-    except FamilyError as error:
-        family_error = str(error)
     except Exception as error:
-        if isinstance(error, OSError) and is_full(error):
-            # What the user can mend is no internal error, and this is how a worker says so.
-            family_error = full_line(error)
-        else:
-            if batch.unaimed:
-                # The command of the note would draw another scenario from the seed.
-                error.__notes__ = [f"drawn without patterns, in {batch}, counted from 0"]
-            internal_error = traceback.format_exc()
+        family_error, internal_error = error_of(error, batch)
     seconds = perf_counter() - started
     return Done(
         batch.first,
@@ -101,6 +93,19 @@ def run_batch(
         tuple(states),
         batch.unaimed,
     )
+
+
+def error_of(error: Exception, batch: Batch) -> tuple[str, str]:
+    """Return an error that ended a batch: one that the user can fix in a line, or any other's traceback."""
+    if isinstance(error, FamilyError):
+        return str(error), ""
+    if isinstance(error, OSError) and is_full(error):
+        # This is how a worker reports what is no internal error.
+        return full_line(error), ""
+    if batch.unaimed:
+        # The command of the note would draw another scenario from the seed.
+        error.__notes__ = [f"drawn without patterns, in {batch}, counted from 0"]
+    return "", "".join(traceback.format_exception(error))
 
 
 class Tried(NamedTuple):
@@ -117,6 +122,8 @@ def tried_scenarios(
     """Run the scenarios of some seeds, which are those of a batch, and yield what came of each."""
     lost_by_place = {lost.place: lost for lost in batch.lost}
     for place, (family, seed, drawing) in enumerate(drawn):
+        if batch.until is not None and time() >= batch.until:
+            return
         lost = lost_by_place.get(place)
         is_generated = False
         if lost is None:
@@ -181,8 +188,16 @@ def enumerate_batch(units: RunsUnits, batch: Batch) -> Done:
     return Done(batch.first, tuple(lines), perf_counter() - started, family_error, internal_error)
 
 
-def main() -> None:
-    """Answer the parent's batches until it closes the stream."""
+Answer: TypeAlias = Callable[[Batch, Notes], Done]
+"""Runs a batch."""
+
+
+def serve(prepare: Callable[[Start], Answer], learn: Callable[[FamilyToLoad], None] | None = None) -> None:
+    """Answer the parent's batches until it closes the stream, and end this process.
+
+    :param prepare: called once, with the parent's first message
+    :param learn: called with each family of which the parent tells later
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -190,35 +205,37 @@ def main() -> None:
     start = read_message(sys.stdin.buffer)
     if not isinstance(start, Start):
         return
+    answer = prepare(start)
     notes = Notes(*map(int, sys.argv[1:3]), start.budget)
-    families = [load_family(name) for name in start.families]
-    system = find_system(start.system)
-    units = None
-    if start.enumerates:
-        from onceproof.harness.trials.enumeration.units import Units
-
-        units = Units(families)
     # Modules stay loaded, so the garbage collector need not traverse them again.
     gc.freeze()
-    with let_go(system):
-        while isinstance(batch := read_message(sys.stdin.buffer), Batch):
-            try:
-                if units is None:
-                    done = run_batch(
-                        families,
-                        start.seed,
-                        batch,
-                        system,
-                        start.share,
-                        start.turns,
-                        watches=start.watches,
-                        notes=notes,
-                    )
-                else:
-                    done = enumerate_batch(units, batch)
-                write_message(messages, done)
-            except BrokenPipeError:
-                break
+    with suppress(BrokenPipeError):
+        while (message := read_message(sys.stdin.buffer)) is not None:
+            if isinstance(message, Batch):
+                write_message(messages, answer(message, notes))
+            elif isinstance(message, FamilyToLoad) and learn is not None:
+                learn(message)
+
+
+def main() -> None:
+    """Run the scenarios of a run, or the units of an enumeration."""
+    with ExitStack() as stack:
+
+        def prepare(start: Start) -> Answer:
+            families = [load_family(name) for name in start.families]
+            system = find_system(start.system)
+            stack.enter_context(let_go(system))
+            if start.enumerates:
+                from onceproof.harness.trials.enumeration.units import Units
+
+                units = Units(families)
+                return lambda batch, notes: enumerate_batch(units, batch)
+            seed, share, turns, watches = start.seed, start.share, start.turns, start.watches
+            return lambda batch, notes: run_batch(
+                families, seed, batch, system, share, turns, watches=watches, notes=notes
+            )
+
+        serve(prepare)
     # Threads or exit handlers of a family must not delay the parent.
     os._exit(0)
 
