@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from typing import Final
-from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -173,17 +172,19 @@ class Simulation:
         """Write a file and return what is acknowledged of it."""
         table = pa.Table.from_batches(tables)
         sink = pa.BufferOutputStream()
-        parquet.write_table(table, sink, write_page_checksum=True)
+        parquet.write_table(table, sink)
         data: bytes = sink.getvalue().to_pybytes()
-        # Of two attempts of a task, none replaces the file that the other one has acknowledged.
-        name = f"part-{table.column('scenario_id')[0].as_py():08d}-{uuid4().hex[:12]}.parquet"
+        digest = digest_of(data)
+        # Named by its content: no attempt of a task replaces what another one has acknowledged, and a damaged
+        # file is known without its acknowledgement.
+        name = f"part-{table.column('scenario_id')[0].as_py():08d}-{digest}.parquet"
         try:
             self.store.write(name, data)
         except OSError as error:
             raise OutputUnwritable(
                 f"{self.store.place}: cannot be written to: {error.strerror or error}"
             ) from None
-        return {"name": name, "rows": table.num_rows, "digest": digest_of(data)}
+        return {"name": name, "rows": table.num_rows, "digest": digest}
 
 
 def digest_of(data: bytes) -> str:

@@ -9,7 +9,7 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import OUT, RunPlan, families_of
+from onceproof.harness.settings.run_plan import OUT, RunPlan, budget_of, families_of
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
 
 NIGHT_SECONDS = 60.0
@@ -98,4 +98,5 @@ def nightly_command(
         keep=settings.nights,
         junit=junit,
         as_json=as_json,
+        budget=budget_of(settings),
     )

@@ -19,7 +19,6 @@ from onceproof.harness.trials.runner import (
     OUTCOMES,
     OutputUnwritable,
     RunResult,
-    RunStopped,
     interrupts_held,
     load_families,
     run,
@@ -166,9 +165,7 @@ def test_a_scenario_that_kills_two_workers_fails_alone(tmp_path: Path, sales: Pa
     # Somebody else may have sent the first signal, so the scenario is tried again.
     assert any("are run once more" in line for line in warnings)
     assert 1 <= result.tally.failed <= 3
-    assert {signature for _, signature in result.tally.groups} == {
-        ("no_error", "its process died: SIGKILL")
-    }
+    assert {signature for _, signature in result.tally.groups} == {("no_error", "its process died: SIGKILL")}
 
 
 def test_worker_that_cannot_start_is_reported() -> None:
