@@ -77,8 +77,9 @@ class FamilySource:
         return "" if self.modules is None else blake2b(self.modules.data, digest_size=16).hexdigest()
 
 
+@cache
 def load(source: FamilySource) -> Family:
-    """Return the family. Raises FamilyError."""
+    """Return the family, loaded once in each process. Raises FamilyError."""
     return load_as_asked(_local_address(source), source.asked, source.folder)
 
 

@@ -11,6 +11,7 @@ from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.settings.run_plan import OUT, RunPlan, budget_of, families_of
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
+from onceproof.reports.text import counted
 
 NIGHT_SECONDS = 60.0
 
@@ -52,6 +53,8 @@ def _campaign(plan: RunPlan, master: str | None, store: str | None) -> int:
             campaign, mistake = stopped.campaign, stopped
             if not campaign.run.tally.scenarios:
                 raise
+        if campaign.resumed:
+            bar.warn(f"resumed: {counted(campaign.resumed, 'scenario')} had ended before")
         unwritten: list[OutputUnwritable] = []
         cases = examine_failures(
             campaign.run,
