@@ -10,22 +10,23 @@ from onceproof.engine.runtime.spark_options import SparkOptions
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import OUT, RunPlan, families_of
+from onceproof.harness.settings.run_plan import OUT, RunPlan, budget_of, families_of
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
+from onceproof.reports.text import counted
 
 NIGHT_SECONDS = 60.0
 
 
-def campaign_command(plan: RunPlan, spark: SparkOptions) -> int:
+def campaign_command(plan: RunPlan, spark: SparkOptions, store: str | None = None) -> int:
     """Run a campaign on Spark, print the summary, write the report, and return the exit code."""
     # Checked first: a missing Java must not cost the results of an earlier campaign.
     find_java(os.environ)
     prepare_file(plan.junit)
     with claimed_folder(plan.out):
-        return _campaign(plan, spark)
+        return _campaign(plan, spark, store)
 
 
-def _campaign(plan: RunPlan, spark: SparkOptions) -> int:
+def _campaign(plan: RunPlan, spark: SparkOptions, store: str | None) -> int:
     from onceproof.harness.campaign.pipeline import CampaignStopped, run_campaign
     from onceproof.harness.reporting.report_builder import (
         add_oracle_agreement,
@@ -45,12 +46,16 @@ def _campaign(plan: RunPlan, spark: SparkOptions) -> int:
                 seed=plan.seed,
                 out=plan.out,
                 spark=spark,
+                store=store,
+                budget=plan.budget,
                 progress=bar.show_counts,
             )
         except CampaignStopped as stopped:
             campaign, mistake = stopped.campaign, stopped
             if not campaign.run.tally.scenarios:
                 raise
+        if campaign.resumed:
+            bar.warn(f"resumed: {counted(campaign.resumed, 'scenario')} had ended before")
         unwritten: list[OutputUnwritable] = []
         cases = examine_failures(
             campaign.run,
@@ -99,4 +104,5 @@ def nightly_command(
         junit=junit,
         as_json=as_json,
         spark=spark,
+        budget=budget_of(settings),
     )

@@ -54,6 +54,7 @@ from onceproof.harness.commands.shared_options import (
     RunSystem,
     Scenarios,
     ScenariosOfEach,
+    ScenarioTime,
     Seed,
     ShareOfRun,
     ShownSystem,
@@ -116,6 +117,7 @@ def run(
     first: FirstOfShare = 0,
     until_exhausted: UntilExhausted = None,
     shrink_time: ShrinkTime = None,
+    scenario_time: ScenarioTime = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
     ] = None,
@@ -139,6 +141,7 @@ def run(
         share=Share(share, first),
         until_exhausted=until_exhausted,
         shrink_time=shrink_time,
+        scenario_time=scenario_time,
         out=out,
         junit=junit,
         as_json=as_json,
@@ -202,9 +205,20 @@ def campaign(
     scenarios: Scenarios = None,
     max_time: MaxTime = None,
     seed: RunSeed = None,
+    scenario_time: ScenarioTime = None,
     master: Master = None,
     conf: SparkSettings = None,
     properties_file: PropertiesFile = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="ADDRESS",
+            help="Where executors write what they ran: an address that all of them reach, such as"
+            " s3://BUCKET/PATH. Repeated after an interrupt, the same command resumes from it.",
+            show_default="the folder trials in --out",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for the results.", show_default="reports/out/campaign"),
@@ -228,12 +242,13 @@ def campaign(
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,
+        scenario_time=scenario_time,
         out=out,
         junit=junit,
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(campaign_command(wanted, SparkOptions.of(master, conf or (), properties_file)))
+    raise typer.Exit(campaign_command(wanted, SparkOptions.of(master, conf or (), properties_file), store))
 
 
 @app.command()

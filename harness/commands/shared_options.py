@@ -125,6 +125,16 @@ ShrinkTime: TypeAlias = Annotated[
         show_default=SHRINK_SECONDS,
     ),
 ]
+ScenarioTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--scenario-time",
+        min=0.1,
+        metavar="SECONDS",
+        help="Processor time of a simulated scenario, after which it has failed.",
+        show_default="60",
+    ),
+]
 ShrinkMaxTime: TypeAlias = Annotated[
     float | None,
     typer.Option("--max-time", min=0, metavar="SECONDS", help="Time to shrink.", show_default=SHRINK_SECONDS),

@@ -87,6 +87,9 @@ def sentence_of(violation: Violation) -> str:
         return (
             f"{where} raised {witness['exception']} in {witness['function']} at step {witness['step']}{text}."
         )
+    if "during" in witness:
+        inside = f", in {', called by '.join(witness['stack'])}" if witness["stack"] else ""
+        return f"The scenario gave no outcome: {violation.anomaly}, during {witness['during']}{inside}."
     if violation.property == Liveness.property:
         return _liveness_sentence(violation.anomaly, witness)
     if violation.property == NoLeaks.property:
