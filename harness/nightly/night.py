@@ -103,8 +103,8 @@ def nightly(
     ``families``, or all built-in ones. ``known`` holds the failures that the settings list. ``history`` is
     the folder or the address of the history, by default one in ``out``; it keeps ``keep`` nights. ``junit``
     is the path of a JUnit XML file. ``spark`` holds master and options of the session that judges, and
-    ``budget`` is what each scenario may use. With ``as_json`` stdout has one document, and the summary goes to
-    stderr.
+    ``budget`` is what each scenario may use. With ``as_json`` stdout has one document, and the summary goes
+    to stderr.
     Raises the errors of a family, of an unwritable folder, and of a campaign that stopped.
     """
     find_java(os.environ)
