@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -218,10 +219,20 @@ class Round:
                 raise AssertionError(act)
         self.open_gate()
 
-    def _with_a_python(self, strike: Callable[[psutil.Process], None]) -> None:
-        self.await_true("no process runs tasks", lambda: bool(self.pythons_below(self.holder)))
-        found = self.pythons_below(self.holder)
-        strike(found[int(self._chance.random() * len(found))])
+    def _with_a_python(self, strike: Callable[[psutil.Process], None]) -> psutil.Process:
+        """Strike a process that runs tasks, and return it; between two attempts there is none."""
+        struck: list[psutil.Process] = []
+
+        def is_struck() -> bool:
+            with suppress(psutil.NoSuchProcess, IndexError):
+                found = self.pythons_below(self.holder)
+                victim = found[int(self._chance.random() * len(found))]
+                strike(victim)
+                struck.append(victim)
+            return bool(struck)
+
+        self.await_true("no process runs tasks", is_struck)
+        return struck[0]
 
     def _kill_holder(self) -> None:
         holder = self.holder
@@ -238,9 +249,8 @@ class Round:
             self.start()
         elif self.runtime == "workers":
             # The coordinator kills it when it has missed its heartbeats.
-            stopped: list[psutil.Process] = []
-            self._with_a_python(lambda each: (each.suspend(), stopped.append(each)))
-            self.await_true("a stopped worker lives on", lambda: not stopped[0].is_running())
+            stopped = self._with_a_python(psutil.Process.suspend)
+            self.await_true("a stopped worker lives on", lambda: not stopped.is_running())
         else:
             holder = psutil.Process(self.holder.pid)
             victims = self.pythons_below(self.holder) if self.runtime == "spark" else [holder]
