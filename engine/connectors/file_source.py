@@ -75,11 +75,12 @@ class FormattedFileSource(Source):
         splits: list[str] = []
         for path in self._paths:
             size = _size(self.place_of(path))
+            packed = is_packed(path)
             step = self._bytes_per_split
             if step is None:
                 splits.append(path)
                 continue
-            if is_packed(path):
+            if packed:
                 raise UnreadableFile(
                     f"file {path} is compressed, which byte ranges are not made of: leave out bytes_per_split"
                 )
