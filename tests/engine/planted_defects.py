@@ -11,13 +11,14 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
 from onceproof.engine.checkpoint import metadata
-from onceproof.engine.connectors import sqlite
+from onceproof.engine.connectors import file_content, known_files, sqlite
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.runtime import storage
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
@@ -119,6 +120,23 @@ def values_are_given_to_sqlite_unseen(patch: pytest.MonkeyPatch, test: pytest.Fu
     patch.setattr(sqlite, "unwritable", lambda value: None)
 
 
+def positions_know_no_content(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(file_content.Content, "check", lambda self, mark: b"")
+
+
+def cut_files_end_their_splits(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def size_of_now(self: file_content.Content) -> int:
+        self._raw_size = os.fstat(self._descriptor).st_size
+        return self.known_size
+
+    patch.setattr(file_content.Content, "look", size_of_now)
+    patch.setattr(file_content.Content, "holds", lambda self, offset, data: True)
+
+
+def monitored_files_are_their_paths(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(known_files.KnownFile, "is_in", lambda self, content: content.path == self.path)
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
         names_in_checkpoints_are_trusted
@@ -160,6 +178,20 @@ PLANTED: Final[dict[str, Plant]] = {
         metadata_are_put_after_the_claim_was_checked
     ),
     "connectors/test_idempotent.py::test_row_that_does_not_fit_is_named": values_are_given_to_sqlite_unseen,
+    "connectors/test_changed_files.py::test_changed_file_is_refused_on_restore_with_place_and_remedy": (
+        positions_know_no_content
+    ),
+    "connectors/test_changed_files.py::test_changed_file_of_blocks_is_refused_on_restore": (
+        positions_know_no_content
+    ),
+    "connectors/test_changed_files.py::test_file_that_changes_while_it_is_read_never_ends_its_split": (
+        cut_files_end_their_splits
+    ),
+    "connectors/test_changed_files.py::"
+    "test_file_of_blocks_that_is_cut_while_it_is_read_never_ends_its_split": cut_files_end_their_splits,
+    "connectors/test_rotated_files.py::test_log_that_is_renamed_and_begun_anew_is_read_once": (
+        monitored_files_are_their_paths
+    ),
 }
 """By test below tests/engine, the defect that it must catch."""
 
