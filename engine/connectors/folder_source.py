@@ -246,7 +246,6 @@ class BucketReader(CheckedReader):
             if known.position is None:
                 reader.expect(known.mark)
         records = reader.read(limit)
-        known.position = reader.position
         if reader.exhausted:
             self._close()
             self._end_first()
@@ -300,6 +299,8 @@ class BucketReader(CheckedReader):
     @property
     def position(self) -> Any:
         """The files read, and those found and not read to their end; each with its content."""
+        if self._reader is not None:
+            self._left[0].position = self._reader.position
         return [known.stored() for known in self._done], [known.stored() for known in self._left], None
 
     @property
@@ -317,6 +318,7 @@ class BucketReader(CheckedReader):
 
     def _close(self) -> None:
         if self._reader is not None:
+            self._left[0].position = self._reader.position
             self._reader.close()
             self._reader = None
 
