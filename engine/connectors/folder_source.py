@@ -255,6 +255,7 @@ class BucketReader(CheckedReader):
         known = self._left.popleft()
         known.is_read = True
         self._done.append(known)
+        self._losses = 0
 
     def _miss(self, known: KnownFile, error: UnreadableFile) -> None:
         """Look for a file that is not under its name any more, or give it up.
@@ -273,7 +274,6 @@ class BucketReader(CheckedReader):
             error = ChangedFile(known.path, known.end, "it is gone")
         # New content under the name is a new file, which is read from its beginning.
         self.begins_again(error)
-        self._losses = 0
         self._end_first()
 
     def _look(self) -> bool:
