@@ -101,6 +101,7 @@ class BulkFileReader(CheckedReader):
         "_path",
         "_place",
         "_taken",
+        "_whole",
     )
 
     def __init__(self, bulk_format: BulkFormat, path: str, position: Any) -> None:
@@ -111,6 +112,8 @@ class BulkFileReader(CheckedReader):
         self._place: int | None = None if position is None else position[0]
         self._given: int = 0 if position is None else position[1]
         self._mark: Mark | None = None if position is None or len(position) < 3 else position[2]
+        self._whole: Mark | None = None
+        """Of all of the file, where the format does not say where its blocks end."""
         self._end = 0
         """Of the current block."""
         self._file: BulkFile | None = None
@@ -171,7 +174,8 @@ class BulkFileReader(CheckedReader):
                 if not again:
                     self._exhausted = True
                     return False
-                self._place, self._given, self._mark, self._first = None, 0, None, None
+                self._place, self._given = None, 0
+                self._mark = self._first = self._whole = None
                 self._batches = iter(())
 
     def _load_batch(self) -> bool:
@@ -230,12 +234,21 @@ class BulkFileReader(CheckedReader):
         if block is None:
             return False
         self._batches, self._next = block.batches, block.next_place
-        self._end = self._content.size() if block.end is None else block.end
         self._place, self._given, self._mark = place, skip, None
+        if block.end is not None:
+            self._end = block.end
+        else:
+            self._end = self._content.size()
+            if self._whole is None:
+                self._whole = self._content.mark(self._end)
+            self._mark = self._whole
         self._content.place = self._end
         return True
 
     def _finish(self) -> bool:
+        assert self._content is not None
+        if self._whole is not None:
+            self._content.check(self._whole)
         self._exhausted = True
         self.close()
         return False

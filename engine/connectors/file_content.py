@@ -146,7 +146,12 @@ class Content:
             raise self._changed("its first bytes have been overwritten")
         self._raw_head = head
         self._raw_size = size
-        return size if self._end is None else self._end
+        return self.known_size
+
+    @property
+    def known_size(self) -> int:
+        """What the last look returned."""
+        return self._raw_size if self._end is None else self._end
 
     def head(self) -> bytes:
         """Return the first bytes."""

@@ -143,10 +143,25 @@ class FileReader(CheckedReader):
             raise ChangedFile(self._path, self._next_offset, f"it had {end} bytes and has {size}")
         return size if is_last else end
 
+    def _is_before_end(self) -> bool:
+        """Return whether more is to be read. Raises ChangedFile.
+
+        A look costs two calls of the system, so what the last one saw counts until it is reached.
+        """
+        return self._next_offset < self._known_limit() or self._next_offset < self._limit()
+
+    def _known_limit(self) -> int:
+        """Return where the part ended at the last look."""
+        end, is_last = self._part.end, self._part.is_last
+        if end is not None and not is_last:
+            return end
+        assert self._content is not None
+        return self._content.known_size
+
     def _finish_at_end(self) -> None:
         """End at the end of the part; if the file has changed, the next read says so."""
         try:
-            if self._next_offset >= self._limit():
+            if not self._is_before_end():
                 self._finish()
         except ChangedFile:
             return
@@ -189,7 +204,7 @@ class FileReader(CheckedReader):
             self._open()
             if self._given < len(self._records):
                 return True
-        while self._next_offset < self._limit():
+        while self._is_before_end():
             if self._data and not self._data.endswith(b"\n"):
                 raise ChangedFile(self._path, self._next_offset, _GROWN_LINE)
             if not self._read_block():
@@ -244,9 +259,7 @@ class FileReader(CheckedReader):
         """Read again from the block of a position to its record."""
         self._offset = self._next_offset = offset
         self._records, self._given = [], 0
-        while given or self._next_offset < self._limit():
-            if self._next_offset >= self._limit() or not self._read_block():
-                break
+        while self._is_before_end() and self._read_block():
             if given <= len(self._records):
                 self._given = given
                 return
@@ -265,7 +278,7 @@ class FileReader(CheckedReader):
         assert parser is not None
         begin = self._next_offset
         content.seek(begin)
-        data = self._read_lines(min(self._block_bytes, self._limit() - begin))
+        data = self._read_lines(min(self._block_bytes, self._known_limit() - begin))
         while True:
             # Only the look tells that what was read is of the file.
             at_end = begin + len(data) >= content.look()

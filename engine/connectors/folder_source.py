@@ -255,7 +255,6 @@ class BucketReader(CheckedReader):
             if known.position is None:
                 reader.expect(known.mark)
         records = reader.read(limit)
-        known.position = reader.position
         if reader.exhausted:
             self._close()
             self._end_first()
@@ -265,6 +264,7 @@ class BucketReader(CheckedReader):
         known = self._left.popleft()
         known.is_read = True
         self._done.append(known)
+        self._losses = 0
 
     def _miss(self, known: KnownFile, error: UnreadableFile) -> None:
         """Look for a file that is not under its name any more, or give it up.
@@ -283,7 +283,6 @@ class BucketReader(CheckedReader):
             error = ChangedFile(known.path, known.end, "it is gone")
         # New content under the name is a new file, which is read from its beginning.
         self.begins_again(error)
-        self._losses = 0
         self._end_first()
 
     def _look(self) -> bool:
@@ -309,6 +308,8 @@ class BucketReader(CheckedReader):
     @property
     def position(self) -> Any:
         """The files read, and those found and not read to their end; each with its content."""
+        if self._reader is not None:
+            self._left[0].position = self._reader.position
         return [known.stored() for known in self._done], [known.stored() for known in self._left], None
 
     @property
@@ -326,6 +327,7 @@ class BucketReader(CheckedReader):
 
     def _close(self) -> None:
         if self._reader is not None:
+            self._left[0].position = self._reader.position
             self._reader.close()
             self._reader = None
 

@@ -11,14 +11,15 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
 from onceproof.engine.checkpoint import metadata
+from onceproof.engine.connectors import file_content, known_files, sqlite, upsert_fence
 from onceproof.engine.connectors import print as print_sink
-from onceproof.engine.connectors import sqlite, upsert_fence
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
 from onceproof.engine.connectors.kafka.topic_ids import TopicWatch
 from onceproof.engine.connectors.postgres.postgres_sinks import LedgerCommitter
@@ -217,6 +218,23 @@ def executors_are_waited_for_forever(patch: pytest.MonkeyPatch, test: pytest.Fun
     patch.setattr(Patience, "handle", lambda self, sight, now: frozenset())
 
 
+def positions_know_no_content(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(file_content.Content, "check", lambda self, mark: b"")
+
+
+def cut_files_end_their_splits(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def size_of_now(self: file_content.Content) -> int:
+        self._raw_size = os.fstat(self._descriptor).st_size
+        return self.known_size
+
+    patch.setattr(file_content.Content, "look", size_of_now)
+    patch.setattr(file_content.Content, "holds", lambda self, offset, data: True)
+
+
+def monitored_files_are_their_paths(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(known_files.KnownFile, "is_in", lambda self, content: content.path == self.path)
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "runtime/test_spark_options.py::test_executors_on_a_cluster_get_nothing_of_the_driver_s_machine": (
         executors_get_the_driver_s_machine
@@ -311,6 +329,20 @@ PLANTED: Final[dict[str, Plant]] = {
     "::test_stopped_worker_is_killed_and_the_job_resumes_from_its_last_checkpoint": silence_is_no_death,
     "connectors/test_collect_and_print.py"
     "::test_stdout_that_takes_nothing_is_an_error_that_no_restart_mends": closed_stdout_may_be_open_again,
+    "connectors/test_changed_files.py::test_changed_file_is_refused_on_restore_with_place_and_remedy": (
+        positions_know_no_content
+    ),
+    "connectors/test_changed_files.py::test_changed_file_of_blocks_is_refused_on_restore": (
+        positions_know_no_content
+    ),
+    "connectors/test_changed_files.py::test_file_that_changes_while_it_is_read_never_ends_its_split": (
+        cut_files_end_their_splits
+    ),
+    "connectors/test_changed_files.py::"
+    "test_file_of_blocks_that_is_cut_while_it_is_read_never_ends_its_split": cut_files_end_their_splits,
+    "connectors/test_rotated_files.py::test_log_that_is_renamed_and_begun_anew_is_read_once": (
+        monitored_files_are_their_paths
+    ),
 }
 """By test below tests/engine, the defect that it must catch."""
 

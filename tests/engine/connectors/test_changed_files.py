@@ -14,7 +14,7 @@ import pytest
 
 from onceproof.engine import CsvSource, FileSource, JsonLinesSource, StreamFormat, Types
 from onceproof.engine.connectors.file_content import HEAD_BYTES, ChangedFile, UnreadableFile
-from tests.engine.connectors.test_bulk_readers import avro_source, parquet_source
+from tests.engine.connectors.test_bulk_readers import avro_source, parquet_file, parquet_source
 
 ROWS = 2000
 WORDS = [("word", Types.STRING()), ("n", Types.LONG())]
@@ -242,6 +242,17 @@ def test_changed_file_of_blocks_is_refused_on_restore(tmp_path, make, change):
     with pytest.raises(ChangedFile, match=r"file .*file is not the one that was read up to byte"):
         rest_of(opened(source, position))
     assert rest_of(opened(source, position, "skip")) == []
+
+
+def test_parquet_file_that_is_overwritten_while_it_is_read_is_noticed_at_its_end(tmp_path):
+    path = tmp_path / "file"
+    source = parquet_source(path)
+    parquet_file(path, [{"id": number, "name": f"name {number}"} for number in range(500)])
+    reader = opened(source)
+    rest_of(reader, limit=1, most=40)
+    overwrite(path, path.stat().st_size - 20)
+    with pytest.raises(ChangedFile, match="bytes before that differ"):
+        rest_of(reader)
 
 
 @pytest.mark.parametrize("make", [avro_source, parquet_source])

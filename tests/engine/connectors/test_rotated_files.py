@@ -13,7 +13,7 @@ import pytest
 
 from onceproof.engine import Duration, FileSource, StreamFormat
 from onceproof.engine.connectors.file_content import ChangedFile, UnreadableFile
-from onceproof.engine.connectors.known_files import PACKED_REST_NS
+from onceproof.engine.connectors.known_files import PACKED_REST_NS, bucket_of
 
 INTERVAL_MS = 1
 
@@ -289,6 +289,46 @@ def test_positions_of_an_earlier_version_go_on_and_warn_once(log, caplog):
     job.restart()
     assert sorted(job.read()) == ["a3", "b2", "c0", "c1", "c2", "new"]
     assert caplog.text.count("of an earlier version") == 1
+
+
+def test_buckets_of_an_earlier_version_keep_their_files(log):
+    paths = [str(log.with_name(f"file {number}")) for number in range(12)]
+    for number, path in enumerate(paths):
+        append(path, [f"{number} first", f"{number} second"])
+    job = Job(log.parent)
+    read, owners = paths[:5], {path: bucket_of(path, 3) for path in paths}
+    job.readers, job.positions = (
+        {},
+        {
+            f"bucket {bucket:05d} of 00003": ([path for path in read if owners[path] == bucket], (), None)
+            for bucket in range(3)
+        },
+    )
+    job.restart()
+    rows = [f"{number} {place}" for number in range(5, 12) for place in ("first", "second")]
+    assert sorted(job.read()) == sorted(rows)
+    append(paths[0], ["0 third"])
+    job.restart()
+    assert sorted(job.read()) == sorted([*rows, "0 third"])
+
+
+def test_single_file_may_be_missing_between_its_rotation_and_its_successor(log):
+    append(log, rows_of(0, 10))
+    job = Job(log)
+    job.read()
+    os.rename(log, f"{log}.1")
+    assert job.read() == rows_of(0, 10)
+    append(log, rows_of(10, 20))
+    assert job.read() == rows_of(0, 20)
+
+
+def test_folder_that_vanishes_is_an_error(log):
+    append(log, rows_of(0, 10))
+    job = Job(log.parent)
+    job.read()
+    os.rename(log.parent, log.parent.with_name("elsewhere"))
+    with pytest.raises(UnreadableFile, match="in cannot be read: No such file or directory"):
+        job.read()
 
 
 @pytest.mark.parametrize("seed", range(20))
