@@ -49,6 +49,7 @@ def check_batch(family: Family, seed: int, batch: Batch, parallelisms: Sequence[
     started = perf_counter()
     lines: list[bytes] = []
     errors = ("", "")
+    notes.begin_batch()
     lost_by_place = {lost.place: lost for lost in batch.lost}
     try:
         for place, number in enumerate(range(batch.first, batch.first + batch.count)):

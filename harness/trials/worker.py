@@ -114,6 +114,8 @@ def tried_scenarios(
     drawn: Iterable[tuple[Family, int, Drawing]], batch: Batch, system: System, notes: Notes | None
 ) -> Iterator[Tried]:
     """Run the scenarios of some seeds, which are those of a batch, and yield what came of each."""
+    if notes is not None:
+        notes.begin_batch()
     lost_by_place = {lost.place: lost for lost in batch.lost}
     for place, (family, seed, drawing) in enumerate(drawn):
         if batch.until is not None and time() >= batch.until:
@@ -200,7 +202,7 @@ def serve(prepare: Callable[[Start], Answer], learn: Callable[[FamilyToLoad], No
     if not isinstance(start, Start):
         return
     answer = prepare(start)
-    notes = Notes(*map(int, sys.argv[1:3]), start.budget)
+    notes = Notes(int(sys.argv[1]), int(sys.argv[2]), start.budget)
     # Modules stay loaded, so the garbage collector need not traverse them again.
     gc.freeze()
     with suppress(BrokenPipeError):
