@@ -134,7 +134,7 @@ def counted_rows(session: SparkSession, tables: Sequence[DataFrame]) -> list[int
     :raises TrialsLost: a file is gone or is not the one that was written
     :raises SparkFailed: an error of Spark
     """
-    kept = {f"trials_{place}": table.persist() for place, table in enumerate(tables)}
+    kept: dict[str, Any] = {f"trials_{place}": table.persist() for place, table in enumerate(tables)}
     # One SQL text: a chain of union() calls would be analysed again at each call.
     text = " UNION ALL ".join(
         f"SELECT {place} AS place, count(DISTINCT {SCENARIO}) AS scenarios FROM {{{name}}}"

@@ -36,12 +36,13 @@ from onceproof.harness.trials.pool import (
     FamilyToLoad,
     Start,
     Worker,
+    error_of,
     raise_error_of,
     without_culprit,
 )
 from onceproof.harness.trials.supervision import Notes
 from onceproof.harness.trials.trial import SIMULATED
-from onceproof.harness.trials.worker import Answer, error_of, serve, tried_scenarios
+from onceproof.harness.trials.worker import Answer, serve, tried_scenarios
 
 PROGRAM: Final = __name__
 

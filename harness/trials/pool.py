@@ -22,6 +22,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -31,6 +32,7 @@ from typing import IO, Final, Self
 import msgspec
 
 from onceproof.harness.model.budget import Budget
+from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.trials.supervision import Death, Lost, Watch
@@ -66,6 +68,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     """How many of a round each family has; empty: one each."""
     enumerates: bool = False
     """Whether batches number units of an enumeration instead of scenarios of a run."""
+    checks: tuple[int, ...] | None = None
+    """The parallelisms at which batches check the family for mistakes, instead of trying its scenarios."""
     watches: bool = False
     """Whether answers hold the abstract states that scenarios were in, from which a run sees what is new."""
     budget: Budget | None = None
@@ -353,6 +357,19 @@ def without_culprit(batch: Batch, death: Death, warn: Callable[[str], None]) -> 
         return msgspec.structs.replace(batch, suspects=(*batch.suspects, lost.place))
     warn(f"number {lost.place + 1} of {batch} has failed: {lost.anomaly}")
     return msgspec.structs.replace(batch, lost=(*batch.lost, lost))
+
+
+def error_of(error: Exception, batch: Batch) -> tuple[str, str]:
+    """Return an error that ended a batch: one that the user can fix in a line, or any other's traceback."""
+    if isinstance(error, FamilyError):
+        return str(error), ""
+    if isinstance(error, OSError) and is_full(error):
+        # This is how a worker reports what is no internal error.
+        return full_line(error), ""
+    if batch.unaimed:
+        # The command of the note would draw another scenario from the seed.
+        error.__notes__ = [f"drawn without patterns, in {batch}, counted from 0"]
+    return "", "".join(traceback.format_exception(error))
 
 
 def raise_error_of(done: Sequence[Done]) -> None:

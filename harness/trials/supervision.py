@@ -150,7 +150,7 @@ class Notes:
         """Begin to write notes to an open file, and stacks to another one."""
         self._memory = mmap.mmap(notes, _LAYOUT.size)
         self._stacks = os.fdopen(stacks, "wb", buffering=0)
-        self._seconds = None if budget is None else budget.seconds
+        self._budget = budget
         self.idle()
         faulthandler.enable(self._stacks)
         if budget is None:
@@ -158,15 +158,19 @@ class Notes:
         faulthandler.register(signal.SIGXCPU, self._stacks, all_threads=True, chain=True)
         # A core of each scenario that aborts would fill the disk.
         _limit(resource.RLIMIT_CORE, 0)
-        limit_memory(budget.memory_mb)
+
+    def begin_batch(self) -> None:
+        """Give the scenarios of a batch their memory, beside what the process keeps from earlier ones."""
+        if self._budget is not None:
+            limit_memory(self._budget.memory_mb)
 
     def begin(self, place: int) -> None:
         """Note that a scenario begins, and give it its processor time."""
         used = time.process_time()
         _LAYOUT.pack_into(self._memory, 0, place, GENERATING, used)
-        if self._seconds is not None:
+        if self._budget is not None:
             # Whole seconds of the process since its start.
-            _limit(resource.RLIMIT_CPU, int(used + self._seconds) + 1)
+            _limit(resource.RLIMIT_CPU, int(used + self._budget.seconds) + 1)
 
     def generated(self, place: int) -> None:
         """Note that the scenario is drawn and is run now."""

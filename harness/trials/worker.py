@@ -27,14 +27,21 @@ import msgspec
 from onceproof.harness.checkers.outcome import Outcome, to_line
 from onceproof.harness.checkers.protocol_states import protocol_states_of
 from onceproof.harness.generation.generator import UNAIMED, USUAL, Drawing
-from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import WHOLE, Share, numbered
 from onceproof.harness.model.system import System, find_system, let_go
-from onceproof.harness.trials.pool import Batch, Done, FamilyToLoad, Start, read_message, write_message
+from onceproof.harness.trials.pool import (
+    Batch,
+    Done,
+    FamilyToLoad,
+    Start,
+    error_of,
+    read_message,
+    write_message,
+)
 from onceproof.harness.trials.supervision import (
     Lost,
     Notes,
@@ -95,19 +102,6 @@ def run_batch(
     )
 
 
-def error_of(error: Exception, batch: Batch) -> tuple[str, str]:
-    """Return an error that ended a batch: one that the user can fix in a line, or any other's traceback."""
-    if isinstance(error, FamilyError):
-        return str(error), ""
-    if isinstance(error, OSError) and is_full(error):
-        # This is how a worker reports what is no internal error.
-        return full_line(error), ""
-    if batch.unaimed:
-        # The command of the note would draw another scenario from the seed.
-        error.__notes__ = [f"drawn without patterns, in {batch}, counted from 0"]
-    return "", "".join(traceback.format_exception(error))
-
-
 class Tried(NamedTuple):
     """A scenario that was run, or that ended its process and has no more than an outcome."""
 
@@ -120,6 +114,8 @@ def tried_scenarios(
     drawn: Iterable[tuple[Family, int, Drawing]], batch: Batch, system: System, notes: Notes | None
 ) -> Iterator[Tried]:
     """Run the scenarios of some seeds, which are those of a batch, and yield what came of each."""
+    if notes is not None:
+        notes.begin_batch()
     lost_by_place = {lost.place: lost for lost in batch.lost}
     for place, (family, seed, drawing) in enumerate(drawn):
         if batch.until is not None and time() >= batch.until:
@@ -206,7 +202,7 @@ def serve(prepare: Callable[[Start], Answer], learn: Callable[[FamilyToLoad], No
     if not isinstance(start, Start):
         return
     answer = prepare(start)
-    notes = Notes(*map(int, sys.argv[1:3]), start.budget)
+    notes = Notes(int(sys.argv[1]), int(sys.argv[2]), start.budget)
     # Modules stay loaded, so the garbage collector need not traverse them again.
     gc.freeze()
     with suppress(BrokenPipeError):
@@ -230,6 +226,10 @@ def main() -> None:
 
                 units = Units(families)
                 return lambda batch, notes: enumerate_batch(units, batch)
+            if (parallelisms := start.checks) is not None:
+                from onceproof.harness.trials.supervised_checks import check_batch
+
+                return lambda batch, notes: check_batch(families[0], start.seed, batch, parallelisms, notes)
             seed, share, turns, watches = start.seed, start.share, start.turns, start.watches
             return lambda batch, notes: run_batch(
                 families, seed, batch, system, share, turns, watches=watches, notes=notes

@@ -105,7 +105,7 @@ def test_no_impossible_row_is_taken_as_declared(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_both_oracles_take_the_same_rows_as_declared(spark: SparkSession) -> None:
+def test_both_oracles_take_the_same_rows_with_a_null_as_declared(spark: SparkSession) -> None:
     from onceproof.harness.campaign.judge import Trials, disagreements
     from onceproof.harness.campaign.trial_tables import TrialTables, verdicts
     from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
@@ -127,19 +127,26 @@ def test_both_oracles_take_the_same_rows_as_declared(spark: SparkSession) -> Non
 
 
 def _changed_trials(family: Family) -> Iterator[TriedScenario]:
-    """Yield trials of a family, each with one changed row."""
+    """Yield trials of a family, each with a null in one row."""
     columns = columns_of(family.row_schema)
     number = 0
-    for seed in range(3):
+    for seed in range(2):
         scenario = scenario_of(family, seed)
         if not scenario.is_exactly_once:
             continue
         outcome, history = run_scenario(family, scenario)
         rows = rows_at_end(history)
-        for place in Random(seed).sample(range(len(rows)), min(2, len(rows))):
-            for _, changed in _changed(rows, place, columns):
+        for place in Random(seed).sample(range(len(rows)), min(1, len(rows))):
+            for changed in _with_a_null(rows, place, len(columns)):
                 yield TriedScenario(number, scenario, outcome, changed, True)
                 number += 1
+
+
+def _with_a_null(rows: list[Row], place: int, columns: int) -> Iterator[list[Row]]:
+    """Yield all rows, with a null in one column of one of them."""
+    before, row, behind = rows[:place], rows[place], rows[place + 1 :]
+    for index in range(columns):
+        yield [*before, (*row[:index], None, *row[index + 1 :]), *behind]
 
 
 def _differs(family: Family, trial: TriedScenario) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsspec
+import msgspec
 import pytest
 
+from onceproof.harness.campaign.file_stores import store_of
 from onceproof.harness.campaign.trial_store import TrialsLost
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import USAGE, exit_code_of
@@ -153,17 +157,26 @@ def test_a_full_disk_keeps_what_was_written(
     assert again.run.tally.trace_hash() == plain.tally.trace_hash()
 
 
-def test_executors_write_to_an_object_store(
-    spark: SparkSession, tmp_path: Path, object_store: object
-) -> None:
+@pytest.mark.slow
+def test_executors_write_to_an_object_store(tmp_path: Path, object_store: object) -> None:
     store = f"s3://{BUCKET}/trials-{os.urandom(4).hex()}"
+    command = [sys.executable, "-m", "onceproof", "campaign", "word_count", "--scenarios", "40"]
+    command += ["--out", "out", "--store", store]
+    # Processes of their own: the workers of a session that runs already do not know the server's address.
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "agree on 40 scenarios" in ended.stdout
+    assert len((tmp_path / "out" / "outcomes.jsonl").read_bytes().splitlines()) == 40
+    assert not (tmp_path / "out" / "trials").exists()
     try:
-        # The workers of the session of all tests have started without the address of the server.
-        files, root = fsspec.url_to_fs(store, use_listings_cache=False)
-        files.pipe_file(f"{root}/mine.csv", b"mine")
-        with pytest.raises(OutputUnwritable, match=r"holds 'mine.csv', which no campaign has written"):
-            campaign(spark, "word_count", out=tmp_path, store=store)
-        files.rm_file(f"{root}/mine.csv")
+        files = store_of(store)
+        assert msgspec.json.decode(files.read("campaign.json"))["is_finished"]
+        assert all(name.startswith("part-") for name in files.below("0-word_count").names())
+        files.write("mine.csv", b"mine")
+        files.delete("campaign.json")
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ended.returncode == USAGE
+        assert f"{store}: holds 'mine.csv', which no campaign has written" in ended.stderr
     finally:
         # The client of an object store keeps the server's address; another test may have another server.
         fsspec.filesystem("s3").clear_instance_cache()
