@@ -20,10 +20,10 @@ from onceproof.harness.model.mutants import Reached, mutant, replaced
 def forked_child_runs_the_job(reached: Reached) -> Iterator[None]:
     """It has the connections, the files and the attempt of its parent."""
 
-    def nobody(forking: FrameType | None) -> None:
+    def no_frame(forking: FrameType | None) -> None:
         reached()
 
-    with replaced(forked_children, "_caller_of_user_code", nobody):
+    with replaced(forked_children, "_caller_of_user_code", no_frame):
         yield
 
 
