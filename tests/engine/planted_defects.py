@@ -127,7 +127,8 @@ def what_leaves_a_function_ends_the_job(patch: pytest.MonkeyPatch, test: pytest.
 
     def only_of_exceptions(self: LocalExecution, task: Task, error: BaseException) -> None:
         if not isinstance(error, Exception):
-            raise error
+            # Pytest itself would end at a KeyboardInterrupt.
+            raise SystemExit from error
         task_died(self, task, error)
 
     patch.setattr(LocalExecution, "task_died", only_of_exceptions)
