@@ -1,7 +1,7 @@
 """completeness: a job that reports success has read its whole input and made all its output visible.
 
 It needs no oracle: the history says what the job claims, how far each split was read, and which transactions
-became visible. So it can be asked of any job, also of one of which nobody knows the result.
+became visible. So it can be asked of any job, also of one whose result is not known.
 
 Anomalies:
 

@@ -147,10 +147,7 @@ def _event(event: Event) -> Iterator[Line]:
             for wait in payload.get("circle", ()):
                 yield step, JOB, "STUCK", wait
         case kinds.INPUT_READ:
-            splits = ", ".join(
-                f"{split} {count} of {payload['input'][split]}" for split, count in payload["read"].items()
-            )
-            yield step, JOB, "has read", splits
+            yield step, JOB, "has read", ", ".join(_splits_read(payload))
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
         case kinds.WAIT_BEGUN:
@@ -161,6 +158,11 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, subject, "learns", f"that its write for checkpoint {payload['checkpoint']} has failed"
         case kinds.CHECKPOINT_DECLINED:
             yield step, subject, "declines", f"checkpoint {payload['checkpoint']}"
+
+
+def _splits_read(payload: dict[str, Any]) -> Iterator[str]:
+    for split, count in payload["read"].items():
+        yield f"{split} {count} of {payload['input'][split]}"
 
 
 def _row(row: Sequence[Any]) -> str:

@@ -161,8 +161,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     workload, chance = workload_of(family, random), Chance(random)
     vertices = tasks_with(family, workload.parameters)
     max_parallelism, (source, parallelism, sink) = _draw_parallelisms(chance, workload)
-    unfit = unfit_kinds(family)
-    kinds = draw_kinds(chance) - unfit
+    kinds, unfit = draw_kinds(chance), unfit_kinds(family)
     rescales = chance.chance(0.7)
     steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
     records, any_backend = sum(map(len, workload.records.values())), options_of(family).any_backend
@@ -183,7 +182,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         restart_delay=restart_delay,
         short_timeout=short,
         max_parallelism=max_parallelism,
-        kinds=kinds,
+        kinds=kinds - unfit,
         rescales=rescales,
         overtakes=mode.barriers == "unaligned",
         unfit=unfit,

@@ -36,6 +36,10 @@ KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
     ("pause_worker", 2),
     ("lose_folder", 1),
 )
+_WAYS_TO_LEAVE: Final[tuple[tuple[Means, int], ...]] = tuple(
+    # What only real processes have is not drawn in the simulation.
+    [(means, 3 if means in ("fork", "chdir") else 1) for means in ("", *FAULTS["function_leaves"].means)]
+)
 _PAUSE_POINTS: Final[tuple[Point, ...]] = FAULTS["pause_worker"].points
 
 
@@ -70,7 +74,7 @@ def _drawn(kind: FaultKind, chance: Chance, scenario: Scenario) -> list[Fault]:
     element = chance.integer(1, 1 + records)
     match kind:
         case "function_leaves":
-            means: Means = chance.choice(("", *FAULTS[kind].means))
+            means = chance.weighted(_WAYS_TO_LEAVE)
             return [Fault(kind, "element", ANY_TASK, 0, element, means=means)]
         case "change_input":
             changed: Means = chance.choice(("", "replaced"))

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Final
 
 from onceproof.engine.connectors.file_content import ChangedFile, CheckedReader, Content, Mark
+from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.messages import NotifyCheckpointComplete
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime import interrupts
@@ -104,16 +105,27 @@ def split_that_ends_ends_the_others(reached: Reached) -> Iterator[None]:
 )
 def job_finishes_before_its_last_commit(reached: Reached) -> Iterator[None]:
     """Nothing restores that checkpoint any more once the job has finished."""
-    sound = Task._completed
+    completed, notified = Task._completed, TwoPhaseCommitSinkFunction.notify_checkpoint_complete
+    finishing: list[bool] = []
 
-    def hasty(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
+    def finishes(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
         final = self._first_final_checkpoint_id
-        if final is None or message.checkpoint_id < final:
-            return sound(self, message)
-        reached()
-        return self._finish()
+        finishing.append(final is not None and message.checkpoint_id >= final)
+        try:
+            return completed(self, message)
+        finally:
+            finishing.pop()
 
-    with replaced(Task, "_completed", hasty):
+    def unheard(self: TwoPhaseCommitSinkFunction, checkpoint_id: int) -> None:
+        if any(finishing):
+            reached()
+            return
+        notified(self, checkpoint_id)
+
+    with (
+        replaced(Task, "_completed", finishes),
+        replaced(TwoPhaseCommitSinkFunction, "notify_checkpoint_complete", unheard),
+    ):
         yield
 
 

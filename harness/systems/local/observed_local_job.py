@@ -149,14 +149,14 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     def _struck_outside(self, fault: Fault, name: str) -> str:
         """Change the input, or move the output or the checkpoints away.
 
-        Return what the strike names: the file that has changed, "" if no checkpoint covers any of the input;
-        else the task that has passed the point.
+        Return what the strike names: the file that has changed, "" if the input is in none, or no checkpoint
+        covers any of it; else the task that has passed the point.
         """
         spec = self._spec
         match FAULTS[fault.kind].strikes:
             case "input":
                 split = max(self._covered, key=lambda each: self._covered[each], default="")
-                if not split or not self._covered[split]:
+                if not spec.files or not split or not self._covered[split]:
                     return ""
                 path = spec.files[list(read_records(spec.records)).index(split)]
                 change(path, self._covered[split], fault)

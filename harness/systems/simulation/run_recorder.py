@@ -41,6 +41,7 @@ Note: TypeAlias = tuple[str, Mapping[str, int], Sequence[str]]
 NO_CUT: Final[Mapping[str, int]] = {}
 UNKNOWN: Final[Note] = ("unknown", NO_CUT, ())
 
+_CHANGES_INPUT: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes == "input")
 _DROP_LATE: Final = (WindowOperator, IntervalJoinOperator)
 """The operators that count records which come too late."""
 
@@ -331,7 +332,7 @@ class RunRecorder:
     @property
     def has_changed_input(self) -> bool:
         """Whether a fault has changed the input."""
-        return any(FAULTS[kind].strikes == "input" for kind, _ in self._history.statistics.coverage)
+        return any(kind in _CHANGES_INPUT for kind, _ in self._history.statistics.coverage)
 
     def message_lost(self, action: Action) -> None:
         """Record that a message will never arrive."""

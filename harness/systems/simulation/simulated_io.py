@@ -116,7 +116,7 @@ class SimulatedLog(Source):
         """Whether all records have been read."""
         return all(self.read_up_to[split] == len(records) for split, records in self.records.items())
 
-    def open_split(self, split: str, position: Any | None) -> SimulatedReader:
+    def open_split(self, split: str, position: Any | None) -> SplitReader:
         """Return a reader that begins at the offset ``position``, or at 0."""
         self.read_up_to[split] = position or 0
         return SimulatedReader(self, split, position or 0)

@@ -30,7 +30,7 @@ def test_a_job_that_has_read_and_committed_everything_is_complete(run: Run) -> N
     assert run.check(Completeness()) == []
 
 
-def test_a_split_that_was_not_read_to_its_end_is_told_with_its_counts(run: Run) -> None:
+def test_a_split_that_was_not_read_to_its_end_is_reported_with_its_counts(run: Run) -> None:
     run.commit().finish().history.input_read(run.step, {"words": 5}, ALL)
     assert run.check(Completeness()) == [("unread input", "split words")]
     (violation,) = Completeness().check(run.scenario, run.history, run.oracle)

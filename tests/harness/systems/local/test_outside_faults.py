@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import JOB_FAILED, JOB_FINISHED
-from onceproof.harness.model.scenario import Fault
+from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.seeds import numbered
 from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
+from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
 from tests.harness.systems.words import scenario_with
 
 pytestmark = pytest.mark.local_kill
 
 WORD_COUNT = load_family("word_count")
+MUTANTS = str(Path(__file__).with_name("outside_mutants.py"))
+SEED = 2
+SCENARIOS = 50
+"""In so many scenarios of a run a planted bug has to be found."""
 BOTH = pytest.mark.parametrize("system", [LocalSystem, LocalWorkersSystem])
 MEANS = pytest.mark.parametrize("means", ["", "replaced"])
 
@@ -86,3 +95,34 @@ def test_job_whose_checkpoints_vanish_ends_and_does_not_begin_anew(system):
     assert history.statistics.coverage["lose_folder", "completed"] == 1
     (cause,) = causes
     assert "checkpoint folder of job 'word_count' was deleted, moved or replaced" in cause
+
+
+def drawn(system, kind, means) -> Iterator[Scenario]:
+    """Yield those of the first scenarios of a run that have a fault of a kind, by some means."""
+    for _, seed in numbered(SEED, [WORD_COUNT.name], 0, SCENARIOS):
+        scenario = as_run(system, WORD_COUNT, scenario_of(WORD_COUNT, seed))
+        if any(fault.kind == kind and fault.means in means for fault in scenario.faults):
+            yield scenario
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("system", "mutant", "file", "kind", "means"),
+    [
+        (LocalSystem, "exit-of-a-function-ends-the-process", "", "function_leaves", ("",)),
+        (LocalSystem, "forked-child-runs-the-job", MUTANTS, "function_leaves", ("fork",)),
+        (LocalSystem, "file-that-has-changed-is-at-its-end", "", "change_input", ("", "replaced")),
+        (LocalSystem, "content-of-a-file-is-not-compared", "", "change_input", ("replaced",)),
+        (LocalSystem, "file-that-was-taken-away-is-lost", MUTANTS, "move_output", ("",)),
+        (LocalWorkersSystem, "silence-of-a-worker-is-no-death", MUTANTS, "pause_worker", ("",)),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." not in value else "",
+)
+def test_planted_bug_is_found_within_fifty_scenarios(system, mutant, file, kind, means):
+    """Only those that have the fault are run: all others cannot reach the bug."""
+    sound, broken = system(), system(mutant=mutant, mutant_file=file, process_seconds=30)
+    for scenario in drawn(sound, kind, means):
+        if not try_scenario(WORD_COUNT, scenario, system=broken).verdict.passed:
+            assert try_scenario(WORD_COUNT, scenario, system=sound).verdict.passed
+            return
+    pytest.fail(f"{mutant} survives {SCENARIOS} scenarios")
