@@ -120,21 +120,6 @@ def link_file(calls: FileCalls, source: str, target: str) -> bool:
     return False
 
 
-def name_without_replacing(calls: FileCalls, source: str, target: str) -> None:
-    """Give a file a second name in its folder, or another one where the disk has no hard links.
-
-    Raises FileExistsError if a file has that name, FileNotFoundError if the source is gone.
-    """
-    try:
-        calls.link(source, target)
-    except OSError as error:
-        if error.errno not in _NO_LINK:
-            raise
-        if calls.exists(target):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
-        calls.rename(source, target)
-
-
 def copy_file(calls: FileCalls, source: str, target: str) -> None:
     """Copy a file of this machine; the copy is not synced."""
     descriptor = open_in_folder(calls, target, _WRITE)

@@ -3,6 +3,9 @@
 Most failures have causes that pass, so the restart strategy decides about them. An UnrecoverableError (a
 malformed row, state of the wrong type) would happen again in the same way: it ends the job at once with its
 message. The checkpoints stay, and a corrected job restores from them.
+
+Whatever user code raises is a failure of its operator: also SystemExit, KeyboardInterrupt, GeneratorExit and
+every other BaseException. Only an Ending passes through user code and ends what runs it.
 """
 
 from __future__ import annotations
@@ -21,17 +24,25 @@ class TransientError(Exception):
     """The cause is expected to pass, as that of an OSError: equal ones are retried without a limit."""
 
 
-def repeatable(error: BaseException) -> bool:
-    """Return whether an error that comes again and again in the same way will come for ever.
+class Ending(BaseException):
+    """By this the engine or the harness ends a task or a process; no user code has raised it."""
 
-    Kills are no Exception. An OSError is what storage, network and files raise while they are not there; what
-    was raised from one, or while one was handled, passes with it.
+
+class Interrupted(Ending, KeyboardInterrupt):
+    """Ctrl-C, as the engine's own handler of the signal raises it (runtime/interrupts.py)."""
+
+
+def repeatable(error: BaseException) -> bool:
+    """Return whether an error that comes again and again in the same way will come forever.
+
+    Kills and interrupts come from outside. An OSError is what storage, network and files raise while they are
+    not there; what was raised from one, or while one was handled, passes with it.
     """
     seen: set[int] = set()
     cause: BaseException | None = error
     # User code may make an error its own cause.
     while cause is not None and id(cause) not in seen:
-        if not isinstance(cause, Exception) or isinstance(cause, OSError | TransientError):
+        if isinstance(cause, OSError | TransientError | Ending | KeyboardInterrupt):
             return False
         seen.add(id(cause))
         cause = cause.__cause__ if cause.__suppress_context__ else cause.__context__
@@ -80,9 +91,21 @@ def user_line(error: BaseException) -> str:
     return found
 
 
+LONGEST_TEXT: Final = 10_000
+"""How many characters of a message are shown: it goes through pipes, logs and the registry of jobs."""
+
+
 def text_of(error: BaseException) -> str:
-    """Return the message of an error in one line, also where asking it for its message raises another one."""
+    """Return the message of an error in one line that can be encoded and is not too long.
+
+    Asking an error of user code for its message may raise another one.
+    """
     try:
-        return " ".join(f"{error}{_mend_of(error)}".split())
-    except (Exception, SystemExit) as failed:
+        text = f"{error}{_mend_of(error)}"
+        if len(text) > LONGEST_TEXT:
+            text = f"{text[:LONGEST_TEXT]}... ({len(text)} characters)"
+        return " ".join(text.split()).encode("utf-8", "backslashreplace").decode()
+    except Ending:
+        raise
+    except BaseException as failed:
         return f"it has no message, because its __str__ raises {type(failed).__name__}"

@@ -36,7 +36,9 @@ def hold_lock(descriptor: int, *, wait: bool = False) -> None:
 def release_lock(descriptor: int) -> None:
     """Close the descriptor, and with it end its lock, if it holds one."""
     _held.discard(descriptor)
-    os.close(descriptor)
+    # User code may have closed it. The error that this has caused elsewhere is the one to be seen.
+    with suppress(OSError):
+        os.close(descriptor)
 
 
 def _close_in_child() -> None:

@@ -4,6 +4,8 @@ The rules this module lives by:
 
 - A place is a string: the absolute path of a folder (``file://`` is removed), or an address with another
   scheme, without slashes at its end.
+- A relative path means the folder where the job is submitted. So it is completed there, once: user code may
+  change the working folder, and workers on other machines have another one.
 - Only ``is_same`` reads the file system.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -28,6 +31,16 @@ def location(text: str) -> str:
     if scheme_of(text):
         return text.rstrip("/")
     return os.path.abspath(text.removeprefix(_LOCAL))
+
+
+def place_given(text: str | None) -> str | None:
+    """Return the place for what a user gave as an option, or None."""
+    return None if text is None else location(text)
+
+
+def folder_of_relative(paths: Iterable[str]) -> str:
+    """Return the working folder if any of the paths is relative to it, else ""."""
+    return "" if all(map(os.path.isabs, paths)) else os.getcwd()
 
 
 def join_location(at: str, *names: str) -> str:

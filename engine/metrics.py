@@ -18,6 +18,8 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from onceproof.engine.errors import Ending, text_of
+
 MILLIS: Final = 1000
 
 
@@ -81,9 +83,11 @@ class Gauge(Metric):
         """Return the value now."""
         try:
             value = self._read()
-        except Exception as error:
+        except Ending:
+            raise
+        except BaseException as error:
             # A gauge is read when the function has been closed, and must not fail a job that has succeeded.
-            return f"{type(error).__name__}: {error}"
+            return f"{type(error).__name__}: {text_of(error)}"
         # Only what goes from process to process: others are shown as texts.
         return value if isinstance(value, bool | int | float | str) or value is None else str(value)
 

@@ -99,6 +99,14 @@ class RuntimeContext(KeyedStateStore, eq=False, kw_only=True):
         """Return what no other operator of any job has, for names in a shared target (ours)."""
         return owner_id(self.scope, self.job_id, self.operator_id)
 
+    def get_place_id(self) -> str:
+        """Return what stands for this operator and the path of the job's checkpoint folder (ours).
+
+        It stays if that folder is deleted and made anew; "" if the job has none.
+        """
+        root = self.scope.partition("\0")[2]
+        return owner_id(root, self.job_id, self.operator_id) if root else ""
+
     def get_index_of_this_subtask(self) -> int:
         """Return the index of this subtask, counted from 0."""
         return self.subtask

@@ -57,7 +57,7 @@ WITH placed AS (
 ), judged AS (
   SELECT bursts.scenario_id, bursts.split, bursts.key, max(bursts.last) AS given, bool_and(coalesce(
     bursts.first = before + 1 AND bursts.last >= bursts.first AND total = right_total
-      AND timer_ms IN (latest_ms + {SILENCE_MS}, {AT_END}), false
+      AND latest_ms IS NOT NULL AND timer_ms IN (latest_ms + {SILENCE_MS}, {AT_END}), false
   )) AS is_fit
   FROM bursts LEFT JOIN totals
   ON bursts.scenario_id = totals.scenario_id AND bursts.split = totals.split AND bursts.key = totals.key

@@ -22,7 +22,8 @@ from onceproof.harness.generation.generator import GENERATION, generate
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.family import options_of
 from onceproof.harness.model.family_places import family_names, load_family
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.systems.simulation.world import World
 
 PAGE: Final = Path(__file__).parents[1] / "harness" / "docs" / "coverage.md"

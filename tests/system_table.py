@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.checkers import CONTINUATIONS, OF_CHECKPOINTS, PROPERTIES
+from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES, properties_asked_of
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import CarriedOut
@@ -25,9 +25,7 @@ BEGIN, END = "<!-- table: {} -->", "<!-- end of the table -->"
 def asked_on(system: str) -> set[str]:
     """Return the properties that are asked of the runs of a system."""
     capabilities = capabilities_of(system)
-    asked = set(PROPERTIES)
-    if Capability.CHECKPOINTS_SEEN not in capabilities:
-        asked -= set(OF_CHECKPOINTS)
+    asked = set(properties_asked_of(capabilities))
     if Capability.CONTINUATIONS in capabilities:
         asked |= set(CONTINUATIONS)
     if Capability.DETERMINISM in capabilities:

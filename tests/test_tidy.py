@@ -51,7 +51,7 @@ ROOMS = (
         "owner_ids",
         "java_hashes",
         "extras",
-        "file_locks",
+        *("file_locks", "forked_children"),
         "outside_files",
         "temporary_folders",
         "key_groups",

@@ -67,7 +67,6 @@ from onceproof.engine.configuration import (
     CHECKPOINT_DIRECTORY,
     EXECUTION_TARGET,
     LOCAL_TARGET,
-    SPARK_MASTER,
     SPARK_TARGET,
     Configuration,
     job_settings,
@@ -305,7 +304,7 @@ class StreamExecutionEnvironment(JobDescription):
         if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
             from onceproof.engine.runtime.spark.target import execute_on_target
 
-            return execute_on_target(graph, self._configuration.get(SPARK_MASTER))
+            return execute_on_target(graph, self._configuration)
         if graph.settings.monitor.is_on:
             from onceproof.engine.runtime.monitor.monitored_runs import execute as execute_monitored
 
@@ -334,7 +333,7 @@ class StreamExecutionEnvironment(JobDescription):
         if self._configuration.get(EXECUTION_TARGET) == SPARK_TARGET:
             from onceproof.engine.runtime.spark.target import start_on_target
 
-            return start_on_target(graph, self._configuration.get(SPARK_MASTER))
+            return start_on_target(graph, self._configuration)
         if graph.settings.monitor.is_on:
             from onceproof.engine.runtime.monitor.monitored_runs import start as start_monitored
 

@@ -58,6 +58,7 @@ from onceproof.engine.configuration.options import (
     OPTIONS,
     RETAIN_ON_CANCELLATION,
     RUNTIME_MODE,
+    SPARK_CONF,
     SPARK_MASTER,
     SPARK_TARGET,
 )
@@ -129,6 +130,7 @@ __all__ = [
     "ROCKSDB_LOCAL_DIRECTORY",
     "RUNTIME_MODE",
     "SAVEPOINT_DIRECTORY",
+    "SPARK_CONF",
     "SPARK_MASTER",
     "SPARK_TARGET",
     "STATE_BACKEND",

@@ -19,6 +19,7 @@ from onceproof.engine.configuration.backend_options import (
 )
 from onceproof.engine.configuration.configuration import Configuration
 from onceproof.engine.configuration.options import CHECKPOINT_DIRECTORY, CHECKPOINT_INCREMENTAL
+from onceproof.engine.locations import place_given
 
 
 class StateBackendSettings(Struct, frozen=True):
@@ -44,7 +45,7 @@ def state_backend_settings(configuration: Configuration) -> StateBackendSettings
     chosen = get(STATE_BACKEND)
     return StateBackendSettings(
         HASHMAP if chosen in (JOBMANAGER, FILESYSTEM) else chosen,
-        get(ROCKSDB_LOCAL_DIRECTORY),
+        place_given(get(ROCKSDB_LOCAL_DIRECTORY)),
         get(ROCKSDB_BLOCK_CACHE),
         get(ROCKSDB_WRITE_BUFFER),
         get(ROCKSDB_WRITE_BUFFERS),

@@ -18,6 +18,7 @@ from onceproof.engine.configuration.parsing import (
     parse_duration_ms,
     parse_max_parallelism,
     parse_on_for_now,
+    parse_positive_duration_ms,
     parse_text,
     parse_texts_by_name,
     whole_between,
@@ -33,6 +34,10 @@ BATCH: Final = "BATCH"
 AUTOMATIC: Final = "AUTOMATIC"
 EXACTLY_ONCE: Final = "EXACTLY_ONCE"
 AT_LEAST_ONCE: Final = "AT_LEAST_ONCE"
+
+FAIL: Final = "fail"
+FROM_START: Final = "from-start"
+SKIP: Final = "skip"
 
 NO_EXTERNALIZED: Final = "NO_EXTERNALIZED_CHECKPOINTS"
 DELETE_ON_CANCELLATION: Final = "DELETE_ON_CANCELLATION"
@@ -188,7 +193,14 @@ SPARK_MASTER: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.spark.master",
     None,
     parse_text,
-    "Ours: the master of Spark; unset: the Spark of this process if it runs one, else all cores here.",
+    "Ours: the master of Spark; unset: the Spark of this process or of spark-submit, else all cores here.",
+)
+SPARK_CONF: Final[ConfigOption[dict[str, str] | None]] = ConfigOption(
+    "execution.spark.conf",
+    None,
+    parse_texts_by_name,
+    "Ours: options of a Spark that is started for the job, such as"
+    " spark.executor.memory:2g,spark.executor.cores:2.",
 )
 LOCAL_WORKERS: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.local.workers",
@@ -196,6 +208,18 @@ LOCAL_WORKERS: Final[ConfigOption[int | None]] = ConfigOption(
     whole_between(1, MOST_LOCAL_WORKERS),
     "Ours: how many processes of this machine run the tasks of a job on the local runtime; unset: as many as"
     " there are slots.",
+)
+HEARTBEAT_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
+    "heartbeat.interval",
+    10_000,
+    parse_positive_duration_ms,
+    "How often a worker of the local runtime sends a heartbeat to the coordinator.",
+)
+HEARTBEAT_TIMEOUT: Final[ConfigOption[int]] = ConfigOption(
+    "heartbeat.timeout",
+    50_000,
+    parse_positive_duration_ms,
+    "After how long without a heartbeat a worker is killed, and the job restarted from its last checkpoint.",
 )
 TASK_SLOTS: Final[ConfigOption[int]] = ConfigOption(
     "taskmanager.numberOfTaskSlots",
@@ -244,6 +268,13 @@ SINK_COMMITTER_RETRIES: Final[ConfigOption[int]] = ConfigOption(
     at_least(0),
     "How often a committer may retry a commit before it fails.",
 )
+SOURCE_ON_CHANGE: Final[ConfigOption[str]] = ConfigOption(
+    "source.on-change",
+    FAIL,
+    one_of({word: word for word in (FAIL, FROM_START, SKIP)}),
+    "Ours: what happens when a file is not the one that was read before: fail ends the job, from-start reads"
+    " the new content from its beginning, skip leaves out the rest of the file; the last two warn.",
+)
 BUFFER_RECORDS: Final[ConfigOption[int]] = ConfigOption(
     "pipeline.buffer-records",
     1000,
@@ -290,14 +321,18 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     LEASE_TIMEOUT,
     EXECUTION_TARGET,
     LOCAL_WORKERS,
+    HEARTBEAT_INTERVAL,
+    HEARTBEAT_TIMEOUT,
     TASK_SLOTS,
     SPARK_MASTER,
+    SPARK_CONF,
     RUNTIME_MODE,
     OPERATOR_CHAINING,
     AUTO_WATERMARK_INTERVAL,
     BUFFER_TIMEOUT_ENABLED,
     BUFFER_TIMEOUT,
     SINK_COMMITTER_RETRIES,
+    SOURCE_ON_CHANGE,
     BUFFER_RECORDS,
     CHANNEL_BUFFERS,
     ALLOW_PICKLED_STATE,

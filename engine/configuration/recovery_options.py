@@ -60,7 +60,7 @@ RECOVERY_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
 
 
 class RecoverySettings(Struct, frozen=True):
-    """The checkpoint that a job restores at its first start, and how; ``path`` as the user wrote it."""
+    """The checkpoint that a job restores at its first start, and how."""
 
     path: str | None = None
     claim_mode: str = NO_CLAIM

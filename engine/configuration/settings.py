@@ -1,4 +1,7 @@
-"""The settings of a job's machines, computed once from its configuration when the job graph is built."""
+"""The settings of a job's machines, computed once from its configuration when the job graph is built.
+
+Places are absolute from then on (`engine/locations.py`).
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,7 @@ from onceproof.engine.configuration.recovery_options import (
 )
 from onceproof.engine.configuration.restart_options import MAX_EQUAL_ERRORS
 from onceproof.engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
+from onceproof.engine.locations import place_given
 
 
 class CheckpointSettings(Struct, frozen=True):
@@ -68,10 +72,14 @@ class CheckpointSettings(Struct, frozen=True):
     buffer_timeout_ms: int = 100
     """-1: none, so buffers are always full."""
     allow_pickled_state: bool = False
+    source_on_change: str = options.FAIL
     job_parameters: dict[str, str] = field(default_factory=dict)
     """Texts by name for every function."""
     workers: int = 1
     """How many processes of the local runtime run the tasks."""
+    heartbeat_interval_ms: int = 10_000
+    heartbeat_timeout_ms: int = 50_000
+    """After which silence a worker is dead."""
     lease_timeout_ms: int | None = None
     """After which silence of its process another one goes on with the job; None: none does."""
     monitor: MonitorSettings = MonitorSettings()
@@ -113,18 +121,7 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
             f" go one at a time: set it to 1, or {options.CHECKPOINT_UNALIGNED.key!r} to false",
         )
     is_on_spark = get(options.EXECUTION_TARGET) == options.SPARK_TARGET
-    if (get(options.LOCAL_WORKERS) or 1) > 1 and is_on_spark:
-        raise configuration.contradiction(
-            options.LOCAL_WORKERS,
-            f"option {options.LOCAL_WORKERS.key!r} is for the local runtime, but"
-            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
-        )
-    if get(options.LEASE_TIMEOUT) is not None and is_on_spark:
-        raise configuration.contradiction(
-            options.LEASE_TIMEOUT,
-            f"option {options.LEASE_TIMEOUT.key!r} is for the local runtime, but"
-            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
-        )
+    _refuse_contradictions(configuration, is_on_spark)
     return CheckpointSettings(
         interval_ms=interval_ms,
         interval_records=interval_records,
@@ -133,10 +130,10 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         max_concurrent=get(options.CHECKPOINT_MAX_CONCURRENT),
         tolerable_failures=get(options.CHECKPOINT_TOLERABLE_FAILURES),
         num_retained=get(options.CHECKPOINT_NUM_RETAINED),
-        directory=checkpoint_directory(configuration, checkpointing),
-        savepoint_directory=get(SAVEPOINT_DIRECTORY),
+        directory=place_given(checkpoint_directory(configuration, checkpointing)),
+        savepoint_directory=place_given(get(SAVEPOINT_DIRECTORY)),
         recovery=RecoverySettings(
-            get(RECOVERY_PATH),
+            place_given(get(RECOVERY_PATH)),
             get(RECOVERY_CLAIM_MODE),
             get(RECOVERY_IGNORE_UNCLAIMED),
             get(RECOVERY_SKIP_DAMAGED),
@@ -155,11 +152,36 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
         channel_buffers=get(options.CHANNEL_BUFFERS),
         buffer_timeout_ms=get(options.BUFFER_TIMEOUT) if get(options.BUFFER_TIMEOUT_ENABLED) else -1,
         allow_pickled_state=get(options.ALLOW_PICKLED_STATE),
+        source_on_change=get(options.SOURCE_ON_CHANGE),
         job_parameters=_job_parameters(configuration),
         workers=1 if is_on_spark else get(options.LOCAL_WORKERS) or get(options.TASK_SLOTS),
+        heartbeat_interval_ms=get(options.HEARTBEAT_INTERVAL),
+        heartbeat_timeout_ms=get(options.HEARTBEAT_TIMEOUT),
         lease_timeout_ms=get(options.LEASE_TIMEOUT),
         monitor=_monitor_settings(configuration),
     )
+
+
+def _refuse_contradictions(configuration: Configuration, is_on_spark: bool) -> None:
+    get = configuration.get
+    if (get(options.LOCAL_WORKERS) or 1) > 1 and is_on_spark:
+        raise configuration.contradiction(
+            options.LOCAL_WORKERS,
+            f"option {options.LOCAL_WORKERS.key!r} is for the local runtime, but"
+            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
+        )
+    if get(options.LEASE_TIMEOUT) is not None and is_on_spark:
+        raise configuration.contradiction(
+            options.LEASE_TIMEOUT,
+            f"option {options.LEASE_TIMEOUT.key!r} is for the local runtime, but"
+            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
+        )
+    if get(options.HEARTBEAT_TIMEOUT) < get(options.HEARTBEAT_INTERVAL):
+        raise configuration.contradiction(
+            options.HEARTBEAT_TIMEOUT,
+            f"option {options.HEARTBEAT_TIMEOUT.key!r} is shorter than {options.HEARTBEAT_INTERVAL.key!r}, so"
+            " no heartbeat could come in time: raise the former, or lower the latter",
+        )
 
 
 def _monitor_settings(configuration: Configuration) -> MonitorSettings:

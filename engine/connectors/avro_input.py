@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from onceproof.engine.connectors.bulk_files import Block, BulkFile, BulkFormat, MalformedFile
-from onceproof.engine.connectors.file_source import unreadable
+from onceproof.engine.connectors.file_content import unreadable
 from onceproof.engine.connectors.folder_source import FileSource
 from onceproof.engine.connectors.input_formats import InputFormat
 from onceproof.engine.connectors.source import Source
@@ -128,7 +128,8 @@ class AvroFile(BulkFile):
             plain = self._decompress(data)
         except (ValueError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise self._malformed(where, f"it cannot be unpacked ({error}): {_MEND}") from None
-        return Block(self._batches(plain, count, skip, where), count, self._file.tell())
+        end = self._file.tell()
+        return Block(self._batches(plain, count, skip, where), count, end, end)
 
     def close(self) -> None:
         self._file.close()

@@ -31,11 +31,11 @@ from onceproof.engine.types.information import TypeInformation
 
 
 def base_path_of(text: str | os.PathLike[str]) -> str:
-    """Return the base path that a user gave. Raises WrongAddress if the sink cannot write to it."""
+    """Return the place of the base path that a user gave. Raises WrongAddress if it cannot be written to."""
     path = os.fspath(text)
     scheme = scheme_of(path)
     if not scheme:
-        return path.removeprefix("file://")
+        return location(path)
     if scheme not in SCHEMES:
         raise WrongAddress(
             f"the file sink cannot write to {path}: it knows folders and s3://; mount {scheme}:// as a folder"

@@ -12,8 +12,13 @@ The rules this module lives by:
 - The checkpoint lists the length. A file with another length at its commit is an error, never a silent loss.
 - The checkpoint lists the base path, too: a job that is restored with another one commits a file where it
   was prepared. A folder that was moved with its files is the base path then. So both are looked into.
-- A repeated commit finds the target and does nothing. If no folder has the file, the rows are lost: an error
-  that names the transaction.
+- A repeated commit finds the target and does nothing. A consumer may take a visible file away at once: the
+  ledger in the folder then says that it was committed (`commit_ledger.py`). If no folder has the file and the
+  ledger does not know it, the rows are lost: an error that names the transaction.
+- Behind a commit that has failed, a subtask commits nothing before its next attempt: entries of the ledger
+  stand for all that was prepared before them.
+- A job that begins with nothing to restore, beside visible output of its own earlier run that had not ended,
+  would write every row again. That is an error: the run's checkpoint folder was deleted, moved or replaced.
 - Hidden files that a crash left are found by their marks and deleted at the next start, by the rule of
   two_phase: in the base path, and in all folders below it if the sink has buckets. Files of other owners
   stay, also those that a restored checkpoint lists as open.
@@ -27,6 +32,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Protocol
 
 from msgspec import Struct
@@ -37,8 +44,10 @@ from onceproof.engine.connectors.buckets import (
     WrongBucket,
     bucket_mistake,
 )
+from onceproof.engine.connectors.commit_ledger import CommitLedger, refuse_earlier_run
 from onceproof.engine.connectors.encoders import EncodedRows, Encoder
 from onceproof.engine.connectors.part_files import (
+    OWNER_DIGITS_SHOWN,
     FileSinkBroken,
     FileSinkFailed,
     Mark,
@@ -50,6 +59,7 @@ from onceproof.engine.connectors.part_files import (
     mark_of,
     unmarked_part,
 )
+from onceproof.engine.connectors.part_transactions import FURTHER, OPEN, Transaction, bucket_of, parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.durable_files import open_folder, sync_folder
@@ -59,19 +69,8 @@ from onceproof.engine.formats.bulk_writers import BulkWriter, BulkWriterFactory,
 from onceproof.engine.functions import SinkFunction
 from onceproof.engine.locations import scheme_of
 
-OPEN = -1
-"""The length of a transaction that is not pre-committed yet."""
-OWNER_DIGITS_SHOWN: Final = 8
-
-Transaction = list[Any]
-"""[visible name, bytes or OPEN, base path, hidden name]; a list, because pre-commit sets the length.
-
-One with further files has a list of them behind, each of that form, with its bucket behind if the sink has
-buckets. Checkpoints of version 0.2.0 list [name, length]: in the base path, and without a mark."""
 ON_CHECKPOINT: Final = RollingPolicy.on_checkpoint_rolling_policy()
 IN_BASE_PATH: Final = BasePathBucketAssigner()
-FURTHER: Final = 4
-"""The place of the further files in a transaction, and of the bucket in one of these."""
 CHECK_INTERVAL_MS: Final = 60_000
 
 
@@ -101,29 +100,6 @@ class OpenPart(Struct, eq=False):
     written_ms: int
     rows: int = 0
     """Counted only where the rolling policy has a number of them."""
-
-
-def parts_of(transaction: Transaction) -> Iterator[Transaction]:
-    """Give the part files of a transaction. Raises FileSinkBroken for what no file sink has listed."""
-    yield transaction
-    if len(transaction) > FURTHER:
-        further = transaction[FURTHER]
-        if len(transaction) > FURTHER + 1 or not isinstance(further, list):
-            raise FileSinkBroken(f"transaction {transaction[0]!r} has no list of files: it is not ours")
-        for part in further:
-            if not isinstance(part, list) or len(part) not in (FURTHER, FURTHER + 1):
-                raise FileSinkBroken(f"transaction {transaction[0]!r} has no file {part!r}: it is not ours")
-            if (mistake := bucket_mistake(bucket_of(part))) is not None:
-                raise FileSinkBroken(
-                    f"transaction {transaction[0]!r} has a file in the bucket {part[FURTHER]!r}, which"
-                    f" {mistake}: it is not ours"
-                )
-            yield part
-
-
-def bucket_of(part: Transaction) -> Any:
-    """Return the bucket of a part file; that of a whole transaction's own file is the base path."""
-    return part[FURTHER] if len(part) > FURTHER and not isinstance(part[FURTHER], list) else ""
 
 
 class FileSinkFunction(TwoPhaseCommitSinkFunction):
@@ -156,6 +132,12 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         self._open_parts: dict[str, OpenPart] = {}
         """By bucket."""
         self._buckets_made: set[str] = set()
+        self._ledger: CommitLedger | None = None
+        self._failed = ""
+        """Why a commit of this attempt has failed."""
+        self._number = 0
+        """That of the part file which is being committed, within its transaction."""
+        self._is_last = True
 
     def begin_transaction(self) -> Transaction:
         """Return new names; the first row creates the file."""
@@ -224,8 +206,55 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
 
     def commit(self, transaction: Transaction) -> None:
         """Make the files visible where they were prepared, unless that was done before."""
-        for part in list(parts_of(transaction)):
-            self.commit_part(part)
+        if self._failed:
+            raise FileSinkFailed(
+                f"transaction {transaction[0]} waits behind one that has failed: {self._failed}"
+            )
+        try:
+            parts = list(parts_of(transaction))
+            for self._number, part in enumerate(parts):
+                self._is_last = part is parts[-1]
+                self.commit_part(part)
+        except Exception as error:
+            # The text alone: the error would keep this function and its open files in memory.
+            self._failed = str(error)
+            raise
+
+    def all_committed(self) -> None:
+        """Note in the ledger that this subtask's output is complete."""
+        context = self.get_runtime_context()
+        own, parallelism = self.subtask, context.get_number_of_parallel_subtasks()
+        folder = os.path.abspath(self._base_path)
+        # What is not noted, or not durable, only makes a later run from nothing ask for a decision.
+        with suppress(OSError):
+            self.ledger.end(folder, self.owner, lambda subtask: subtask % parallelism == own)
+
+    @property
+    def ledger(self) -> CommitLedger:
+        """The ledger of this sink's commits."""
+        if self._ledger is None:
+            self._ledger = CommitLedger(self.calls, self.get_runtime_context().get_place_id())
+        return self._ledger
+
+    def begins_afresh(self) -> None:
+        """Raise FileSinkBroken if the base path has output of a run of this job that had not ended."""
+        place = self.get_runtime_context().get_place_id()
+        if not place:
+            return
+        try:
+            names = list(self._names(self._base_path))
+        except OSError:
+            return  # There is no folder yet, or its use will raise the same error with its place.
+        refuse_earlier_run(self._base_path, names, place, self.owner)
+
+    def _names(self, folder: str) -> Iterator[str]:
+        """Give the names of the files in a folder, and in its buckets if the sink has them."""
+        for name, is_folder in self.calls.entries(folder):
+            if not is_folder:
+                yield name
+            elif self._has_buckets and bucket_mistake(name) is None:
+                with suppress(FileNotFoundError):
+                    yield from self._names(os.path.join(folder, name))
 
     def commit_part(self, transaction: Transaction) -> None:
         """Make one file visible where it was prepared, unless that was done before."""
@@ -238,9 +267,23 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         part, folders = self._listed(transaction)
         if part.length == 0:
             return
+        bucket = bucket_of(transaction)
+        bases = [folder.removesuffix(f"/{bucket}") if bucket else folder for folder in folders]
+        mark, number = mark_of(part.hidden), self._number
+
+        def note(base: str) -> str | None:
+            if mark is not None:
+                self.ledger.note(base, mark, number)
+            return base if bucket and self._is_last else None
+
         try:
             # A copy of the folder may have been restored: then the file is in both, and belongs to both.
-            committed = [part.commit(self.calls, folder) for folder in folders]
+            committed = [
+                part.commit(self.calls, folder, partial(note, base))
+                for folder, base in zip(folders, bases, strict=True)
+            ]
+            if mark is not None and not any(committed):
+                committed = [self.ledger.has(base, mark, number) for base in bases]
         except FileSinkFailed:
             raise
         except OSError as error:
@@ -264,8 +307,11 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
     def abort_unknown(self, recovery: Recovery) -> None:
         """Delete the hidden files of this sink that no checkpoint lists."""
         try:
-            open_folder(self.calls, os.path.abspath(self._base_path))
+            folder = os.path.abspath(self._base_path)
+            open_folder(self.calls, folder)
             hidden = list(self._hidden_files(self._base_path))
+            names = [name for name, _ in self.calls.entries(folder)]
+            self.ledger.found(folder, names, recovery.owner)
         except OSError as error:
             raise FileSinkBroken(
                 f"folder {self._base_path} of the file sink cannot be used: {error.strerror}:"

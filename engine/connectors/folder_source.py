@@ -23,22 +23,24 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from onceproof.engine.configuration.options import FAIL
 from onceproof.engine.connectors.bulk_files import BulkFileReader, BulkFormat
-from onceproof.engine.connectors.file_source import BLOCK_BYTES, FormattedFileSource, unreadable
-from onceproof.engine.connectors.formats import FileFormat
+from onceproof.engine.connectors.file_content import ChangedFile, CheckedReader, UnreadableFile
+from onceproof.engine.connectors.file_source import BLOCK_BYTES, FormattedFileSource
+from onceproof.engine.connectors.formats import FileFormat, Format
+from onceproof.engine.connectors.known_files import Bucket, KnownFile, KnownFiles, Stamp, listing_of
 from onceproof.engine.connectors.source import SourceIdentity, SplitReader
 from onceproof.engine.connectors.text_lines import StreamFormat
 from onceproof.engine.durations import Duration, Time, milliseconds_of
 from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
 
-_HIDDEN: Final = (".", "_")
-_BUCKET: Final = re.compile(r"bucket ([0-9]+) of ([0-9]+)")
-_HASH_BYTES: Final = 8
+_BUCKET: Final = re.compile(r"bucket ([0-9]+) of ([0-9]+)( by content)?")
+_MOST_LOSSES: Final = 3
+"""How often a file is looked for at once: a listing during a rename may lack it."""
 
 
 class WrongBucket(UnrecoverableError, ValueError):
@@ -63,6 +65,8 @@ class FileSource(FormattedFileSource):
         super().__init__(files if interval_ms is None else paths, file_format, None, BLOCK_BYTES)
         self._given = tuple(paths)
         self._interval_ms = interval_ms
+        self._single_files = frozenset(path for path in paths if not os.path.isdir(path))
+        self._keys: dict[tuple[int, int], tuple[Stamp, str]] = {}
         self.is_bounded = interval_ms is None
 
     @staticmethod
@@ -107,11 +111,12 @@ class FileSource(FormattedFileSource):
             raise ValueError("for_bulk_file_format has no path: name the files or folders to read")
         return FileSourceBuilder(bulk_format, [os.fspath(path) for path in paths])
 
-    def open_file(self, path: str, position: Any | None) -> SplitReader:
+    def open_file(self, path: str, position: Any | None, *, holds_back: bool = False) -> CheckedReader:
         """Return a reader of a whole file, from a position of an earlier reader on."""
         if isinstance(self._format, BulkFormat):
-            return BulkFileReader(self._format, path, position)
-        return super().open_file(path, position)
+            self._warn_of_old(path, position)
+            return BulkFileReader(self._format, self.place_of(path), position)
+        return super().open_file(path, position, holds_back=holds_back)
 
     def splits(self) -> Sequence[str]:
         """Return the files, or the one bucket of a job with one subtask."""
@@ -121,7 +126,7 @@ class FileSource(FormattedFileSource):
         """Return the files, or a bucket for each subtask."""
         if self._interval_ms is None:
             return super().splits()
-        return [f"bucket {number:05d} of {parallelism:05d}" for number in range(parallelism)]
+        return [f"bucket {number:05d} of {parallelism:05d} by content" for number in range(parallelism)]
 
     def open_split(self, split: str, position: Any | None) -> SplitReader:
         """Return a reader of a file or of a bucket.
@@ -138,12 +143,23 @@ class FileSource(FormattedFileSource):
                 f"split {split!r} is of a source that reads files once, and this one monitors its folders:"
                 " restore with the source that the checkpoint was taken with"
             )
-        number, buckets = int(match[1]), int(match[2])
-
-        def find() -> list[str]:
-            return [path for path in list_files(self._given) if bucket_of(path, buckets) == number]
-
-        return BucketReader(find, self.open_file, self._interval_ms, position)
+        number, buckets, by_content = int(match[1]), int(match[2]), bool(match[3])
+        if position is not None:
+            for stored in (*position[0], *position[1]):
+                if isinstance(stored, str):
+                    self._warn_of_old(stored, ())
+        head_lines = self._format.header_lines if isinstance(self._format, Format) else None
+        bucket = Bucket(
+            self._given,
+            self._single_files,
+            number,
+            buckets,
+            by_content,
+            head_lines,
+            self._keys,
+            self._folder,
+        )
+        return BucketReader(bucket, self.open_file, self._interval_ms, position)
 
     def identity(self) -> SourceIdentity:
         """Return the format and the paths as they were given; how often it looks for files may change."""
@@ -183,49 +199,91 @@ class FileSourceBuilder:
         return FileSource(self._format, self._paths, self._interval_ms)
 
 
-class BucketReader(SplitReader):
+class BucketReader(CheckedReader):
     """Reads the files of one bucket, and finds new ones while it has none to read."""
 
     def __init__(
         self,
-        find: Callable[[], list[str]],
-        open_file: Callable[[str, Any], SplitReader],
+        bucket: Bucket,
+        open_file: Callable[..., CheckedReader],
         interval_ms: int,
         position: Any | None,
     ) -> None:
         """Look for files with the first read.
 
         Args:
-            find: returns the files of the bucket that exist now, the oldest first.
+            bucket: lists the files.
             open_file: returns a reader of a file at a position of it.
             interval_ms: how often to look.
             position: of an earlier reader; None: no file has been read.
         """
+        super().__init__()
         done, left, at = ((), (), None) if position is None else position
-        self._find = find
         self._open_file = open_file
         self._interval_ms = interval_ms
-        self._done: list[str] = list(done)
-        self._left = deque(left)
-        self._known = {*done, *left}
-        self._resume: Any = at
-        self._reader: SplitReader | None = None
+        self._done = [KnownFile.restored(stored, True) for stored in done]
+        self._left = deque([KnownFile.restored(stored, False) for stored in left])
+        if at is not None:
+            # Of an earlier version.
+            self._left[0].position = at
+        self._known = KnownFiles(bucket, interval_ms, [*self._done, *self._left])
+        self._reader: CheckedReader | None = None
+        self._losses = 0
         self._next_look_ms = 0.0
 
     def read(self, limit: int) -> list[Record]:
         """Return records of one file."""
         while self._left or self._look():
-            if self._reader is None:
-                self._reader = self._open_file(self._left[0], self._resume)
-            reader = self._reader
-            records = reader.read(limit)
-            if reader.exhausted:
-                reader.close()
-                self._reader = self._resume = None
-                self._done.append(self._left.popleft())
+            known = self._left[0]
+            try:
+                records = self._read_file(known, limit)
+            except UnreadableFile as error:
+                self._miss(known, error)
+                continue
             if records:
+                self._losses = 0
                 return records
         return []
+
+    def _read_file(self, known: KnownFile, limit: int) -> list[Record]:
+        """Return records of a file; at its end, none is left to read of it."""
+        reader = self._reader
+        if reader is None:
+            young = known.stamp is not None and self._known.is_young(known.stamp, time.time_ns())
+            known.tried = known.stamp, young
+            reader = self._reader = self._open_file(known.path, known.position, holds_back=young)
+            if known.position is None:
+                reader.expect(known.mark)
+        records = reader.read(limit)
+        if reader.exhausted:
+            self._close()
+            self._end_first()
+        return records
+
+    def _end_first(self) -> None:
+        known = self._left.popleft()
+        known.is_read = True
+        self._done.append(known)
+        self._losses = 0
+
+    def _miss(self, known: KnownFile, error: UnreadableFile) -> None:
+        """Look for a file that is not under its name any more, or give it up.
+
+        Raises UnreadableFile if it cannot be found.
+        """
+        self._close()
+        self._losses += 1
+        if self._losses <= _MOST_LOSSES:
+            self._find()
+            if known.is_placed:
+                return
+        if not isinstance(error, ChangedFile):
+            if self._reaction == FAIL or not isinstance(error.__cause__, FileNotFoundError):
+                raise error
+            error = ChangedFile(known.path, known.end, "it is gone")
+        # New content under the name is a new file, which is read from its beginning.
+        self.begins_again(error)
+        self._end_first()
 
     def _look(self) -> bool:
         """Find new files if it is time to; return whether there are any."""
@@ -233,16 +291,26 @@ class BucketReader(SplitReader):
         if now_ms < self._next_look_ms:
             return False
         self._next_look_ms = now_ms + self._interval_ms
-        found = [path for path in self._find() if path not in self._known]
-        self._left += found
-        self._known.update(found)
-        return bool(found)
+        self._find()
+        return bool(self._left)
+
+    def _find(self) -> None:
+        found = self._known.look(time.time_ns())
+        waiting = set(self._left)
+        new = [known for known in found if known not in waiting]
+        if new:
+            self._left += new
+            waiting.update(new)
+            for known in new:
+                known.is_read = False
+            self._done = [known for known in self._done if known not in waiting]
 
     @property
     def position(self) -> Any:
-        """The files read, the files found and not read, and the position in the first of these."""
-        at = self._resume if self._reader is None else self._reader.position
-        return list(self._done), list(self._left), at
+        """The files read, and those found and not read to their end; each with its content."""
+        if self._reader is not None:
+            self._left[0].position = self._reader.position
+        return [known.stored() for known in self._done], [known.stored() for known in self._left], None
 
     @property
     def exhausted(self) -> bool:
@@ -255,43 +323,18 @@ class BucketReader(SplitReader):
         return max(1, int(self._next_look_ms - _now_ms()) + 1)
 
     def close(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._reader is not None:
+            self._left[0].position = self._reader.position
             self._reader.close()
+            self._reader = None
 
 
 def list_files(paths: Sequence[str]) -> list[str]:
     """Return the visible files at and below ``paths``, the oldest first. Raises UnreadableFile."""
-    found: dict[str, int] = {}
-    for path in paths:
-        try:
-            if os.path.isdir(path):
-                found.update(_files_below(path))
-            else:
-                found[path] = os.stat(path).st_mtime_ns
-        except OSError as error:
-            raise unreadable(path, error) from error
-    return sorted(found, key=lambda path: (found[path], path))
-
-
-def _files_below(folder: str) -> Iterator[tuple[str, int]]:
-    """Yield each file with its time of change; what is deleted meanwhile is left out."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(_HIDDEN):
-                continue
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _files_below(entry.path)
-                elif entry.is_file():
-                    yield entry.path, entry.stat().st_mtime_ns
-            except FileNotFoundError:
-                continue
-
-
-def bucket_of(path: str, buckets: int) -> int:
-    """Return the bucket of a file, the same in every process."""
-    digest = sha256(os.fsencode(path)).digest()
-    return int.from_bytes(digest[:_HASH_BYTES], "big") % buckets
+    return list(listing_of(paths))
 
 
 def _now_ms() -> float:

@@ -16,16 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from onceproof.engine.connectors.file_sink_function import (
-    FURTHER,
-    OPEN,
-    FileSinkFunction,
-    OpenPart,
-    PartWriter,
-    Transaction,
-    bucket_of,
-    parts_of,
-)
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction, OpenPart, PartWriter
 from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed, Mark
 from onceproof.engine.connectors.part_objects import (
     LONGEST_KEY,
@@ -37,6 +28,7 @@ from onceproof.engine.connectors.part_objects import (
     object_folder,
     object_name,
 )
+from onceproof.engine.connectors.part_transactions import FURTHER, OPEN, Transaction, bucket_of, parts_of
 from onceproof.engine.connectors.s3_calls import s3_calls
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.locations import scheme_of
@@ -100,6 +92,12 @@ class ObjectSinkFunction(FileSinkFunction):
             raise
         except OSError as error:
             raise self.failure(transaction, "cannot be committed", error) from error
+
+    def all_committed(self) -> None:
+        """Do nothing: an object store keeps no ledger."""
+
+    def begins_afresh(self) -> None:
+        """Do nothing: an object store keeps no ledger."""
 
     def abort(self, transaction: Transaction) -> None:
         """Drop the uploads that are this sink's."""

@@ -7,9 +7,10 @@ The rules this module lives by:
   has written everything, so no prefix or suffix that a user chooses can imitate the mark of another sink.
 - A sink deletes only files with its own owner in the mark. It commits what a checkpoint lists, of whatever
   owner: a job that goes on from another job's savepoint commits what that job has left.
-- A commit links the visible name, syncs the folder, and removes the hidden name. A link never replaces a
-  file, so another file of that name is an error. If both names exist and have the same content, a commit was
-  interrupted, or another job commits the same file, and the rest is done.
+- A commit renames the hidden name to the visible one, and syncs the folder. So a file waits as long as its
+  hidden name is there, also where a consumer takes visible files away at once (`commit_ledger.py`). A file
+  that has the visible name already is never replaced. If it has the same content, a commit of an earlier
+  version was interrupted between its two names, or the folder was copied, and the rest is done.
 - What a checkpoint lists may be forged. Only a regular file whose hidden name has that form, and whose length
   is the listed one, becomes visible, in its own folder and under the name that its hidden name gives it.
 """
@@ -18,10 +19,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from onceproof.engine.durable_files import name_without_replacing, sync_folder, write_all
+from onceproof.engine.durable_files import sync_folder, write_all
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.file_calls import FileCalls
 from onceproof.engine.owner_ids import OWNER_DIGITS
@@ -33,6 +35,8 @@ BLOCK_BYTES = 1 << 18
 IN_PROGRESS: Final = ".inprogress"
 _MARK: Final = rf"([0-9a-f]{{{OWNER_DIGITS}}})-([0-9]{{1,9}})-([0-9]{{1,18}})-([0-9A-Za-z.]{{1,40}})"
 _HIDDEN: Final = re.compile(rf"\.(.+)\.{_MARK}{re.escape(IN_PROGRESS)}", re.DOTALL)
+OWNER_DIGITS_SHOWN: Final = 8
+"""How many digits of its owner the visible name of a part file has."""
 LONGEST_AFFIXES: Final = 120
 """The bytes of prefix and suffix together; the rest of a name is the engine's."""
 _ROUNDS: Final = 5
@@ -144,11 +148,13 @@ class PartFile(NamedTuple):
     owner: str | None
     """None: the file is of version 0.2.0, whose names had no mark."""
 
-    def commit(self, calls: FileCalls, folder: str) -> bool:
+    def commit(self, calls: FileCalls, folder: str, note: Callable[[], str | None] = lambda: None) -> bool:
         """Make the file visible unless it is; return False if the folder has neither of its names.
 
+        ``note`` is called before the file gets its visible name, and may return another folder to sync.
         Raises FileSinkBroken where another file stands under a name, and OSError.
         """
+        noted = None
         target, hidden = os.path.join(folder, self.name), os.path.join(folder, self.hidden)
         for _ in range(_ROUNDS):
             visible, waiting = _length(calls, target), _length(calls, hidden)
@@ -166,12 +172,15 @@ class PartFile(NamedTuple):
                     f" {found} bytes, the checkpoint lists {self.length}: restore the folder from a copy"
                 )
             if visible is None:
+                noted = note()
                 try:
-                    name_without_replacing(calls, hidden, target)
-                except (FileExistsError, FileNotFoundError):
+                    calls.rename(hidden, target)
+                except FileNotFoundError:
                     continue  # Another job has committed the same file at the same moment.
             sync_folder(calls, folder)
-            if waiting is not None:
+            if noted is not None:
+                sync_folder(calls, noted)
+            if visible is not None and waiting is not None:
                 with suppress(FileNotFoundError):
                     calls.unlink(hidden)
             return True

@@ -1,10 +1,16 @@
-"""The sink that prints to stdout: at least once, without order between subtasks."""
+"""The sink that prints to stdout: at least once, without order between subtasks.
+
+Each buffer is flushed: what waited in this process when a checkpoint completes could be lost with it. Where
+stdout cannot be written, because it is closed (`| head -1`) or its disk is full, the job fails for good: no
+restart opens it again.
+"""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+from onceproof.engine.errors import UnrecoverableError, text_of
 from onceproof.engine.functions import RuntimeContext, SinkFunction
 from onceproof.engine.types.information import TypeInformation
 from onceproof.engine.types.java_text import printed_text_of
@@ -35,9 +41,26 @@ class PrintSinkFunction(SinkFunction):
         self._prefix = ":".join(parts) + "> " if parts else ""
 
     def invoke(self, value: Any, context: Any) -> None:
-        sys.stdout.write(f"{self._prefix}{self._text(value)}\n")
+        _print(f"{self._prefix}{self._text(value)}\n")
 
     def invoke_batch(self, values: list[Any]) -> bool:
         prefix, text = self._prefix, self._text
-        sys.stdout.write("".join([f"{prefix}{text(value)}\n" for value in values]))
+        _print("".join([f"{prefix}{text(value)}\n" for value in values]))
         return True
+
+
+def _print(lines: str) -> None:
+    stdout = sys.stdout
+    if stdout is None or stdout.closed:
+        raise UnrecoverableError("print: stdout is closed: leave it open, or write to a file sink")
+    try:
+        stdout.write(lines)
+        stdout.flush()
+    except BlockingIOError:
+        # Another process has made the terminal non-blocking.
+        raise
+    except OSError as error:
+        raise UnrecoverableError(
+            f"print: stdout cannot be written ({text_of(error)}): keep what reads it open, or write to a file"
+            " sink"
+        ) from error

@@ -78,6 +78,14 @@ class SplitReader(ABC):
         It may be called from any thread, and too often. A reader that has no way to know leaves it alone.
         """
 
+    def react_to_change(self, reaction: str) -> None:
+        """Keep what to do when the input is not what it was; once, before the first read.
+
+        Args:
+            reaction: the option ``source.on-change``: fail, from-start or skip. A reader that cannot notice
+                leaves it alone.
+        """
+
     def checkpoint_complete(self, position: Any) -> None:
         """Take note that the checkpoint with this position is complete; best effort, and never needed.
 
@@ -118,6 +126,10 @@ class ForwardingReader(SplitReader):
     def when_available(self, wake_up: Callable[[], None]) -> None:
         """Let the inner reader keep ``wake_up``."""
         self._reader.when_available(wake_up)
+
+    def react_to_change(self, reaction: str) -> None:
+        """Let the inner reader keep it."""
+        self._reader.react_to_change(reaction)
 
     def checkpoint_complete(self, position: Any) -> None:
         """Pass it on."""

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from onceproof.engine.forked_children import runs_user_code
+
 if TYPE_CHECKING:
     from onceproof.engine.connectors.source import Source
 
@@ -56,11 +58,12 @@ class SplitDiscovery:
         """End the thread; a listing that is under way ends by itself."""
         self._stopped.set()
 
+    @runs_user_code
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
                 splits = self._source.splits()
-            except Exception as error:
+            except BaseException as error:
                 _logger.warning("new splits cannot be looked for, it is tried again: %s", error)
                 splits = ()
             found = [split for split in splits if split not in self._seen and self._is_new(split)]

@@ -19,6 +19,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ _MENDS: Final = {
     sqlite3.SQLITE_NOTADB: "give the path of a database, or of no file yet",
     sqlite3.SQLITE_BUSY: "end the process that holds it",
 }
+IN_MEMORY: Final = ":memory:"
 _RESERVED: Final = "sqlite_"
 _PRIMARY_CODE: Final = 0xFF
 """The bits of an error code that hold SQLite's primary result code."""
@@ -70,12 +72,17 @@ class UnwritableRow(UnrecoverableError, ValueError):
     """The table cannot hold a row. The message is one line."""
 
 
+def _place_of(path: str) -> str:
+    """Return the absolute path of a database file; one in memory has no place."""
+    return path if path == IN_MEMORY else os.path.abspath(path)
+
+
 class SqliteUpsertFunction(UpsertSinkFunction):
     """Writes the rows of one subtask."""
 
     def __init__(self, path: str, table: str, columns: Sequence[str], keys: int, buffered_keys: int) -> None:
         super().__init__(buffered_keys)
-        self._path = path
+        self._path = _place_of(path)
         self._table = table
         self._columns = tuple(columns)
         self._keys = keys
@@ -223,7 +230,7 @@ class SqliteUpsertSink(Sink):
             raise ValueError(f"table {table!r} is the one that fences upsert sinks: give another")
         if len(set(map(_lower, columns))) < len(columns):
             raise ValueError(f"columns {', '.join(columns)}: a name stands there twice")
-        self._path = path
+        self._path = _place_of(path)
         self._table = table
         self._columns = tuple(columns)
         self._keys = keys

@@ -186,6 +186,12 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
     def abort_unknown(self, recovery: Recovery) -> None:
         """Abort the transactions that the external system lists and ``recovery.may_abort`` allows."""
 
+    def begins_afresh(self) -> None:
+        """Called where the job restores nothing, before its first transaction; raise to refuse that."""
+
+    def all_committed(self) -> None:
+        """Called when the input has ended and this subtask has committed all it has written."""
+
     def finish_processing(self, transaction: Any) -> None:
         """Flush buffered values at the end of the input. No transaction begins after this one."""
 
@@ -311,11 +317,16 @@ class TwoPhaseCommitSinkFunction(SinkFunction, CommittingFunction):
                 probe(COMMITTED, checkpoint_id)
         if first_error is not None:
             raise first_error
+        if self._finished and self._open is None and not self._pending:
+            self.all_committed()
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         """Commit and abort what the checkpoint lists, abort unlisted transactions, and begin one."""
         restored_checkpoint_id = context.get_restored_checkpoint_id()
         self._ends_with_snapshot = context.is_settled()
+        if restored_checkpoint_id is None:
+            self.owner = self.get_runtime_context().get_owner_id()
+            self.begins_afresh()
         if self._ends_with_snapshot:
             self._take_over(context, self._adopt_user_context)
         else:

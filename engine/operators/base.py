@@ -17,7 +17,9 @@ from msgspec import Struct, field
 
 from onceproof.engine.configuration.backend_options import HASHMAP, ROCKSDB
 from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.configuration.options import FAIL
 from onceproof.engine.elements import MIN_WATERMARK, Record
+from onceproof.engine.errors import Ending
 from onceproof.engine.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -110,6 +112,8 @@ class OperatorContext(Struct, kw_only=True):
     """See `engine/owner_ids.py`."""
     operator_name: str = ""
     job_parameters: Mapping[str, str] = field(default_factory=dict)
+    source_on_change: str = FAIL
+    """What a source does when its input is not what it was."""
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
     restored_checkpoint_id: int | None = None
     keyed: Any = None
@@ -310,11 +314,13 @@ class Operator:
 
 def close_all(operators: Iterable[Operator]) -> None:
     """Close all operators even if some fail, then raise the first error."""
-    first_error: Exception | None = None
+    first_error: BaseException | None = None
     for operator in operators:
         try:
             operator.close()
-        except Exception as error:
+        except Ending:
+            raise
+        except BaseException as error:
             first_error = first_error or error
     if first_error is not None:
         raise first_error

@@ -70,13 +70,18 @@ class SourceOperator(Operator):
             owned = list(self._state.get())
         self._readers = [(split, self.source.open_split(split, position)) for split, position in owned]
         self._unfinished = self._count_unfinished()
+        self._wake_up, self._reaction = context.wake_up, context.source_on_change
         for _, reader in self._readers:
-            reader.when_available(context.wake_up)
+            self._prepare(reader)
         if self.source.can_discover:
             self._known = self._store.get_union_list_state(_KNOWN_STATE)
         # Where the driver commits, this copy lives for one epoch only.
         if self.source.discovery_interval_ms is not None and not (context.has_finished or context.settled):
             self._discover(context, self.source.discovery_interval_ms)
+
+    def _prepare(self, reader: SplitReader) -> None:
+        reader.when_available(self._wake_up)
+        reader.react_to_change(self._reaction)
 
     def _own_splits(self, context: OperatorContext) -> list[str]:
         """Return the splits of this subtask at a fresh start."""
@@ -100,7 +105,6 @@ class SourceOperator(Operator):
         def is_new(split: str) -> bool:
             return split not in known and source.owner_of(split, parallelism) == subtask
 
-        self._wake_up = context.wake_up
         self._discovery = SplitDiscovery(source, interval_ms, is_new, context.wake_up)
         self._discovery.start()
 
@@ -108,7 +112,7 @@ class SourceOperator(Operator):
         while (split := discovery.take()) is not None:
             reader = self.source.open_discovered_split(split)
             self._readers.append((split, reader))
-            reader.when_available(self._wake_up)
+            self._prepare(reader)
             self._unfinished = self._count_unfinished()
 
     @property

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from onceproof.engine.forked_children import runs_user_code
+
 Report = Callable[[], None]
 """What the driver does in its own thread once a piece of work is done."""
 
@@ -80,6 +82,7 @@ class CheckpointWriter:
         if self._thread is not None:
             self._thread.join()
 
+    @runs_user_code
     def _work(self) -> None:
         while True:
             with self._changed:

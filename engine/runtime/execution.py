@@ -4,7 +4,8 @@ An execution is one process's run of a job: its job master, the tasks of the cur
 The driver (the local runtime, the simulation) decides how messages travel, when a write becomes durable, and
 what the clock is. The rules that all drivers share:
 
-- A task that raises has failed: the driver drops it and reports the failure to the job master.
+- A task that raises has failed, whatever it raises: the driver drops it and reports the failure to the job
+  master. Only an Ending (errors.py) passes through.
 - The driver hands the result of a write to the task that asked for it. Where that task is gone the driver
   deletes the file, because no checkpoint will ever list it.
 - A probe may raise Killed: the task that passes the protocol point dies there without closing anything, as
@@ -17,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.errors import UnrecoverableError, repeatable, text_of, user_line
+from onceproof.engine.errors import Ending, UnrecoverableError, repeatable, text_of, user_line
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import build_tasks, restore_events
@@ -41,7 +42,7 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.task import RUNNING, Task, TaskSettings, no_wake_up
 
 
-class Killed(BaseException):
+class Killed(Ending):
     """A probe kills the task that passes a protocol point.
 
     It is no Exception, so that no ``except Exception`` of a user's function survives it.
@@ -124,7 +125,9 @@ class Execution(JobDriver):
                 task.validate()
         except Killed:
             self.kill(task)
-        except Exception as error:
+        except Ending:
+            raise
+        except BaseException as error:
             self.tasks.pop(task.id, None)
             self.task_died(task, error)
         else:
@@ -184,6 +187,7 @@ class Execution(JobDriver):
                 requests=self.make_requests(),
                 scope=self._scope,
                 job_parameters=graph.settings.job_parameters,
+                source_on_change=graph.settings.source_on_change,
                 metrics=self.metrics,
                 measures=graph.settings.monitor.is_on,
             ),
@@ -208,7 +212,9 @@ class Execution(JobDriver):
             task.handle(CANCEL, self.now())
         except Killed:
             self.task_killed(task, "killed while it closed")
-        except Exception:
+        except Ending:
+            raise
+        except BaseException:
             return
         finally:
             self.current_task = outer
@@ -238,6 +244,6 @@ def failure_of(
     text = text_of(error)
     if isinstance(error, UnrecoverableError):
         return TaskFailed(attempt, task, text, unrecoverable=True)
-    said = f"{type(error).__name__}: {text}"
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     cause = f"{name}: {said}{user_line(error)}"
     return TaskFailed(attempt, task, cause, False, said if repeatable(error) else "", taken)

@@ -7,6 +7,10 @@ Rules:
 - The checkpoints stay, whatever the retention option says: the user has not cancelled the job. Started again
   under its name it goes on.
 - Only Python's own handler is replaced, and only in the main thread. A program with a handler keeps it.
+- What the second Ctrl-C raises is an Interrupted. Any other KeyboardInterrupt that comes out of a user's
+  function is a failure of that function: the function itself or a handler of the program has raised it.
+- A program must not end with exit code 0 while its job is incomplete: SystemExit(0) within a run that has not
+  ended, such as that of a handler of SIGTERM, is a failure of the job.
 """
 
 from __future__ import annotations
@@ -18,26 +22,38 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from onceproof.engine.errors import Interrupted
+from onceproof.engine.runtime.job_result import JobExecutionFailed
+
 _logger = logging.getLogger(__name__)
 
 
 @contextmanager
 def between_steps(submit: Callable[[Callable[[], None]], None], job_name: str) -> Iterator[None]:
-    """Let the first Ctrl-C within the context be raised by the driver.
+    """Let the first Ctrl-C within the context, a job's run, be raised by the driver.
 
     Args:
         submit: gives the driver a function that it calls between two steps; it must be safe in a signal
             handler, which runs between any two instructions of the main thread.
         job_name: for the log.
     """
+    with no_success_before_the_end(job_name), _noted(submit, job_name):
+        yield
+
+
+@contextmanager
+def _noted(submit: Callable[[Callable[[], None]], None], job_name: str) -> Iterator[None]:
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, end_at_once)
         submit(interrupt)
+
+    def end_at_once(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
 
     def interrupt() -> None:
         _logger.warning("job %r is interrupted: its tasks close, and its checkpoints stay", job_name)
@@ -46,5 +62,22 @@ def between_steps(submit: Callable[[Callable[[], None]], None], job_name: str) -
     signal.signal(signal.SIGINT, note)
     try:
         yield
+    except Interrupted:
+        # Python tells the shell of a KeyboardInterrupt, and of no other class.
+        raise KeyboardInterrupt from None
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def no_success_before_the_end(job_name: str) -> Iterator[None]:
+    """Raise JobExecutionFailed where the run within the context is left with exit code 0."""
+    try:
+        yield
+    except SystemExit as error:
+        if error.code:
+            raise
+        raise JobExecutionFailed(
+            f"job {job_name!r} was left by SystemExit({error.code}) before it had ended: start it again to"
+            " resume from its checkpoints"
+        ) from error

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus, SavepointFailed
 from onceproof.engine.job.master import JobMaster, JobState
+from onceproof.engine.locations import place_given
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionResult
 
@@ -79,17 +80,18 @@ class RunningJob(JobClient):
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Cancel the job when a savepoint is complete."""
-        return self._ask(JobRequest("cancel_with_savepoint", savepoint_directory or ""))
+        return self._ask(JobRequest("cancel_with_savepoint", place_given(savepoint_directory) or ""))
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
         """Stop the job with a savepoint."""
-        return self._ask(JobRequest("stop", savepoint_directory or "", advance_to_end_of_event_time))
+        folder = place_given(savepoint_directory) or ""
+        return self._ask(JobRequest("stop", folder, advance_to_end_of_event_time))
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Take a savepoint of the running job."""
-        return self._ask(JobRequest("savepoint", savepoint_directory or ""))
+        return self._ask(JobRequest("savepoint", place_given(savepoint_directory) or ""))
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """Return the future result of the job."""

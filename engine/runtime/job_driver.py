@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from random import Random
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -65,6 +65,7 @@ from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
 from onceproof.engine.runtime.checkpoint_history import JobHistory, OutcomeUnknown
 from onceproof.engine.runtime.deletion import NEXT_START, delete_if_possible, deletion_may_fail
+from onceproof.engine.runtime.job_claim import JobClaim
 from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.runtime.job_requests import JobRequest, OpenRequests, Respond, publish_metadata
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
@@ -74,7 +75,6 @@ from onceproof.engine.runtime.recovery import (
     Superseded,
     discard_checkpoint,
     discard_former,
-    is_claimed_by,
     retire,
     sweep,
 )
@@ -82,10 +82,6 @@ from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.runtime.storage import MissingFile
 from onceproof.engine.task.events import DiscardSnapshot
 from onceproof.engine.wall_clock import WallClock
-
-CLAIM_LOOKS: Final = 3
-"""How often a process looks whether it still has the job before the storage's error counts."""
-TAKEN_OVER: Final = "another process has taken job {!r} over"
 
 
 class JobDriver(ABC):
@@ -128,6 +124,7 @@ class JobDriver(ABC):
         self.checkpoints = 0
         self.open_requests = OpenRequests(graph.job_id, settings.savepoint_directory)
         self.history = JobHistory(storage, recovered.incarnation, recovered.record, recovered.records)
+        self.claim = JobClaim(graph, storage, recovered)
         self._recovered = recovered
         self._former = recovered.former
 
@@ -224,12 +221,13 @@ class JobDriver(ABC):
     def result(self, started_ns: int, failure: str | None, records_read: int) -> JobExecutionResult:
         """Return the result of the run, which began at ``started_ns`` of the monotonic clock.
 
-        Raises JobExecutionFailed with ``failure``, and JobCancelled.
+        Raises JobCancelled, and JobExecutionFailed with ``failure`` or where the job has not finished.
         """
-        if failure is not None:
-            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {failure}")
         if self.master.state is JobState.CANCELED:
             raise JobCancelled(f"job {self.graph.name!r} was cancelled")
+        if failure is not None or self.master.state is not JobState.FINISHED:
+            why = failure or f"its run was left while it was {self.master.state.value}"
+            raise JobExecutionFailed(f"job {self.graph.name!r} failed: {why}")
         return JobExecutionResult(
             self.graph.job_id,
             self.graph.name,
@@ -248,17 +246,11 @@ class JobDriver(ABC):
     @property
     def is_superseded(self) -> bool:
         """Whether another process has claimed the job, whose files are its own then. Raises OSError."""
-        for _ in range(CLAIM_LOOKS - 1):
-            try:
-                return not is_claimed_by(self.storage, self._recovered.incarnation)
-            except OSError:
-                continue
-        return not is_claimed_by(self.storage, self._recovered.incarnation)
+        return self.claim.is_lost
 
     def check_claim(self) -> None:
-        """Raise Superseded if another process has claimed the job."""
-        if self.is_superseded:
-            raise Superseded(TAKEN_OVER.format(self.graph.name))
+        """Raise Superseded if another process has claimed the job, or the job's folder is gone."""
+        self.claim.check()
 
     def next_starting_point(self, metadata: CheckpointMetadata) -> StartingPoint | None:
         """Return the job's new starting point once this checkpoint is complete; None: it stays.
@@ -289,6 +281,7 @@ class JobDriver(ABC):
             raise
         if self.storage.writes_may_be_late:
             self._confirm_claim(metadata.checkpoint_id)
+        self.claim.check_folder()
 
     def _confirm_claim(self, checkpoint_id: int) -> None:
         """Check the claim again: a successor may have looked for checkpoints before this one was there."""
@@ -303,8 +296,11 @@ class JobDriver(ABC):
             ) from error
 
     def metadata_published(self, checkpoint_id: int) -> None:
-        """Report to the job master that the metadata of a checkpoint is durable."""
+        """Report to the job master that the metadata of a checkpoint is durable. Raises JobLost."""
         self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        with self.claim.ends_the_run():
+            # The tasks commit next.
+            self.claim.check_folder()
         self.master_event(MetadataStored(checkpoint_id))
 
     def forget_checkpoints(self, outcome: JobOutcome) -> None:

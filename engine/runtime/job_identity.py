@@ -7,6 +7,8 @@ The rules this module lives by:
   refused with what differs, and with the ways to go on.
 - There is nothing to guard where nothing can be restored: a program that failed before its first checkpoint
   may be changed at will.
+- A job that runs or was suspended by its record, and whose folder has not even the claim of a process, has
+  lost its folder. To begin anew would write all its output again: it is refused until its user decides.
 - Who names a checkpoint to restore has decided what to go on from: the name then belongs to the new program.
 - A job without a name gets a new id at each submission, so it begins anew; it says where the checkpoints of
   the program's last run are.
@@ -53,7 +55,13 @@ from onceproof.engine.runtime.job_registry import (
 )
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
-from onceproof.engine.runtime.recovery import METADATA, RecoverableStorage, is_finished, starting_point_of
+from onceproof.engine.runtime.recovery import (
+    INCARNATION,
+    METADATA,
+    RecoverableStorage,
+    is_finished,
+    starting_point_of,
+)
 from onceproof.engine.runtime.restore_point import OWN, NoRestorePoint, place_of, read_restore_point
 from onceproof.engine.state.file_envelope import DamagedFile
 
@@ -67,6 +75,10 @@ _logger = logging.getLogger(__name__)
 
 class OtherProgram(UnrecoverableError):
     """The name of the job belongs to another program. The message is one line."""
+
+
+class FolderLost(UnrecoverableError):
+    """The checkpoint folder of a job that has not ended is gone. The message is one line."""
 
 
 class DrivenRun(Runnable, Protocol):
@@ -87,6 +99,8 @@ def check_identity(graph: JobGraph, storage: RecoverableStorage) -> None:
     if directory is None:
         return
     found = _Found(storage, join_location(location(directory), graph.job_id))
+    if not found.has_claim:
+        _refuse_lost_folder(graph, directory)
     if not (found.has_finished or found.last):
         return
     chosen = graph.settings.recovery.path
@@ -110,6 +124,23 @@ def check_identity(graph: JobGraph, storage: RecoverableStorage) -> None:
         allows_unclaimed=graph.settings.recovery.ignore_unclaimed_state,
     )
     _refuse(graph, list(different), record, found.last)
+
+
+def _refuse_lost_folder(graph: JobGraph, directory: str) -> None:
+    """Raise FolderLost if the registry knows an unfinished run of the job, whose folder is empty or new."""
+    registry = JobRegistry(directory)
+    record = None
+    with suppress(DamagedFile):
+        # With nothing to restore, nothing else is read of it.
+        record = registry.read(graph.job_id)
+    if record is None or record.state not in (RUNNING, SUSPENDED) or not record.incarnation:
+        return
+    raise FolderLost(
+        f"job {graph.identity or graph.name!r} has run before and has not ended, but its checkpoint folder"
+        f" {join_location(registry.root, graph.job_id)} was deleted or moved, and all its output would be"
+        " written again: bring the folder back or restore a savepoint (--from,"
+        f" execution.state-recovery.path), or delete {registry.place_of(graph.job_id)} to begin anew"
+    )
 
 
 def _program() -> str:
@@ -139,6 +170,7 @@ class _Found:
         paths = storage.list("")
         matches = [OWN.fullmatch(path.removesuffix(f"/{METADATA}")) for path in paths]
         last_id = max([int(match[1]) for match in matches if match is not None], default=0)
+        self.has_claim = any(path.startswith(INCARNATION) for path in paths)
         record = find_record(storage, paths)
         point = starting_point_of(storage, paths, record)
         self.has_finished = is_finished(paths, point, record)
@@ -237,7 +269,13 @@ class RegisteredRun:
 
 def _announce_unnamed(graph: JobGraph, registry: JobRegistry) -> None:
     """Log the new id, and where the checkpoints of the program's last run without a name are."""
-    unnamed = [job for job in registry.jobs() if job.record is not None and not job.record.identity]
+    try:
+        listed = registry.jobs()
+    except OSError as error:
+        # What it would say is a courtesy; the job's own folder has been claimed.
+        _logger.warning("job %r has no name, and its last run cannot be looked for: %s", graph.name, error)
+        return
+    unnamed = [job for job in listed if job.record is not None and not job.record.identity]
     _forget_ended(registry, unnamed)
     left = [job for job in unnamed if job.record and job.record.program == _program() and _is_open(job)]
     if not left:

@@ -9,6 +9,8 @@ The rules this module lives by:
 - A record is replaced atomically and durably, as a checkpoint's metadata are.
 - A record may be forged, so it proves nothing: its size, its fields and its id are checked, and no path in it
   is followed. A record that cannot be read is an error, never the same as none.
+- A list of jobs has each of them, also where one has a record or a folder that cannot be read: that one has
+  the reason.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_NUMBER - 1)]
 _ID: Final = "[0-9a-f]{32}"
 _FOLDERS_OF_A_JOB: Final = 2
 """How many folders a path of this module is in: that of the job, and that of a checkpoint."""
+_JOB: Final = re.compile(_ID)
 _RECORD: Final = re.compile(rf"{REGISTRY}/({_ID})\.json")
 _COMPLETE: Final = re.compile(rf"({_ID})/chk-(0|[1-9][0-9]{{0,17}})/{METADATA}")
 _CLAIM: Final = re.compile(rf"({_ID})/{INCARNATION}(0|[1-9][0-9]{{0,17}})")
@@ -92,7 +95,7 @@ class ListedJob(msgspec.Struct, frozen=True):
     last_checkpoint: str
     """The folder of its last complete checkpoint or savepoint; "": there is none."""
     damage: str = ""
-    """Why the record cannot be read."""
+    """Why its record or its folder cannot be read."""
     last_sign_ms: int | None = None
     """Of a running job in an object store, whose process may have been killed: when it showed the last sign
     of life, in milliseconds since 1970, or 0; None: it certainly runs, or does not."""
@@ -108,6 +111,10 @@ class JobRegistry:
     def root(self) -> str:
         """The checkpoint directory."""
         return self._storage.root
+
+    def place_of(self, job_id: str) -> str:
+        """Return the full path of a job's record."""
+        return self._storage.place_of(_path_of(job_id))
 
     def read(self, job_id: str) -> JobRecord | None:
         """Return the record of a job, or None. Raises DamagedFile and StorageError."""
@@ -140,10 +147,12 @@ class JobRegistry:
         """Return all jobs of the directory, the one submitted last at the end. Raises StorageError."""
         storage = self._storage
         # The folder may be a large one that is no checkpoint directory at all.
+        unreadable: dict[str, str] = {}
         if isinstance(storage, LocalCheckpointStorage):
-            paths = storage.list_near(_FOLDERS_OF_A_JOB)
+            paths, unreadable = storage.list_readable(_FOLDERS_OF_A_JOB)
         else:
             paths = storage.list("")
+        damages = {path.partition("/")[0]: why for path, why in sorted(unreadable.items(), reverse=True)}
         last: dict[str, int] = {}
         known: set[str] = set()
         claims: dict[str, int] = {}
@@ -158,17 +167,21 @@ class JobRegistry:
             elif match := _FINISHED.fullmatch(path):
                 finished.add(match[1])
         jobs = [
-            self._listed(each, last.get(each), claims.get(each), each in finished)
-            for each in {*known, *last, *finished}
+            self._listed(each, last.get(each), claims.get(each), each in finished, damages.get(each, ""))
+            for each in {*known, *last, *finished, *filter(_JOB.fullmatch, damages)}
         ]
         return sorted(jobs, key=lambda job: (job.record.submitted_ms if job.record else 0, job.job_id))
 
-    def _listed(self, job_id: str, last_id: int | None, claim: int | None, has_finished: bool) -> ListedJob:
-        record, damage = None, ""
+    def _listed(
+        self, job_id: str, last_id: int | None, claim: int | None, has_finished: bool, damage: str
+    ) -> ListedJob:
+        record = None
         try:
             record = self.read(job_id)
         except DamagedFile as error:
-            damage = f"{error.what}: {error.mend}"
+            damage = damage or f"{error.what}: {error.mend}"
+        except OSError as error:
+            damage = damage or str(error)
         last = "" if last_id is None else join_location(self.root, job_id, checkpoint_folder(last_id))
         if record is not None and record.state == SUSPENDED and record.stopped_with:
             last = record.stopped_with
@@ -176,10 +189,17 @@ class JobRegistry:
         sign = None
         if state == RUNNING and isinstance(self._storage, RemoteCheckpointStorage):
             signs = [0 if record is None else record.submitted_ms]
-            if last_id is not None:
-                signs.append(self._storage.modified_ms(f"{job_id}/{checkpoint_folder(last_id)}/{METADATA}"))
+            paths = [] if last_id is None else [f"{job_id}/{checkpoint_folder(last_id)}/{METADATA}"]
             if claim is not None:
-                signs.append(self._storage.modified_ms(f"{job_id}/{INCARNATION}{claim}"))
+                paths.append(f"{job_id}/{INCARNATION}{claim}")
+            for path in paths:
+                try:
+                    signs.append(self._storage.modified_ms(path))
+                except MissingFile:
+                    # Deleted since the listing: the job has a newer one, which the next listing shows.
+                    continue
+                except OSError as error:
+                    damage = damage or str(error)
             sign = max(signs)
         return ListedJob(job_id, record, state, last, damage, sign)
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from secrets import token_hex
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from onceproof.engine.configuration import CLAIM
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism, plan_restores
-from onceproof.engine.locations import join_location, location
+from onceproof.engine.locations import join_location, location, scheme_of
 from onceproof.engine.runtime.checkpoint_history import recorded_starting_point
 from onceproof.engine.runtime.job_identity import check_identity
 from onceproof.engine.runtime.job_result import JobExecutionResult
@@ -53,6 +54,8 @@ from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.file_names import LARGEST_NUMBER
 
 Find: TypeAlias = Callable[[StartingPoint], tuple[CheckpointMetadata, tuple[str, ...]]]
+
+TOKEN_BYTES: Final = 8
 
 _logger = logging.getLogger(__name__)
 
@@ -85,7 +88,11 @@ def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExec
         if begins_from is None:
             check_identity(graph, storage)
         recovered = recover(
-            storage, graph.settings.num_retained, begins_from, skips_damaged=recovery.skip_damaged
+            storage,
+            graph.settings.num_retained,
+            begins_from,
+            skips_damaged=recovery.skip_damaged,
+            token=token_hex(TOKEN_BYTES) if scheme_of(storage.root) else "",
         )
         if begins_from is None and storage.writes_may_be_late:
             # Without a lock, another program may have taken checkpoints between the check and the claim.

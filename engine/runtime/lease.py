@@ -5,10 +5,13 @@ The rules this module lives by:
 - The holder renews the file ``lease-<incarnation>`` in the job's folder, in a thread of its own: a slow
   function of a user does not lose the job, a stopped process does. No other process writes that file, so a
   holder that wakes up late overwrites nothing.
-- One process at a time watches the holder. It has the lock of the file ``standby``; the others wait for it.
+- Each process that stands by watches the holder, and needs none of the others: any of them may be stopped.
 - It goes on at once when the lock of the folder is free that the holder had: the holder is dead. It goes on
   without that lock when the lease has not changed for the time-out, by its own clock, which never jumps. It
   takes the lock as soon as the earlier holder is dead: by it commands see that the job runs.
+- The one with the lock of the file ``standby`` is the first in line. The others give it a moment after the
+  time-out, each another one, so that as a rule one goes on. If two do, one claims the job, and the other
+  stands by again.
 - What keeps the two apart then is the claim of recovery.py and the history of checkpoint_history.py, as in an
   object store: the writes of a process that has lost the job are refused or do not count.
 - A holder that has lost the job ends with one line. It looks at each renewal, and before it publishes.
@@ -25,8 +28,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from random import Random
 from threading import Event, Thread
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -35,11 +39,12 @@ from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.locations import scheme_of
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.mounted_storage import MountedStorage
-from onceproof.engine.runtime.recovery import INCARNATION
+from onceproof.engine.runtime.recovery import INCARNATION, Superseded
 from onceproof.engine.runtime.request_folder import kept_from_running
 from onceproof.engine.runtime.storage import StorageError
 
 _logger = logging.getLogger(__name__)
+_Claimed = TypeVar("_Claimed")
 
 LEASE: Final = "lease-"
 STANDBY: Final = "standby"
@@ -174,37 +179,58 @@ class Lease:
 
 
 @contextmanager
-def held(graph: JobGraph, storage: MountedStorage) -> Iterator[Lease]:
-    """Hold the job's folder; if the job has a lease, wait until this process may go on with the job.
+def held(
+    graph: JobGraph, storage: MountedStorage, claim: Callable[[], _Claimed]
+) -> Iterator[tuple[Lease, _Claimed]]:
+    """Hold the job's folder, and claim the job; if it has a lease, wait until this process may go on with it.
 
-    Raises StorageError where another process has the folder and there is no lease, JobExecutionFailed where
-    the job has failed in another process meanwhile, JobCancelled where its user has ended it, InvalidJob.
+    ``claim`` is called once this process may; what it returns is passed on. Raises StorageError where another
+    process has the folder and there is no lease, JobExecutionFailed where the job has failed in another
+    process meanwhile, JobCancelled where its user has ended it, InvalidJob, and what ``claim`` raises.
     """
     timeout_ms = graph.settings.lease_timeout_ms
     if timeout_ms is None:
         with storage.exclusive():
-            yield Lease(graph.name, storage, None, holds_lock=True)
+            yield Lease(graph.name, storage, None, holds_lock=True), claim()
         return
     _refuse_without_shared_folder(graph, storage)
-    with ExitStack() as stack:
-        queue = os.open(f"{storage.root}/{STANDBY}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        waiting = ExitStack()
-        waiting.callback(release_lock, queue)
-        with waiting:
-            _wait_in_line(graph, queue)
-            has_lock = _await_turn(graph, storage, timeout_ms, stack)
-            lease = Lease(graph.name, storage, timeout_ms, holds_lock=has_lock)
-            lease.taken = waiting.close
-            yield lease
+    while True:
+        with ExitStack() as stack:
+            queue = os.open(f"{storage.root}/{STANDBY}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            waiting = ExitStack()
+            waiting.callback(release_lock, queue)
+            with waiting:
+                has_lock = _await_turn(graph, storage, timeout_ms, stack, _Line(queue))
+                stack.enter_context(storage.kept_in_view())
+                try:
+                    claimed = claim()
+                except Superseded:
+                    continue  # Another process that stood by was faster.
+                lease = Lease(graph.name, storage, timeout_ms, holds_lock=has_lock)
+                lease.taken = waiting.close
+                yield lease, claimed
+                return
 
 
-def _wait_in_line(graph: JobGraph, queue: int) -> None:
-    """Wait until this process is the next that may go on with the job."""
-    try:
-        hold_lock(queue)
-    except BlockingIOError:
-        _logger.warning("job %r: another process stands by already: this one is behind it", graph.name)
-        hold_lock(queue, wait=True)
+class _Line:
+    """The place of this process among those that stand by."""
+
+    def __init__(self, queue: int) -> None:
+        self._queue = queue
+        self._is_first = False
+        self._share = 1 + Random().random()
+
+    def is_first(self) -> bool:
+        """Return whether this process is the first in line, and stays it."""
+        if not self._is_first:
+            with suppress(BlockingIOError):
+                hold_lock(self._queue)
+                self._is_first = True
+        return self._is_first
+
+    def patience_ms(self, timeout_ms: int) -> float:
+        """Return how long this process waits for a lease that is not renewed."""
+        return timeout_ms if self.is_first() else timeout_ms * (1 + self._share / RENEWALS)
 
 
 def _refuse_without_shared_folder(graph: JobGraph, storage: MountedStorage) -> None:
@@ -216,7 +242,9 @@ def _refuse_without_shared_folder(graph: JobGraph, storage: MountedStorage) -> N
         raise InvalidJob(f"{asked} the job has no name by which other processes find it: give it one")
 
 
-def _await_turn(graph: JobGraph, storage: MountedStorage, timeout_ms: int, stack: ExitStack) -> bool:
+def _await_turn(
+    graph: JobGraph, storage: MountedStorage, timeout_ms: int, stack: ExitStack, line: _Line
+) -> bool:
     """Wait until no other process runs the job. Return whether this one has the lock of its folder."""
     has_lock = False
     seen, since = _state(storage), time.monotonic()
@@ -237,7 +265,9 @@ def _await_turn(graph: JobGraph, storage: MountedStorage, timeout_ms: int, stack
             return True
         if note is not None and note.ended:
             _end_if_over(graph, note)
-        if note is not None and time.monotonic() - since >= timeout_ms / 1000:
+        silent_ms = (time.monotonic() - since) * 1000
+        # This process may have been stopped itself since it looked.
+        if note is not None and silent_ms >= line.patience_ms(timeout_ms) and _state(storage) == seen:
             _logger.warning(
                 "job %r: the process that had it has not renewed its lease for %d ms: this one goes on",
                 graph.name,
@@ -245,7 +275,8 @@ def _await_turn(graph: JobGraph, storage: MountedStorage, timeout_ms: int, stack
             )
             return has_lock
         if is_first:
-            _logger.warning("job %r runs in another process: this one stands by", graph.name)
+            behind = "" if line.is_first() else ", behind another one that does"
+            _logger.warning("job %r runs in another process: this one stands by%s", graph.name, behind)
         is_first = False
         time.sleep(min(LONGEST_LOOK_SECONDS, timeout_ms / 1000 / RENEWALS))
 

@@ -46,6 +46,7 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.retention import JobOutcome
+from onceproof.engine.forked_children import runs_user_code
 from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.job.events import (
     CancelTasks,
@@ -116,8 +117,7 @@ def execute(
     where another process runs the job over the same directory.
     """
     storage = open_job_storage(graph)
-    with held(graph, storage) as lease:
-        recovered = recover_job(graph, storage)
+    with held(graph, storage, partial(recover_job, graph, storage)) as (lease, recovered):
         if isinstance(recovered, JobExecutionResult):
             return recovered
         execution = (make or LocalExecution)(graph, storage, recovered, probe)
@@ -207,19 +207,21 @@ class LocalExecution(Execution):
 
     # The loop.
 
+    @runs_user_code
     def run(self) -> JobExecutionResult:
         """Run until the job has finished or failed."""
         started = time.monotonic_ns()
         try:
             with between_steps(self._written.put, self.graph.name), few_garbage_collections():
-                self._read_clocks()
-                self.master_event(StartJob())
-                while not self.master.state.is_terminal:
-                    if not self._round():
-                        self._wait()
-        except BaseException:
-            self._cancel_all()
-            raise
+                try:
+                    self._read_clocks()
+                    self.master_event(StartJob())
+                    while not self.master.state.is_terminal:
+                        if not self._round():
+                            self._wait()
+                except BaseException:
+                    self._cancel_all()
+                    raise
         finally:
             self._writer.close()
         return self.result(started, self._failure, self._records_before + self._records_read())
@@ -411,7 +413,7 @@ class LocalExecution(Execution):
             return
         delete_if_possible(self._storage, paths)
 
-    def _encoding_failed(self, task: Task, error: Exception) -> None:
+    def _encoding_failed(self, task: Task, error: BaseException) -> None:
         """Fail the task: state that cannot be encoded is an error of the job, not of the storage."""
         if self.is_current(task):
             del self.tasks[task.id]
@@ -423,7 +425,8 @@ class LocalExecution(Execution):
 
         def publish() -> Callable[[], None]:
             try:
-                self.publish(effect.metadata)
+                with self.claim.ends_the_run():
+                    self.publish(effect.metadata)
             except OSError as error:
                 reason = str(error)
                 return lambda: self.master_event(MetadataFailed(checkpoint_id, reason))

@@ -13,6 +13,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final
 
+from onceproof.engine.forked_children import runs_user_code
 from onceproof.engine.operators.async_requests import Answer
 
 CLOSING_SECONDS: Final = 5.0
@@ -51,11 +52,12 @@ class LoopThread:
         if self._thread is not threading.current_thread():
             self._thread.join(CLOSING_SECONDS)
 
+    @runs_user_code
     def _live(self) -> None:
         loop = self.loop
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            self._run_until_stopped()
             running = list(self._running.values())
             for task in running:
                 task.cancel()
@@ -64,6 +66,18 @@ class LoopThread:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+
+    def _run_until_stopped(self) -> None:
+        """Run the loop. What ends it otherwise, asyncio has let through: it is the answer to all requests."""
+        while True:
+            try:
+                self.loop.run_forever()
+                return
+            except BaseException as error:
+                for number, task in list(self._running.items()):
+                    self.answers.put(Answer(number, None, error))
+                    task.cancel()
+                self._wake_up()
 
     def _ended(self, number: int, task: asyncio.Task[Any]) -> None:
         del self._running[number]

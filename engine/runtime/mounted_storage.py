@@ -12,7 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from onceproof.engine.locations import location, scheme_of
 from onceproof.engine.runtime import remote_storage
@@ -109,6 +109,15 @@ class MountedStorage:
     def writes_may_be_late(self) -> bool:
         """Whether a write to the job's own storage may be late."""
         return self._own.writes_may_be_late
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the job's own folder that this process holds is still the one at its path."""
+        return self._own.is_in_place
+
+    def kept_in_view(self) -> AbstractContextManager[None]:
+        """Hold the job's own folder open without its lock, if it is one."""
+        return self._own.kept_in_view() if isinstance(self._own, LocalCheckpointStorage) else nullcontext()
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the job's own folder exclusively."""

@@ -5,6 +5,9 @@ The files of the directory decide; no other memory of the job survives its proce
 - ``incarnation-<n>``: each process creates one exclusively at its start and deletes older ones, so that no
   two attempts of the job share a name. A process whose marker is gone, or that is not the highest, is
   superseded: another process runs the job, and the first must not publish, deploy or delete from then on.
+- ``incarnation-<n>.<token>``, in an object store: the random token of that process. If all files are deleted
+  and another process begins as incarnation 1, too, the first finds that its own token is gone. In a local
+  folder the lock shows it (storage.py).
 - ``chk-<n>/_metadata``: checkpoint n is complete, unless a record of the history says that it does not count
   (checkpoint_history.py, which also says why one history wins). Discarding a checkpoint deletes this file
   first, so a half-deleted checkpoint is not restored.
@@ -63,6 +66,7 @@ METADATA = "_metadata"
 _CHECKPOINT_FILE: Final = re.compile(r"chk-(0|[1-9][0-9]{0,17})/(.+)")
 _SHARED_FILE: Final = re.compile(re.escape(SHARED) + r"chk-(0|[1-9][0-9]{0,17})\..+")
 _MARKER: Final = re.compile(INCARNATION + "([1-9][0-9]{0,17})")
+_TOKEN: Final = re.compile(INCARNATION + "([1-9][0-9]{0,17})[.][0-9a-f]+")
 
 
 class Superseded(OSError):
@@ -71,6 +75,11 @@ class Superseded(OSError):
 
 class RecoverableStorage(Protocol):
     """The part of a checkpoint storage that recovery needs; paths are relative to the job's directory."""
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the folder that this process holds is still the one at its path."""
+        ...
 
     @property
     def writes_may_be_late(self) -> bool:
@@ -121,6 +130,8 @@ class Recovered(Struct, frozen=True):
     record: HistoryRecord = HistoryRecord()
     """What the process goes on from, and how many records it has written itself."""
     records: int = 0
+    token: str = ""
+    """The random token of the process in an object store."""
 
 
 def metadata_path(checkpoint_id: int, kind: Kind = CHECKPOINT) -> str:
@@ -173,6 +184,7 @@ def recover(
     begins_from: StartingPoint | None = None,
     *,
     skips_damaged: bool = False,
+    token: str = "",
 ) -> Recovered:
     """Claim an incarnation, read the complete checkpoints, and delete files that no checkpoint needs.
 
@@ -182,15 +194,16 @@ def recover(
         begins_from: a new starting point; None keeps the recorded one.
         skips_damaged: skip damaged checkpoints with a warning if an intact one is left. The damaged ones stay
             until a newer one is complete.
+        token: the random token of this process, hexadecimal; "": its claim has none.
 
     Raises:
         DamagedFile: the metadata of a retained checkpoint cannot be read. Restoring an older one would commit
             again what the damaged one covers.
     """
-    incarnation, paths = _claim(storage, 0 if begins_from is None else begins_from.incarnation)
+    incarnation, paths = _claim(storage, 0 if begins_from is None else begins_from.incarnation, token)
 
     def check() -> None:
-        if not is_claimed_by(storage, incarnation):
+        if not is_claimed_by(storage, incarnation, token):
             raise Superseded(TAKEN_OVER)
 
     found = find_record(storage, paths)
@@ -201,7 +214,7 @@ def recover(
             check()
         with deletion_may_fail():
             sweep(storage, (), begun.spared, check)
-        return Recovered(incarnation, (), finished=True, starting_point=begun)
+        return Recovered(incarnation, (), finished=True, starting_point=begun, token=token)
     needs_record = (
         storage.writes_may_be_late or found is not None or begins_from is not None or begun.path != ""
     )
@@ -225,7 +238,8 @@ def recover(
         with deletion_may_fail():
             sweep(storage, kept, (*point.spared, *former), check)
     former = tuple(each for each in former if each not in point.spared)
-    return Recovered(incarnation, kept, False, point, former, record=history.record, records=history.number)
+    recovered = Recovered(incarnation, kept, False, point, former, token=token)
+    return replace(recovered, record=history.record, records=history.number)
 
 
 def is_finished(paths: Sequence[str], begun: StartingPoint, found: FoundRecord | None) -> bool:
@@ -410,14 +424,19 @@ def files_of(metadata: CheckpointMetadata) -> set[str]:
     }
 
 
-def is_claimed_by(storage: RecoverableStorage, incarnation: int) -> bool:
-    """Return whether the process of that incarnation still holds the job.
+def is_claimed_by(storage: RecoverableStorage, incarnation: int, token: str = "") -> bool:
+    """Return whether the process of that incarnation and token still holds the job.
 
     In an object store a deleted marker may be created again by a late request, so the highest one decides.
     """
+    if not storage.is_in_place:
+        return False
     if not storage.writes_may_be_late:
         return storage.exists(f"{INCARNATION}{incarnation}")
-    return all(number <= incarnation for number in _markers(storage.list(INCARNATION)))
+    paths = storage.list(INCARNATION)
+    if token and f"{INCARNATION}{incarnation}.{token}" not in paths:
+        return False
+    return all(number <= incarnation for number in _markers(paths))
 
 
 def _metadata_first(path: str) -> bool:
@@ -428,7 +447,7 @@ def _markers(paths: Iterable[str]) -> list[int]:
     return [int(match[1]) for path in paths if (match := _MARKER.fullmatch(path)) is not None]
 
 
-def _claim(storage: RecoverableStorage, above: int) -> tuple[int, list[str]]:
+def _claim(storage: RecoverableStorage, above: int, token: str) -> tuple[int, list[str]]:
     """Create the marker of a new incarnation; return it with the paths that were there afterwards."""
     before = storage.list(INCARNATION) + storage.list(HISTORY)
     incarnation = max([above, *_markers(before), *map(record_incarnation, before)]) + 1
@@ -439,11 +458,13 @@ def _claim(storage: RecoverableStorage, above: int) -> tuple[int, list[str]]:
             "the file system of the checkpoint folder creates a file that is there already, so it cannot keep"
             " two processes of a job apart: update the package that reaches it"
         )
+    if token:
+        storage.create_exclusive(f"{INCARNATION}{incarnation}.{token}")
     paths = storage.list("")
     markers = _markers(paths)
     if max([0, *markers]) > incarnation:
         raise Superseded(TAKEN_OVER)
-    for earlier in markers:
-        if earlier != incarnation:
-            storage.delete(f"{INCARNATION}{earlier}")
-    return incarnation, [path for path in paths if not _MARKER.fullmatch(path)]
+    tokens = [path for path in paths if (match := _TOKEN.fullmatch(path)) and int(match[1]) != incarnation]
+    for path in [*[f"{INCARNATION}{number}" for number in markers if number != incarnation], *tokens]:
+        storage.delete(path)
+    return incarnation, [path for path in paths if not _MARKER.fullmatch(path) and not _TOKEN.fullmatch(path)]

@@ -58,6 +58,7 @@ class RemoteCheckpointStorage:
     """Checkpoints below an address such as ``s3://bucket/checkpoints``."""
 
     writes_may_be_late = True
+    is_in_place = True
     schemes = EXCLUSIVE
     """Those of the file systems that this class keeps checkpoints in."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onceproof.engine.checkpoint.snapshot_files import SnapshotStorage, delete_unstored, store_encoded
+from onceproof.engine.errors import Ending
 from onceproof.engine.runtime.checkpoint_writer import Report
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import SnapshotFailed, SnapshotStored, StoreSnapshot
@@ -14,7 +15,7 @@ def snapshot_work(
     storage: SnapshotStorage,
     effect: StoreSnapshot,
     stored: Callable[[Sequence[str], SnapshotStored | SnapshotFailed], None],
-    not_encoded: Callable[[Exception], None],
+    not_encoded: Callable[[BaseException], None],
 ) -> Callable[[], Report]:
     """Return what encodes and writes a snapshot; it returns the report for the driver's thread.
 
@@ -25,7 +26,10 @@ def snapshot_work(
     def write() -> Report:
         try:
             encoded = encode_task_snapshot(effect.snapshot, effect.canonical)
-        except Exception as error:
+        except Ending:
+            raise
+        except BaseException as error:
+            # Values of users pickle and copy themselves.
             failure = error
             return lambda: not_encoded(failure)
         try:

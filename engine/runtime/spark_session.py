@@ -3,34 +3,36 @@
 The rules this module lives by:
 
 - A session does not depend on the machine's environment: Spark is the one installed with pyspark, Java the
-  one that `find_java` finds, and workers run this Python and this source tree.
+  one that `find_java` finds, and workers run this Python and this source tree. What a user wants otherwise
+  are options (spark_options.py).
+- Who may use a Spark that is there *obtains* it: the one that this process runs, or the one that spark-submit
+  has prepared; only if there is none, one is started. Who needs a Spark of its own starts it.
 - A session leaves nothing behind: the output of Java and the workers goes to a file (`spark_log`), Spark's
   files go to one folder in the temporary directory, and stopping the session deletes both. The folder of a
   process that was killed is deleted by the next start, once its Java has ended, too.
 - Stopping a session ends the Java process. pyspark would keep it for the next session, which would silently
   run with the old memory, options and folders; and if it was killed, no session could start at all. So a
   session takes seconds to start: share one.
-- The settings are those whose effect was measured; the reasons stand beside them.
+- A Spark on a cluster runs one task before it is handed out: executors that do not come, or cannot run
+  Python, end the start with the reason (spark_executors.py).
 """
 
 from __future__ import annotations
 
 import atexit
+import ipaddress
 import logging
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
@@ -39,44 +41,33 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from onceproof.engine.file_locks import release_lock
-from onceproof.engine.runtime.java import JavaInstallation, find_java
-from onceproof.engine.runtime.spark_class_archive import (
-    home_variables,
-    link_home,
-    package_folder,
-    quick_start_options,
-)
+from onceproof.engine.configuration import ConfigurationError
+from onceproof.engine.runtime.java import find_java
+from onceproof.engine.runtime.spark_executors import ExecutorWatch, first_task, timeout_of
+from onceproof.engine.runtime.spark_folder import SessionFolder
 from onceproof.engine.runtime.spark_interrupts import is_no_interrupt, kill_launched, own_interrupts
-from onceproof.engine.temporary_folders import mark_as_owned, remove_abandoned
-
-# A task is tried four times: plain `local[2]` fails the whole job at the first worker that dies.
-LOCAL_MASTER = "local[2,4]"
-
-# A Unix socket's path holds about a hundred characters, and Spark appends some forty to the folder.
-_LONGEST_FOLDER = 55
-
-_FOLDER_PREFIX = "onceproof-spark-"
-_JAVA = "java"
-"""The file in a session's folder with the process id of its Java and the time of its start."""
-
-# Inherited, each of these would turn the launch into something else: another Spark, Spark Connect, a shell.
-_FOREIGN_VARIABLES = (
-    "PYSPARK_DRIVER_PYTHON",
-    "PYSPARK_GATEWAY_PORT",
-    "PYSPARK_SUBMIT_ARGS",
-    "PYTHONHOME",
-    "SPARK_CONNECT_MODE_ENABLED",
-    "SPARK_REMOTE",
-    "SPARK_TESTING",
+from onceproof.engine.runtime.spark_options import MASTER, SparkOptions, is_local, properties_text
+from onceproof.engine.runtime.spark_settings import (
+    EVERYWHERE,
+    FOREIGN_VARIABLES,
+    PYTHON,
+    SQL_SETTINGS,
+    launch_variables,
+    settings_of,
+    worker_variables,
 )
 
 # Each error in a query is also written to the standard error, with tens of kilobytes of Java's stack traces;
 # the exception says the same in a line.
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
+_CANCELLED = re.compile(r"\[SPARK_JOB_CANCELLED\] Job \d+ cancelled (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+
 _SECONDS_TO_EXIT = 10
 _SECONDS_TO_ANSWER = 5
+
+_GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"
+"""The variable by which spark-submit tells a program where its Java listens."""
 
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -89,11 +80,12 @@ class SparkFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """The running session: its context, its gateway to Java, and its folder."""
+    """The running session: its context; its gateway and its folder, if its Java was started here."""
 
     context: SparkContext
-    gateway: JavaGateway
-    folder: _SessionFolder
+    watch: ExecutorWatch | None
+    gateway: JavaGateway | None = None
+    folder: SessionFolder | None = None
 
 
 class _ProcessSession:
@@ -108,12 +100,12 @@ _session = _ProcessSession()
 
 @contextmanager
 def spark_session(
-    master: str = LOCAL_MASTER,
+    master: str | None = None,
     name: str = "onceproof",
     configuration: Mapping[str, str] | None = None,
     python_path: Sequence[Path] = (),
 ) -> Iterator[SparkSession]:
-    """Return a context manager over a session; see start_spark."""
+    """Return a context manager over a new session; see start_spark."""
     session = start_spark(master, name, configuration, python_path)
     try:
         yield session
@@ -123,24 +115,68 @@ def spark_session(
 
 @contextmanager
 def spark_context(
-    master: str = LOCAL_MASTER,
+    master: str | None = None,
     name: str = "onceproof",
     configuration: Mapping[str, str] | None = None,
     python_path: Sequence[Path] = (),
 ) -> Iterator[SparkContext]:
-    """Return a context manager over a Spark without SQL; otherwise like start_spark.
+    """Return a context manager over a new Spark without SQL; otherwise like start_spark.
 
     SQL takes more than a third of the time of a start.
     """
-    context = _start(master, name, configuration, python_path)
+    context = _start(SparkOptions(master, configuration or {}), name, python_path)
     try:
         yield context
     finally:
         stop_spark()
 
 
+@contextmanager
+def obtained_session(options: SparkOptions, name: str) -> Iterator[SparkSession]:
+    """Return a context manager over a session in the Spark of obtained_context."""
+    with obtained_context(options, name) as context:
+        yield own_session(SparkSession(context))
+
+
+@contextmanager
+def obtained_context(
+    options: SparkOptions, name: str, python_path: Sequence[Path] = ()
+) -> Iterator[SparkContext]:
+    """Return a context manager over the Spark of this process, that of spark-submit, or a new one.
+
+    A Spark that was there stays. Raises the errors of start_spark, and ConfigurationError where the options
+    contradict the Spark that is there.
+    """
+    running = running_context()
+    if running is not None:
+        _check_options(options, running.master, "this process already runs a Spark: stop it first")
+        yield running
+        return
+    is_submitted = _GATEWAY_PORT in os.environ
+    context = _start_submitted(options) if is_submitted else _start(options, name, python_path)
+    try:
+        yield context
+    finally:
+        stop_spark()
+
+
+def own_session(session: SparkSession) -> SparkSession:
+    """Return a session beside one of a user's, with our SQL settings and temporary views of its own.
+
+    Raises ConfigurationError for a session of Spark Connect.
+    """
+    if not isinstance(session, SparkSession):
+        raise ConfigurationError(
+            "a session of Spark Connect is not supported, because it runs no RDD jobs: give one of a cluster"
+        )
+    own = session.newSession()
+    for name, value in SQL_SETTINGS.items():
+        own.conf.set(name, value)
+    return own
+
+
 def start_spark(
-    master: str = LOCAL_MASTER,
+    master: str | None = None,
     name: str = "onceproof",
     configuration: Mapping[str, str] | None = None,
     python_path: Sequence[Path] = (),
@@ -149,18 +185,20 @@ def start_spark(
     """Start Spark and return its session.
 
     Args:
-        master: Spark's master, such as ``local[2,4]`` or ``spark://host:port``.
+        master: Spark's master, such as ``local[2,4]`` or ``spark://host:port``; None: that of the
+            configuration, or all cores of this machine.
         name: the application's name.
-        configuration: Spark options that override those of this module.
+        configuration: Spark options that override ours.
         python_path: folders from which workers import modules as well.
         links: a folder with the links to Spark (spark_class_archive.link_home); None: the session's own.
 
     Raises:
         JavaMissing: there is no Java.
-        SparkFailed: no Spark answers at the master's address, Java or Spark does not start, or this process
-            runs a Spark already.
+        ConfigurationError: the master is a Spark Connect server, or an option is wrong.
+        SparkFailed: no Spark answers at the master's address, it gives no executor in time, Java or Spark
+            does not start, or this process runs a Spark already.
     """
-    context = _start(master, name, configuration, python_path, links)
+    context = _start(SparkOptions(master, configuration or {}), name, python_path, links)
     try:
         return SparkSession(context)
     except BaseException:
@@ -169,30 +207,82 @@ def start_spark(
 
 
 def _start(
-    master: str,
-    name: str,
-    configuration: Mapping[str, str] | None,
-    python_path: Sequence[Path],
-    links: Path | None = None,
+    options: SparkOptions, name: str, python_path: Sequence[Path], links: Path | None = None
 ) -> SparkContext:
     if _session.running is not None or SparkContext._active_spark_context is not None:
         raise SparkFailed(
             "this process already runs a Spark session, and can run only one: stop it first,"
             " or run this in a process of its own"
         )
+    master = options.chosen_master()
+    timeout_of(options.configuration)
     java = find_java(os.environ)
-    _check_reachable(master)
-    folder = _SessionFolder.make()
+    address = _address_towards(master)
+    folder = SessionFolder.make()
     try:
-        settings = _settings(folder.path, python_path, java) | dict(configuration or {})
-        settings |= {"spark.master": master, "spark.app.name": name}
-        with _process_environment(_launch_variables(links or folder.path, java)):
+        properties = folder.path / "session.properties"
+        settings = settings_of(options, name, folder.path, python_path, java, address)
+        properties.write_text(properties_text(settings), encoding="utf-8")
+        variables = launch_variables(options, links or folder.path, folder.path, properties, java)
+        with _process_environment(variables, FOREIGN_VARIABLES):
             context, gateway = _launch(settings, folder.path)
         folder.note_java(gateway.proc.pid)
     except BaseException:
         folder.remove()
         raise
-    _session.running = _Running(context, gateway, folder)
+    return _watched(_Running(context, _watch_of(context), gateway, folder))
+
+
+def _start_submitted(options: SparkOptions) -> SparkContext:
+    """Start the Spark that spark-submit has prepared, with the settings that the user gave to it."""
+    gateway = launch_gateway()
+    conf = SparkConf(_jvm=gateway.jvm)
+    _check_options(options, conf.get(MASTER), "spark-submit has prepared Spark: give it to spark-submit")
+    for key, value in {**EVERYWHERE, **SQL_SETTINGS}.items():
+        conf.setIfMissing(key, value)
+    python = os.environ.get("PYSPARK_PYTHON") or sys.executable
+    try:
+        with _process_environment(worker_variables(python)), own_interrupts():
+            context = SparkContext(conf=conf, gateway=gateway)
+    except SPARK_ERRORS as error:
+        raise SparkFailed(f"Spark did not start: {one_line(error)}") from None
+    return _watched(_Running(context, _watch_of(context)))
+
+
+def _check_options(options: SparkOptions, master: str | None, remedy: str) -> None:
+    """Raise ConfigurationError if options ask for another Spark than the one that is there."""
+    asked = options.chosen_master() if options.master or MASTER in options.configuration else None
+    if asked not in (None, master):
+        raise ConfigurationError(f"the master cannot be {asked}, it is {master}: {remedy}")
+    others = sorted(options.configuration.keys() - {MASTER})
+    if others:
+        raise ConfigurationError(f"option {others[0]!r} would have no effect: {remedy}")
+
+
+def _watch_of(context: SparkContext) -> ExecutorWatch | None:
+    return None if is_local(context.master or "") else ExecutorWatch(context, spark_log)
+
+
+def _watched(running: _Running) -> SparkContext:
+    """Register a session, and run one task if it is on a cluster."""
+    _session.running = running
+    context = running.context
+    if running.watch is None:
+        return context
+    try:
+        context.parallelize([0], 1).map(first_task).collect()
+    except SPARK_ERRORS as error:
+        reason = one_line(error)
+        if not running.watch.has_cancelled:
+            reason = (
+                f"the first task on {context.master} failed: {reason}: executors need a Python"
+                f" {sys.version_info[0]}.{sys.version_info[1]} that has onceproof; --conf {PYTHON} names it"
+            )
+        stop_spark()
+        raise SparkFailed(reason) from None
+    except BaseException:
+        stop_spark()
+        raise
     return context
 
 
@@ -209,8 +299,10 @@ def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
     running, _session.running = _session.running, None
     if running is None:
         return
-    process: subprocess.Popen[bytes] = running.gateway.proc
-    if process.poll() is None:
+    if running.watch is not None:
+        running.watch.stop()
+    process: subprocess.Popen[bytes] | None = None if running.gateway is None else running.gateway.proc
+    if process is None or process.poll() is None:
         session = SparkSession._instantiatedSession
         with suppress(Py4JError, OSError), warnings.catch_warnings():
             # A Java that ends at this moment is no error.
@@ -220,13 +312,16 @@ def stop_spark(seconds_to_exit: float = _SECONDS_TO_EXIT) -> None:
         # Asked to stop Java too, pyspark would wait for a process that no longer answers, and complain.
         running.context._jsc = None
         running.context.stop()
+    # The Java of spark-submit ends when this process has ended.
     _end(running.gateway, seconds_to_exit)
-    running.folder.remove()
+    if running.folder is not None:
+        running.folder.remove()
 
 
 def spark_log() -> str:
     """Return the output of Java and the Python workers of the running session so far."""
-    return "" if _session.running is None else _read_log(_session.running.folder.path)
+    running = _session.running
+    return "" if running is None or running.folder is None else _read_log(running.folder.path)
 
 
 def one_line(error: Exception) -> str:
@@ -253,7 +348,13 @@ def _causes_of(error: Py4JJavaError) -> str:
 
 
 def _line_of(message: str) -> str:
-    """Return the first line of a message; where it is a Python worker's traceback, the error at its end."""
+    """Return the first line of a message; where it is a Python worker's traceback, the error at its end.
+
+    Of the message of a cancelled job it is the reason for which it was cancelled.
+    """
+    cancelled = _CANCELLED.search(message)
+    if cancelled is not None:
+        return cancelled[1]
     lines = [line.rstrip() for line in message.strip().splitlines() if line.strip()]
     traces = [
         place for place, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")
@@ -268,138 +369,31 @@ def _line_of(message: str) -> str:
 atexit.register(stop_spark)
 
 
-class _SessionFolder:
-    """The folder of a session, with a SPARK_HOME of links in it so that Spark writes beside them.
+def _address_towards(master: str) -> str | None:
+    """Return the address of this machine in a connection to a standalone master; None: let Spark choose.
 
-    Spark puts the working folders of executors into its home, which for pyspark is the installed package.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._mark = mark_as_owned(str(path))
-
-    @classmethod
-    def make(cls) -> _SessionFolder:
-        """Make a folder, and remove those of dead processes beside it."""
-        here = tempfile.gettempdir()
-        base = here if len(here) < _LONGEST_FOLDER - 25 else "/tmp"
-        remove_abandoned(base, _FOLDER_PREFIX, _has_living_java)
-        folder = cls(Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=base)))
-        link_home(folder.path)
-        for part in ("local", "warehouse"):
-            (folder.path / part).mkdir()
-        return folder
-
-    def note_java(self, pid: int) -> None:
-        """Note the process that uses the folder beside this one, and ends a moment later if this one dies."""
-        with suppress(psutil.Error):
-            (self.path / _JAVA).write_text(f"{pid} {psutil.Process(pid).create_time()}")
-
-    def remove(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        release_lock(self._mark)
-
-
-def _has_living_java(folder: str) -> bool:
-    try:
-        pid, started = Path(folder, _JAVA).read_text().split()
-        return abs(psutil.Process(int(pid)).create_time() - float(started)) < 1
-    except (OSError, ValueError, psutil.Error):
-        return False
-
-
-def _launch_variables(links: Path, java: JavaInstallation) -> dict[str, str]:
-    """Return the environment in which Java starts, from a folder with links to Spark."""
-    return {
-        **home_variables(links, java),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        # The launcher is a Java of its own that lives for a fraction of a second.
-        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
-        "PYSPARK_PYTHON": sys.executable,
-        # On YARN, pyspark would send itself as archives; the Python of executors has it installed.
-        "PYSPARK_ARCHIVES_PATH": f"local:{package_folder().parent}",
-        # Read when the context starts, and handed to every worker.
-        "PYTHONHASHSEED": "0",
-    }
-
-
-def _check_reachable(master: str) -> None:
-    """Raise SparkFailed if no address of a standalone master answers.
-
-    Spark itself would try for a minute, and then print a stack trace.
+    Raises SparkFailed if no address of the master answers: Spark itself would try for a minute, and then
+    print a stack trace.
     """
     found = re.fullmatch(r"spark://(.+)", master)
     if found is None:
-        return
+        return None
     reasons = []
     for address in found[1].split(","):
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise SparkFailed(f"Spark's master {master} has no port: write spark://HOST:PORT")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
-            return
+            with socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER) as connection:
+                own = str(connection.getsockname()[0])
         except OSError as error:
             reasons.append(f"{address}: {error.strerror or error}")
+        else:
+            # A master on this machine says nothing about the way from the workers to here.
+            return None if ipaddress.ip_address(own).is_loopback else own
     raise SparkFailed(
         f"no Spark answers at {master} ({', '.join(reasons)}): start it there, or name another master"
     )
-
-
-def _import_folders() -> list[Path]:
-    """Return the folder from which workers import onceproof; none where it is installed in editable mode.
-
-    An editable install needs none: the workers' interpreter finds the package as this one does.
-    """
-    package = sys.modules[__name__.partition(".")[0]]
-    folder = Path(package.__file__ or "").absolute().parent
-    return [folder.parent] if folder.name == package.__name__ else []
-
-
-def _imports_from_working_folder() -> bool:
-    """Return whether this process finds modules in its working directory, where its workers start.
-
-    Where it does not, they do not either: a json.py there must not stand in for Python's.
-    """
-    here = Path.cwd()
-    return any(Path(each or here) == here for each in sys.path)
-
-
-def _settings(folder: Path, python_path: Sequence[Path], java: JavaInstallation) -> dict[str, str]:
-    """Return the settings of every session, as Spark names them."""
-    log4j2 = Path(__file__).with_name("log4j2.properties").as_uri()
-    java_options = " ".join(
-        [
-            *quick_start_options(java),
-            "-Duser.timezone=UTC",
-            f"-Djava.io.tmpdir={folder / 'local'}",
-            f"-Dlog4j2.configurationFile={log4j2}",
-        ]
-    )
-    return {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": java_options,
-        "spark.executor.extraJavaOptions": java_options,
-        **({} if _imports_from_working_folder() else {"spark.executorEnv.PYTHONSAFEPATH": "1"}),
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [*_import_folders(), *python_path])),
-        "spark.local.dir": str(folder / "local"),
-        # Jobs that run side by side, each in a pool of its own, share the cores; else one waits for another.
-        "spark.scheduler.mode": "FAIR",
-        # Halves the time of a trivial job, and is off by default.
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(folder / "local"),
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        # The default of 200 makes small queries wait for 200 small tasks.
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
 
 
 def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, JavaGateway]:
@@ -411,7 +405,7 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
     gateway = None
     try:
         with (folder / "log").open("ab") as log:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": subprocess.STDOUT})
+            gateway = launch_gateway(None, {"stdout": log, "stderr": subprocess.STDOUT})
         with own_interrupts():
             return SparkContext(conf=conf, gateway=gateway), gateway
     except Exception as failure:
@@ -467,11 +461,10 @@ def _read_log(folder: Path) -> str:
 
 
 @contextmanager
-def _process_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables of this process for a while, because pyspark starts Java with them."""
-    names = (*variables, *_FOREIGN_VARIABLES)
-    before = {name: os.environ.get(name) for name in names}
-    for name in _FOREIGN_VARIABLES:
+def _process_environment(variables: Mapping[str, str], removed: Sequence[str] = ()) -> Iterator[None]:
+    """Set and remove environment variables of this process for a while: pyspark starts Java with them."""
+    before = {name: os.environ.get(name) for name in (*variables, *removed)}
+    for name in removed:
         os.environ.pop(name, None)
     os.environ.update(variables)
     try:

@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -39,7 +38,7 @@ from onceproof.engine.durable_files import (
     write_file,
 )
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
-from onceproof.engine.file_locks import hold_lock, release_lock
+from onceproof.engine.runtime.held_folder import HeldFolder
 from onceproof.engine.state.file_names import leads_out
 
 _MENDS: Final = {
@@ -55,8 +54,6 @@ _MENDS: Final = {
     errno.EISDIR: "a folder is in the way: move it aside",
     errno.ELOOP: "a symbolic link is in the way: delete it",
 }
-LOCK_ATTEMPTS: Final = 50
-LOCK_WAIT_SECONDS: Final = 0.01
 _OTHER_MEND: Final = "check the disk, or choose another execution.checkpointing.dir"
 
 
@@ -119,6 +116,11 @@ class CheckpointStorage(Protocol):
         ...
 
     @property
+    def is_in_place(self) -> bool:
+        """Whether the folder that this process holds is still the one at its path."""
+        ...
+
+    @property
     def root(self) -> str:
         """The folder or address that paths are relative to; "" in memory."""
         ...
@@ -145,6 +147,7 @@ class LocalCheckpointStorage:
         self.root = os.path.abspath(root)
         self._stands_in = stands_in
         self._calls = calls
+        self._folder = HeldFolder(self.root)
         if stands_in:
             return
         try:
@@ -200,32 +203,44 @@ class LocalCheckpointStorage:
                 # The folder holds other files, or is gone already.
                 return
 
-    def list_near(self, folders: int) -> list[str]:
-        """List the files that are in at most so many folders, one within the other."""
-        return self._list("", folders)
+    def list_readable(self, folders: int | None = None) -> tuple[list[str], dict[str, str]]:
+        """List the files in at most so many folders, one within the other, and the folders not to be read.
 
-    def _list(self, prefix: str, folders: int | None) -> list[str]:
+        Returns:
+            the sorted paths, and by folder why it cannot be listed. Raises StorageError for the root.
+        """
+        unreadable: dict[str, str] = {}
+        return self._list("", folders, unreadable), unreadable
+
+    def _list(self, prefix: str, folders: int | None, unreadable: dict[str, str] | None) -> list[str]:
         paths: list[str] = []
         waiting = [prefix.rpartition("/")[0]]
-        try:
-            while waiting:
-                folder = waiting.pop()
-                for name, is_folder in self._entries(self._resolve(folder) if folder else self.root):
-                    path = f"{folder}/{name}" if folder else name
-                    if is_folder:
-                        is_near = folders is None or path.count("/") < folders
-                        if is_near and (path.startswith(prefix) or prefix.startswith(f"{path}/")):
-                            waiting.append(path)
-                    elif path.startswith(prefix):
-                        paths.append(path)
-        except OSError as error:
-            raise _failure("folder", self.root, "cannot be listed", error) from error
+        while waiting:
+            folder = waiting.pop()
+            at = self.root
+            try:
+                at = self._resolve(folder) if folder else self.root
+                entries = self._entries(at)
+            except OSError as error:
+                failure = _failure("folder", at, "cannot be listed", error)
+                if unreadable is None or not folder:
+                    raise failure from error
+                unreadable[folder] = str(failure)
+                continue
+            for name, is_folder in entries:
+                path = f"{folder}/{name}" if folder else name
+                if is_folder:
+                    is_near = folders is None or path.count("/") < folders
+                    if is_near and (path.startswith(prefix) or prefix.startswith(f"{path}/")):
+                        waiting.append(path)
+                elif path.startswith(prefix):
+                    paths.append(path)
         paths.sort()
         return paths
 
     def list(self, prefix: str) -> list[str]:
         """List the files by walking only the folders that can match."""
-        return self._list(prefix, None)
+        return self._list(prefix, None, None)
 
     def exists(self, path: str) -> bool:
         """Return whether the file exists."""
@@ -281,13 +296,19 @@ class LocalCheckpointStorage:
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Lock the folder; raise StorageError if another process holds it."""
-        try:
-            descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise _failure("folder", self.root, "cannot be read", error) from error
-        try:
+        with self._hold(is_locked=True):
+            self.remove_empty_folders()
+            yield
+
+    def kept_in_view(self) -> AbstractContextManager[None]:
+        """Hold the folder open without its lock, so that its replacement is noticed."""
+        return self._hold(is_locked=False)
+
+    @contextmanager
+    def _hold(self, *, is_locked: bool) -> Iterator[None]:
+        with ExitStack() as stack:
             try:
-                _lock(descriptor)
+                stack.enter_context(self._folder.held(is_locked=is_locked))
             except BlockingIOError:
                 raise StorageError(
                     f"checkpoint folder {self.root} is in use: the job runs in another process;"
@@ -295,10 +316,12 @@ class LocalCheckpointStorage:
                 ) from None
             except OSError as error:
                 raise _failure("folder", self.root, "cannot be locked", error) from error
-            self.remove_empty_folders()
             yield
-        finally:
-            release_lock(descriptor)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the folder that this process holds, if it holds any, is still the one at its path."""
+        return self._folder.is_in_place
 
     def remove_empty_folders(self) -> None:
         """Remove the empty folders that a dead process left."""
@@ -344,6 +367,7 @@ class MemoryCheckpointStorage:
 
     root = ""
     writes_may_be_late = False
+    is_in_place = True
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self._files: dict[str, bytes] = {}
@@ -435,13 +459,3 @@ def _failure(kind: str, path: str, what: str, error: OSError) -> StorageError:
     reason = error.strerror or str(error)
     failure = MissingFile if error.errno == errno.ENOENT else StorageError
     return failure(f"checkpoint {kind} {path} {what}: {reason}: {mend}")
-
-
-def _lock(descriptor: int) -> None:
-    """Lock a folder; retry: a process that checks the lock, or is about to end, holds it for a moment."""
-    for _ in range(LOCK_ATTEMPTS - 1):
-        with suppress(BlockingIOError):
-            hold_lock(descriptor)
-            return
-        time.sleep(LOCK_WAIT_SECONDS)
-    hold_lock(descriptor)

@@ -132,7 +132,7 @@ def isolated(name: str, mode: str, element_type: TypeInformation, elements: list
     if element_type.immutable:
         return ListSnapshot(name, mode, element_type, elements.copy())
     try:
-        return ListSnapshot(name, mode, element_type, list(map(element_type.copy, elements)))
+        return ListSnapshot(name, mode, element_type, [element_type.copy(element) for element in elements])
     except Exception as error:
         raise wrong_element(ListSnapshot(name, mode, element_type, elements), error) from error
 
@@ -210,11 +210,11 @@ class OperatorStateStore(msgspec.Struct, eq=False):
             )
         reader = reader_of(what, stored.type, element_type, self._allow_pickle, None)
         try:
-            elements = list(map(reader.kind.decode, stored.elements))
+            elements = [reader.kind.decode(element) for element in stored.elements]
         except (ValueError, RecursionError) as error:
             raise StateError(f"{what}: the stored bytes cannot be read ({error})") from error
         if reader.migrate is not None:
-            elements = list(map(reader.migrate, elements))
+            elements = [reader.migrate(element) for element in elements]
         # A snapshot that is still being encoded may share the mapping: replace it, never change it.
         self._restored = dict(self._restored)
         del self._restored[name]

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
+from onceproof.engine.errors import text_of
 from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.state.file_envelope import (
@@ -407,7 +408,7 @@ def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exceptio
             table.value_type.encode(value)
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: {found}")
-    return StateError(f"state {table.name!r}: {error}")
+    return StateError(f"state {table.name!r}: {text_of(error) or type(error).__name__}")
 
 
 def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
@@ -416,9 +417,9 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
         try:
             pack = item.element_type.prepare(item.elements)
             if pack is None:
-                elements = list(map(ENCODE, item.elements))
+                elements = [ENCODE(element) for element in item.elements]
             else:
-                elements = list(map(ENCODE, map(pack, item.elements)))
+                elements = [ENCODE(pack(element)) for element in item.elements]
         except _WRONG as error:
             raise wrong_element(item, error) from error
         encoded[item.name] = EncodedList(item.mode, item.element_type.descriptor, elements)

@@ -68,7 +68,7 @@ class InFlightRecorder:
 
     def _add(self, channel: ChannelId, buffers: list[Buffer]) -> None:
         if buffers:
-            self._records.setdefault(channel, []).extend(map(detached, buffers))
+            self._records.setdefault(channel, []).extend([detached(buffer) for buffer in buffers])
 
 
 def buffers_of(elements: Iterable[Element]) -> list[Buffer]:

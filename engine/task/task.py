@@ -33,6 +33,7 @@ from msgspec import Struct, field
 from onceproof.engine.configuration.alignment import ALIGNED as ALIGNED_OPTIONS
 from onceproof.engine.configuration.alignment import CheckpointOptions
 from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.configuration.options import FAIL
 from onceproof.engine.elements import (
     END_OF_DATA,
     END_OF_PARTITION,
@@ -178,6 +179,8 @@ class TaskSettings(Struct, frozen=True):
     scope: str = ""
     """What tells the job's checkpoint folder apart from all others: see `engine/owner_ids.py`."""
     job_parameters: Mapping[str, str] = field(default_factory=dict)
+    source_on_change: str = FAIL
+    """What sources do when their input is not what it was."""
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
     measures: bool = False
     """Whether acknowledgements say how long the parts of the checkpoint took."""
@@ -689,6 +692,7 @@ class Task:
                 scope=settings.scope,
                 operator_name=names.get(operator_id, ""),
                 job_parameters=settings.job_parameters,
+                source_on_change=settings.source_on_change,
                 metrics=settings.metrics,
                 restored_checkpoint_id=restore.checkpoint_id,
                 keyed=restored.keyed,

@@ -141,11 +141,11 @@ class ListType(TypeInformation):
             if type(value) is not list:
                 raise WrongValue(value, self.name)
         pack = self.element.prepare(list(chain.from_iterable(values)))
-        return None if pack is None else lambda value: list(map(pack, value))
+        return None if pack is None else lambda value: [pack(item) for item in value]
 
     def unpacker(self) -> Packer | None:
         unpack = self.element.unpacker()
-        return None if unpack is None else lambda value: list(map(unpack, value))
+        return None if unpack is None else lambda value: [unpack(item) for item in value]
 
     def converter(self) -> Packer:
         """Take a list or a tuple; elements of BASIC_ARRAY and OBJECT_ARRAY may be None, as in PyFlink."""
@@ -166,7 +166,8 @@ class ListType(TypeInformation):
     def copy(self, value: Any) -> Any:
         if self.element.immutable:
             return list(value)
-        return list(map(self.element.copy, value))
+        copy = self.element.copy
+        return [copy(item) for item in value]
 
     def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
         if self.element.immutable:

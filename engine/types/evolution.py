@@ -130,7 +130,7 @@ def _made(default: Callable[[], Any]) -> Migration:
 
 
 def _of_list(way: Migration | None) -> Migration:
-    return list if way is None else lambda values: list(map(way, values))
+    return list if way is None else lambda values: [way(value) for value in values]
 
 
 def _of_map(way: Migration | None) -> Migration:

@@ -174,7 +174,11 @@ class TypeInformation:
 
     def copy_column(self, values: list[Any]) -> list[Any]:
         """Copy values of this type; an immutable type returns the same list."""
-        return values if self.immutable else list(map(self.copy, values))
+        if self.immutable:
+            return values
+        copy = self.copy
+        # No map(): it would end at a StopIteration of a user's __deepcopy__, and so lose the other values.
+        return [copy(value) for value in values]
 
     def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
         """Copy the mutable elements of lists or maps; the containers may be shared."""

@@ -19,8 +19,17 @@ from typing import Final
 
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.benchmarks.measurement import Measurement
-from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
+from onceproof.harness.campaign.executor import digest_of
+from onceproof.harness.campaign.file_stores import store_of
+from onceproof.harness.campaign.judge import (
+    JUDGED_BY_PYTHON,
+    Trials,
+    counted_rows,
+    disagreements,
+    table_in,
+)
 from onceproof.harness.campaign.pipeline import TRIALS, run_campaign
+from onceproof.harness.campaign.trial_store import WrittenFile
 from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.checkers.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
 from onceproof.harness.model.family_places import load_family
@@ -85,12 +94,19 @@ def _judge(oracle: SparkOracle, out: Path) -> float:
         for name, folder in folders.items()
     }
     begun = time.perf_counter()
-    trials = []
+    trials, read = [], []
     for name, folder in folders.items():
         family = load_family(name)
         tables = TrialTables(name, *arrow_schemas_of(family))
-        table = table_in(oracle.session, tables, sorted(folder.iterdir()))
-        trials.append(Trials(family, table.where(f"{SCENARIO} < {ORACLE_SCENARIOS}"), verdicts[name]))
+        written = [
+            WrittenFile(path.name, 0, digest_of(path.read_bytes())) for path in sorted(folder.iterdir())
+        ]
+        read.append(table_in(oracle.session, tables, store_of(folder), written))
+        trials.append(Trials(family, read[-1].where(f"{SCENARIO} < {ORACLE_SCENARIOS}"), verdicts[name]))
+    counted_rows(oracle.session, read)
     if found := disagreements(oracle.session, trials):
         raise NotTheSame(f"the two oracles disagree: {found[0]}")
-    return time.perf_counter() - begun
+    seconds = time.perf_counter() - begun
+    for table in read:
+        table.unpersist()
+    return seconds

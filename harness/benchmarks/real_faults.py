@@ -32,8 +32,9 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.exit_codes import FAILED, PASSED
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.fault_kinds import MEANS_POINTS, FaultKind, Means, Point
 from onceproof.harness.model.fault_means import LONGEST_DELAY_MS, MOST_REFUSALS
-from onceproof.harness.model.faults import FAULTS, MEANS_POINTS, FaultKind, Means, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, to_json
 from onceproof.harness.model.system import find_system

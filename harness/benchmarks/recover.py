@@ -28,7 +28,7 @@ from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.faults import FaultKind, Means
+from onceproof.harness.model.fault_kinds import FaultKind, Means
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import Closable, System, find_system
 from onceproof.harness.reporting.report_builder import machine_text

@@ -4,39 +4,44 @@ The rules this module lives by:
 
 - A task receives scenario numbers and derives the rest from them, with the seeds, verdicts and trace hashes
   of any other run. A task that Spark repeats writes the same rows.
-- Each worker process loads a family once. A user's file travels with the folder from which it is imported:
-  its own, or that of its package. It is unpacked where that folder does not exist or holds something else.
+- Its scenarios run in a process below its worker (scenario_worker.py). A user's file travels with the folder
+  from which it is imported: its own, or that of its package. It is unpacked where that folder does not exist
+  or holds something else.
 - Trials are written from Python to a Parquet file, because a detour through Java would cost more than the
-  simulation. The file is named for the task's first scenario and published by a rename, so two attempts of
-  one task replace each other's file. Only the verdicts travel to the driver.
+  simulation. Each attempt of a task writes a file of its own, which appears whole, and acknowledges it with
+  its number of rows and its digest. Only the files of attempts whose answer arrived are judged.
+- Verdicts and acknowledgements travel to the driver, trials do not.
 - After the deadline no scenario is started, so a campaign with a time limit ends in time on a slow machine.
 - This module needs no JVM and no Spark session.
 """
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from hashlib import blake2b
 from typing import Final
-from uuid import uuid4
 
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark import SparkFiles, TaskContext
 
-from onceproof.engine.runtime.garbage_collection import freeze_loaded_objects
 from onceproof.engine.runtime.module_archive import ModuleArchive, packed_modules, unpacked
-from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
+from onceproof.harness.campaign.file_stores import FileStore
+from onceproof.harness.campaign.scenario_worker import (
+    ScenarioProcess,
+    load_as_asked,
+    scenario_process,
+    unpacked_batches,
+)
+from onceproof.harness.campaign.trial_tables import WRITTEN, TrialTables
+from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
-from onceproof.harness.model.family_places import load_family, split_address
-from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.family_places import split_address
 from onceproof.harness.model.user_file import module_name_of
-from onceproof.harness.trials.runner import OutputUnwritable
-from onceproof.harness.trials.trial import run_scenario, scenario_of
+from onceproof.harness.trials.output_files import OutputUnwritable
+from onceproof.harness.trials.pool import Batch, FamilyToLoad
 
 BATCH: Final = 50
 """How many trials a worker holds as objects: the garbage collector traverses them again and again."""
@@ -61,29 +66,21 @@ class FamilySource:
         modules = packed_modules(folder)
         return cls(asked, modules, str(path.absolute().relative_to(folder)))
 
+    @property
+    def folder(self) -> str:
+        """The user's folder whose modules travel; "" for none."""
+        return self.modules.folder if self.modules is not None else ""
+
+    @property
+    def version(self) -> str:
+        """Another text for other modules."""
+        return "" if self.modules is None else blake2b(self.modules.data, digest_size=16).hexdigest()
+
 
 @cache
 def load(source: FamilySource) -> Family:
     """Return the family, loaded once in each process. Raises FamilyError."""
-    try:
-        family = load_family(_local_address(source))
-    except FamilyError as error:
-        message = _as_asked(str(error), source)
-        if source.modules is None or not isinstance(error.__cause__, ImportError):
-            raise FamilyError(message) from None
-        raise FamilyError(
-            f"{message}: a Spark executor has what is installed there, and the modules in"
-            f" {source.modules.folder}: put the module there, or install it on the executors"
-        ) from None
-    # Modules stay loaded, so the garbage collector need not traverse them again.
-    gc.freeze()
-    return family
-
-
-def _as_asked(message: str, source: FamilySource) -> str:
-    """Return a message with the user's path of the family in place of this machine's."""
-    (here, _), (asked, _) = split_address(_local_address(source)), split_address(source.asked)
-    return message if here is None else message.replace(str(here), str(asked))
+    return load_as_asked(_local_address(source), source.asked, source.folder)
 
 
 @cache
@@ -105,72 +102,111 @@ def _local_address(source: FamilySource) -> str:
     return f"{copy}:{attribute}" if attribute else str(copy)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The function that mapInArrow calls for each task: it runs scenarios of one family by their numbers."""
+    """The function that mapInArrow calls for each task: it runs scenarios of one family."""
 
     source: FamilySource
     tables: TrialTables
     run_seed: int
     families: int
     """How many families take turns in the campaign."""
-    folder: Path
-    """The folder of the Parquet files, which driver and executors share."""
+    place: int
+    """The place of this family among them."""
+    turns: Sequence[range]
+    """The turns of the family that are to run, in their order; a task receives indexes into all of them."""
+    store: FileStore
+    """Where the Parquet files go; driver and executors share it."""
+    budget: Budget
+    """What each scenario may use."""
     deadline: float | None = None
     """Seconds since the epoch, after which no scenario is started but the first of each family, because a
     report without a family would look complete."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the scenarios numbered in the first column, write their trials, and yield their verdicts."""
-        freeze_loaded_objects()
-        trials: list[TriedScenario] = []
+        """Run the scenarios of some turns, write their trials, and yield verdicts and an acknowledgement."""
+        process = scenario_process(self.run_seed, self.budget)
+        place = process.place_of(self._told())
         tables: list[pa.RecordBatch] = []
         all_verdicts: list[pa.RecordBatch] = []
-        for number in _numbers(batches):
-            if number >= self.families and self.deadline is not None and time.time() >= self.deadline:
+        for turns in _chunks(self._turns(batches)):
+            done = self._run(process, place, turns)
+            if done is None:
                 break
-            trials.append(self._try(number))
-            if len(trials) == BATCH:
-                self._convert(trials, tables, all_verdicts)
-        if trials:
-            self._convert(trials, tables, all_verdicts)
+            tables += unpacked_batches(done[0])
+            all_verdicts += unpacked_batches(done[1])
         if tables:
-            self._write(tables)
-        yield from all_verdicts
+            written = self._write(tables)
+            for place_of_batch, batch in enumerate(all_verdicts):
+                yield with_written(batch, written if not place_of_batch else None)
 
-    def _convert(
-        self,
-        trials: list[TriedScenario],
-        tables: list[pa.RecordBatch],
-        all_verdicts: list[pa.RecordBatch],
-    ) -> None:
-        """Convert trials to Arrow batches, and clear the list."""
-        tables.append(self.tables.batch(trials))
-        all_verdicts.append(verdicts(trials, tables[-1]))
-        trials.clear()
+    def _run(self, process: ScenarioProcess, place: int, turns: range) -> Sequence[bytes] | None:
+        """Return the tables and the verdicts of some turns; None if it is too late for any."""
+        until = None if turns.start == 0 else self.deadline
+        lines = process.run(Batch(turns.start, len(turns), place=place, until=until)).lines
+        return lines or None
 
-    def _try(self, number: int) -> TriedScenario:
-        family = load(self.source)
+    def _turns(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+        """Yield the turns behind the indexes that Spark gives to this task."""
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                for turns in self.turns:
+                    if index < len(turns):
+                        yield turns[index]
+                        break
+                    index -= len(turns)
+
+    def _told(self) -> FamilyToLoad:
+        source = self.source
+        return FamilyToLoad(
+            address=_local_address(source),
+            asked=source.asked,
+            folder=source.folder,
+            version=source.version,
+            families=self.families,
+            place=self.place,
+            record_schema=self.tables.record_schema.serialize().to_pybytes(),
+            row_schema=self.tables.row_schema.serialize().to_pybytes(),
+        )
+
+    def _write(self, tables: list[pa.RecordBatch]) -> dict[str, object]:
+        """Write a file and return what is acknowledged of it."""
+        table = pa.Table.from_batches(tables)
+        sink = pa.BufferOutputStream()
+        parquet.write_table(table, sink)
+        data: bytes = sink.getvalue().to_pybytes()
+        digest = digest_of(data)
+        # Named by its content: no attempt of a task replaces what another one has acknowledged, and a damaged
+        # file is known without its acknowledgement.
+        name = f"part-{table.column('scenario_id')[0].as_py():08d}-{digest}.parquet"
         try:
-            scenario = scenario_of(family, scenario_seed(self.run_seed, family.name, number // self.families))
-            outcome, history = run_scenario(family, scenario)
-        except FamilyError as error:
-            # The message names the user's path, not that of a temporary copy.
-            raise FamilyError(_as_asked(str(error), self.source)) from None
-        return TriedScenario.of(number, scenario, outcome, history)
-
-    def _write(self, tables: list[pa.RecordBatch]) -> None:
-        name = f"part-{tables[0].column('scenario_id')[0].as_py():08d}.parquet"
-        # Spark and Parquet readers ignore files whose names begin with a dot.
-        hidden = self.folder / f".{name}.{uuid4().hex}"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            parquet.write_table(pa.Table.from_batches(tables), hidden)
-            hidden.replace(self.folder / name)
+            self.store.write(name, data)
         except OSError as error:
-            raise OutputUnwritable(f"{self.folder}: cannot be written to: {error}") from None
+            raise OutputUnwritable(
+                f"{self.store.place}: cannot be written to: {error.strerror or error}"
+            ) from None
+        return {"name": name, "rows": table.num_rows, "digest": digest}
 
 
-def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
+def digest_of(data: bytes) -> str:
+    """Return the digest by which a file of trials is acknowledged."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def with_written(batch: pa.RecordBatch, written: dict[str, object] | None) -> pa.RecordBatch:
+    """Return verdicts with the acknowledgement of their file in the first row."""
+    column = pa.array([written, *[None] * (batch.num_rows - 1)], WRITTEN)
+    names = [*batch.schema.names, "written"]
+    return pa.RecordBatch.from_arrays([*batch.columns, column], names=names)
+
+
+def _chunks(turns: Iterable[int]) -> Iterator[range]:
+    """Yield turns that follow each other, BATCH at a time; the first of all alone, as it has no deadline."""
+    chunk = range(0)
+    for turn in turns:
+        if chunk and (turn != chunk.stop or len(chunk) == BATCH or chunk.start == 0):
+            yield chunk
+            chunk = range(0)
+        chunk = range(chunk.start, turn + 1) if chunk else range(turn, turn + 1)
+    if chunk:
+        yield chunk

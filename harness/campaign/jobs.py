@@ -25,15 +25,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from onceproof.engine.runtime.spark_session import SparkFailed, one_line
 from onceproof.harness.campaign.executor import Simulation
-from onceproof.harness.campaign.trial_tables import VERDICTS
+from onceproof.harness.campaign.trial_store import TrialsLost
+from onceproof.harness.campaign.trial_tables import ANSWERS
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.trials.pool import WorkerFailed
+from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
 from onceproof.harness.trials.runner import OutputUnwritable
 
 POLL_SECONDS: Final = 0.2
 
-# Errors of an executor that the user can fix.
-_USER_ERRORS: Final[tuple[type[Exception], ...]] = (FamilyError, OutputUnwritable)
+# Errors of an executor that one line explains.
+_USER_ERRORS: Final[tuple[type[Exception], ...]] = (FamilyError, OutputUnwritable, TrialsLost, WorkerDied)
 _groups = count(1)
 
 
@@ -57,7 +58,6 @@ class SimulationJob:
     """The scenarios of one family in one wave."""
 
     simulation: Simulation
-    numbers: range
     tasks: int
 
     @property
@@ -67,9 +67,8 @@ class SimulationJob:
 
     def run(self, session: SparkSession) -> pa.Table:
         """Simulate the scenarios, write their trials, and return their verdicts."""
-        numbers = self.numbers
-        rows = session.range(numbers.start, numbers.stop, numbers.step, self.tasks)
-        return rows.mapInArrow(self.simulation, from_arrow_schema(VERDICTS)).toArrow()
+        indexes = session.range(0, sum(map(len, self.simulation.turns)), 1, self.tasks)
+        return indexes.mapInArrow(self.simulation, from_arrow_schema(ANSWERS)).toArrow()
 
 
 def run_in_parallel(
@@ -110,7 +109,7 @@ def run_in_parallel(
         for thread in threads:
             thread.join()
     if failures:
-        raise _original_error(failures[0]) from failures[0]
+        raise original_error(failures[0]) from failures[0]
     return [tables[place] for place in range(len(jobs))]
 
 
@@ -126,7 +125,7 @@ def _finished_tasks(context: SparkContext, group: str) -> int:
     return finished
 
 
-def _original_error(failure: Exception) -> Exception:
+def original_error(failure: Exception) -> Exception:
     """Return the error of an executor: a user's error, an internal error with its traceback, or Spark's."""
     if not isinstance(failure, PythonException):
         return SparkFailed(f"Spark could not run the campaign: {one_line(failure)}")

@@ -6,15 +6,16 @@ The rules this module lives by:
   finished, or if a committed row does not fit row_schema. The checker exactly_once is the same rule in
   Python.
 - At-least-once is judged in Python alone (mode), because the SQL does not know which rows may repeat.
+- What is judged is what was written: each file is compared with the digest that its task acknowledged when it
+  is read, and the rows are counted where they are judged.
 - If the two disagree, the family's ``expected`` and ``oracle_sql`` differ in meaning, or one comparison has a
   bug. The campaign reports both results and does not decide which is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS
+from onceproof.harness.campaign.file_stores import FileStore
+from onceproof.harness.campaign.jobs import original_error
+from onceproof.harness.campaign.trial_store import WrittenFile, verified_table
 from onceproof.harness.campaign.trial_tables import JUDGEMENT_COLUMNS, TrialTables
 from onceproof.harness.checkers.oracle_spark import (
     SAMPLE_ROWS,
@@ -97,11 +102,52 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
     SparkOracle(session).expected(family, nothing)
 
 
-def table_in(session: SparkSession, tables: TrialTables, folders: Sequence[Path]) -> DataFrame:
-    """Return the columns of TRIAL_COLUMNS of one family's trials in some folders."""
-    # A given schema spares Spark reading the files for one; a schema of all columns would be slow to build.
+@dataclass(frozen=True, slots=True)
+class _ReadTrials:
+    """The function that mapInArrow calls: it reads files of trials by their indexes, and verifies them."""
+
+    folder: FileStore
+    files: tuple[WrittenFile, ...]
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                table = verified_table(self.folder, self.files[index], self.schema.names)
+                yield from table.select(self.schema.names).cast(self.schema).to_batches()
+
+
+def table_in(
+    session: SparkSession, tables: TrialTables, folder: FileStore, files: Sequence[WrittenFile]
+) -> DataFrame:
+    """Return the columns of TRIAL_COLUMNS of some files of one family's trials."""
     judged = pa.schema([tables.schema.field(name) for name in TRIAL_COLUMNS])
-    return session.read.schema(from_arrow_schema(judged)).parquet(*map(str, folders))
+    # One task reads a few files: a start of each would cost more than the reading.
+    tasks = min(len(files), 2 * session.sparkContext.defaultParallelism)
+    indexes = session.range(0, len(files), 1, tasks)
+    return indexes.mapInArrow(_ReadTrials(folder, tuple(files), judged), from_arrow_schema(judged))
+
+
+def counted_rows(session: SparkSession, tables: Sequence[DataFrame]) -> list[int]:
+    """Read tables of trials in one job, keep them for the judgement, and return how many scenarios each has.
+
+    :raises TrialsLost: a file is gone or is not the one that was written
+    :raises SparkFailed: an error of Spark
+    """
+    kept: dict[str, Any] = {f"trials_{place}": table.persist() for place, table in enumerate(tables)}
+    # One SQL text: a chain of union() calls would be analysed again at each call.
+    text = " UNION ALL ".join(
+        f"SELECT {place} AS place, count(DISTINCT {SCENARIO}) AS scenarios FROM {{{name}}}"
+        for place, name in enumerate(kept)
+    )
+    try:
+        rows = session.sql(text, **kept).collect()
+    except SPARK_ERRORS as error:
+        raise original_error(error) from None
+    counts = [0] * len(tables)
+    for row in rows:
+        counts[row["place"]] = row["scenarios"]
+    return counts
 
 
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:

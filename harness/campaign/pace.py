@@ -91,7 +91,7 @@ class Pace:
         if first and not self._unjudged and seconds < self._judging_seconds:
             # All trials are judged, and there is no time for a further judgement.
             return 0
-        if not first:
+        if not self._per_second:
             each_core = FIRST_WAVE_PER_CORE if seconds > FIRST_WAVE_SECONDS else LEAST_PER_CORE
             return min(left, max(self.cores * each_core, self.families))
         each = 1 / self._per_second + JUDGING_SECONDS_PER_SCENARIO
@@ -128,6 +128,10 @@ class Pace:
         """Record the size and duration of a wave, whose trials are now unjudged."""
         self._per_second = max(simulated, 1) / seconds
         self._unjudged += simulated
+
+    def record_found(self, finished: int) -> None:
+        """Record scenarios that an earlier attempt has finished, which are now unjudged."""
+        self._unjudged += finished
 
     def record_judgement(self, seconds: float) -> None:
         """Record the duration of the judgement of all unjudged trials."""

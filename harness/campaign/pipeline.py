@@ -6,27 +6,30 @@ The rules this module lives by:
   of them. The scenarios, outcomes, tally and hash are those of ``run`` with the same seed and count.
 - Two independent oracles judge every scenario: the family's Python on the executors, its SQL here. If they
   disagree, one of them is wrong, and the campaign fails.
-- Scenarios run in waves. After each wave its outcomes are in outcomes.jsonl, so they are kept however the
-  campaign ends. Spark SQL judges at the end, because each judgement has a fixed cost; if an interrupt or an
-  error ends the campaign early, ``judged`` says how many scenarios were judged.
+- Scenarios run in waves. After each wave its outcomes are in outcomes.jsonl. Spark SQL judges at the end,
+  because each judgement has a fixed cost; ``judged`` is the number of scenarios that it has read.
+- What executors have written is kept however the campaign ends, and counts: an interrupted campaign reports
+  it, and the same command resumes from it, with the result of a campaign that nothing disturbed.
+- As many scenarios are judged as were acknowledged and stand in outcomes.jsonl, or the campaign has failed.
 - A campaign with a time limit measures its speed and sizes each wave by it; executors start no scenario after
   the deadline. Scenarios that it owes each family may take as long again.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from pyarrow import compute
 from pyspark.sql import SparkSession
 
-from onceproof.engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
+from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
+from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session, own_session
 from onceproof.harness.campaign.executor import FamilySource, Simulation
 from onceproof.harness.campaign.jobs import SimulationJob, run_in_parallel
 from onceproof.harness.campaign.judge import (
@@ -34,23 +37,32 @@ from onceproof.harness.campaign.judge import (
     Disagreement,
     Trials,
     check_judgeable,
+    counted_rows,
     disagreements,
     table_in,
 )
 from onceproof.harness.campaign.pace import Pace
-from onceproof.harness.campaign.trial_tables import TrialTables
+from onceproof.harness.campaign.store_probe import probe
+from onceproof.harness.campaign.trial_store import (
+    FinishedFile,
+    TrialsLost,
+    TrialStore,
+    WrittenFile,
+    manifest_of,
+)
+from onceproof.harness.campaign.trial_tables import VERDICTS, TrialTables
 from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.trials.output_files import (
     OutcomeFile,
     OutputUnwritable,
-    emptied_folder,
     made_folder,
     open_output,
 )
-from onceproof.harness.trials.pool import WorkerFailed
-from onceproof.harness.trials.runner import RunResult, RunStopped, load_families
+from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
+from onceproof.harness.trials.runner import RunResult, RunStopped, interrupts_held, load_families
 from onceproof.harness.trials.trial import check_family
 
 TRIALS: Final = "trials"
@@ -67,7 +79,9 @@ class CampaignResult:
     run: RunResult
     disagreements: list[Disagreement] = field(default_factory=list)
     judged: int = 0
-    """How many scenarios the Spark oracle has judged."""
+    """How many scenarios the Spark oracle has read and judged."""
+    resumed: int = 0
+    """How many scenarios an earlier attempt at this campaign had finished."""
     judging_seconds: float = 0.0
     """The duration of all judgements."""
     master: str = ""
@@ -93,10 +107,13 @@ def run_campaign(
     max_time: float | None = None,
     seed: int = 0,
     out: Path,
-    master: str | None = None,
+    spark: SparkOptions = NO_OPTIONS,
     session: SparkSession | None = None,
     progress: Progress = lambda simulated, failed: None,
     least_each: int = 0,
+    store: str | None = None,
+    budget: Budget = Budget(),  # noqa: B008
+    resumes: bool = True,
 ) -> CampaignResult:
     """Run scenarios of some families on Spark, up to a number or a time limit, and judge them.
 
@@ -104,13 +121,18 @@ def run_campaign(
     :param scenarios: how many scenarios over all families; None for no limit
     :param max_time: the time limit in seconds, including the start of Spark; None for no limit
     :param seed: the seed of the campaign, from which each scenario's seed follows
-    :param out: the folder that gets outcomes.jsonl and the trials
-    :param master: Spark's master URL if ``session`` is None; None for this machine
-    :param session: the Spark session; None starts one
+    :param out: the folder that gets outcomes.jsonl
+    :param spark: Spark's master and options if ``session`` is None
+    :param session: the Spark session, whose settings and temporary views stay as they are; None for the Spark
+        of this process, or that of spark-submit, or a new one
     :param progress: called after each wave and several times a second with the numbers so far
     :param least_each: how many scenarios each family gets although ``max_time`` is over, for as long again
+    :param store: the folder or address of the trials, which all executors reach; None for a folder in ``out``
+    :param budget: what each scenario may use
+    :param resumes: whether to resume the same campaign, or to begin anew even if another one is unfinished
     :return: the result; after an interrupt from the keyboard, of the scenarios so far
-    :raises CampaignStopped: a family, an executor or Spark failed
+    :raises CampaignStopped: a family, an executor, Spark or the store failed
+    :raises OutputUnwritable: the store holds what this campaign may not replace
     """
     started = time.time()
     families = load_families(names)
@@ -118,58 +140,84 @@ def run_campaign(
         check_family(family)
     run = RunResult(families, tuple(names), seed, 0)
     result = CampaignResult(run)
+    sources = [FamilySource.of(name) for name in names]
     made_folder(out)
+    # An absolute path, because executors have other working folders.
+    place = store or str((out / TRIALS).resolve())
+    trials = TrialStore(place, manifest_of(families, sources, seed, scenarios))
+    is_resumed = trials.resumes(resumes)
     with ExitStack() as stack:
-        # Before the folder is emptied: if Spark does not start, the results of the last campaign stay.
-        if session is None:
-            session = stack.enter_context(spark_session(master or LOCAL_MASTER, "onceproof campaign"))
+        # Before anything is deleted: if Spark does not start, the results of the last campaign stay.
+        session = (
+            stack.enter_context(obtained_session(spark, "onceproof campaign"))
+            if session is None
+            else own_session(session)
+        )
         result.master = session.sparkContext.master or ""
         run.workers = session.sparkContext.defaultParallelism
-        lines = stack.enter_context(open_output(out))
-        assert lines is not None
-        deadline = None if max_time is None else started + max_time
         try:
-            # An absolute path, because executors have other working folders.
-            folder = emptied_folder((out / TRIALS).resolve())
-            least = least_each * len(run.families)
+            probe(session, trials.files)
+            trials.begin(is_resumed)
+            lines = stack.enter_context(open_output(out))
+            assert lines is not None
+            deadline = None if max_time is None else started + max_time
+            least = least_each * len(families)
             latest = None if max_time is None else started + 2 * max_time
-            pace = Pace(run.workers, scenarios, deadline, len(run.families), least, latest)
-            _Campaign(session, result, folder, lines, pace, progress).run()
+            pace = Pace(run.workers, scenarios, deadline, len(families), least, latest)
+            campaign = _Campaign(session, result, sources, trials, lines, pace, budget, progress)
+            try:
+                campaign.run(is_resumed)
+            except BaseException:
+                # A second error must not hide the first one.
+                with suppress(OutputUnwritable, OSError):
+                    campaign.take_written()
+                raise
         except KeyboardInterrupt:
             run.interrupted = True
-        except (FamilyError, OutputUnwritable, WorkerFailed, SparkFailed) as mistake:
+        except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed, SparkFailed, TrialsLost) as mistake:
             raise CampaignStopped(result, mistake) from mistake
         finally:
             run.seconds = time.time() - started
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _UnjudgedTrials:
-    """The trials of one family that Spark SQL has not judged yet."""
+@dataclass(slots=True)
+class _FamilyTrials:
+    """The trials of one family: what is written, found and not judged yet."""
 
     family: Family
     tables: TrialTables
-    folders: list[Path] = field(default_factory=list)
+    source: FamilySource
+    written: list[WrittenFile] = field(default_factory=list)
+    """All files that were acknowledged."""
+    found: list[FinishedFile] = field(default_factory=list)
+    """The files of an earlier attempt whose scenarios are not taken yet."""
+    files: list[WrittenFile] = field(default_factory=list)
+    """Those that are not judged."""
     verdicts: list[pa.Table] = field(default_factory=list)
+    """Python's judgement of the scenarios that Spark SQL has not judged."""
 
-    def add(self, folder: Path, verdicts: pa.Table) -> None:
-        """Add the trials of a wave."""
-        if not any(folder.glob("part-*")):
-            raise SparkFailed(
-                f"{folder} has no trials after a wave: the executors do not share this folder; choose one"
-                " that all machines share"
-            )
-        self.folders.append(folder)
+    def add(self, files: Sequence[WrittenFile], verdicts: pa.Table) -> None:
+        """Add files that were acknowledged, and the verdicts of their scenarios."""
+        self.written += files
+        self.files += files
         self.verdicts.append(verdicts.select(JUDGED_BY_PYTHON))
 
-    def trials(self, session: SparkSession) -> Trials:
-        table = table_in(session, self.tables, self.folders)
-        return Trials(self.family, table, pa.concat_tables(self.verdicts))
+    def take_found(self, first: int, stop: int) -> pa.Table:
+        """Return the verdicts of found scenarios with these numbers; a file is added with its last one."""
+        taken = [VERDICTS.empty_table()]
+        for file in self.found:
+            number = file.verdicts["scenario_id"]
+            wanted = compute.and_(compute.greater_equal(number, first), compute.less(number, stop))
+            taken.append(file.verdicts.filter(wanted))
+            if file.last < stop:
+                self.add([file.written], file.verdicts)
+        self.found = [file for file in self.found if file.last >= stop]
+        return pa.concat_tables(taken)
 
-    def clear(self) -> None:
-        self.folders.clear()
-        self.verdicts.clear()
+    def numbers_found(self) -> set[int]:
+        """Return the numbers of the scenarios that need not run again."""
+        return {number for file in self.found for number in file.verdicts["scenario_id"].to_pylist()}
 
 
 class _Campaign:
@@ -179,94 +227,186 @@ class _Campaign:
         self,
         session: SparkSession,
         result: CampaignResult,
-        folder: Path,
+        sources: Sequence[FamilySource],
+        store: TrialStore,
         lines: OutcomeFile,
         pace: Pace,
+        budget: Budget,
         progress: Progress,
     ) -> None:
         self._session = session
         self._result = result
-        self._families = result.run.families
-        self._folder = folder
+        self._store = store
         self._lines = lines
         self._progress = progress
-        self._tables = [TrialTables(family.name, *arrow_schemas_of(family)) for family in self._families]
-        self._sources = [FamilySource.of(name) for name in result.run.names]
-        self._unjudged = [
-            _UnjudgedTrials(family, tables)
-            for family, tables in zip(self._families, self._tables, strict=True)
+        self._budget = budget
+        self._trials = [
+            _FamilyTrials(family, TrialTables(family.name, *arrow_schemas_of(family)), source)
+            for family, source in zip(result.run.families, sources, strict=True)
         ]
-        for family, tables in zip(self._families, self._tables, strict=True):
-            check_judgeable(session, family, tables)
+        for trials in self._trials:
+            check_judgeable(session, trials.family, trials.tables)
         self._pace = pace
-        self._waves = 0
+        self._taken = 0
+        """All scenarios before this number are in the tally, or were left out."""
 
-    def run(self) -> None:
+    def run(self, is_resumed: bool) -> None:
         """Run waves until there are enough scenarios or the time is over, and judge them."""
-        first = 0
-        while count := self._pace.next_count(first, time.time()):
-            self._wave(first, count)
-            # Scenarios that the executors did not start in time are left out.
-            first += count
-            if self._pace.is_judging_due or not self._pace.next_count(first, time.time()):
+        if is_resumed:
+            self._find_finished()
+        while count := self._pace.next_count(self._taken, time.time()):
+            self._wave(self._taken, count)
+            if self._pace.is_judging_due or not self._pace.next_count(self._taken, time.time()):
                 # A judgement that is faster than estimated leaves time for a further wave.
                 self._judge()
+        if any(trials.found for trials in self._trials):
+            # An earlier attempt had more time.
+            self.take_written()
+            self._judge()
+        self._compare_counts()
+        self._store.finish([trials.written for trials in self._trials])
+
+    def _find_finished(self) -> None:
+        """Find what an earlier attempt has finished."""
+        for place, trials in enumerate(self._trials):
+            trials.found = self._store.finished(place)
+        self._result.resumed = sum(file.written.rows for trials in self._trials for file in trials.found)
+
+    def take_written(self) -> None:
+        """Take the outcomes that executors have written and nobody has taken; they are not judged yet."""
+        for place, trials in enumerate(self._trials):
+            trials.found = self._store.finished(place, trials.written)
+        files = [file for trials in self._trials for file in trials.found]
+        if not files:
+            return
+        stop = 1 + max(file.last for file in files)
+        self._take([trials.take_found(self._taken, stop) for trials in self._trials])
+        self._taken = max(self._taken, stop)
 
     def _wave(self, first: int, count: int) -> None:
-        """Simulate a wave and write its outcomes."""
-        jobs = self._jobs(first, count)
+        """Simulate a wave, except for what is finished, and take its outcomes."""
+        jobs = {place: job for place, job in enumerate(self._jobs(first, count)) if job is not None}
         run = self._result.run
         done, failed = run.tally.scenarios, run.tally.failed
         begun = time.perf_counter()
-        verdicts = run_in_parallel(
-            self._session, jobs, lambda part: self._progress(done + int(part * count), failed)
+        answers = run_in_parallel(
+            self._session,
+            list(jobs.values()),
+            lambda part: self._progress(done + int(part * count), failed),
         )
         seconds = time.perf_counter() - begun
-        self._write_outcomes(verdicts)
-        for unjudged, job, table in zip(self._unjudged, jobs, verdicts, strict=True):
-            if table.num_rows:
-                unjudged.add(job.simulation.folder, table)
-        self._waves += 1
-        self._pace.record_wave(run.tally.scenarios - done, seconds)
+        taken, new = [], 0
+        for place, trials in enumerate(self._trials):
+            found = trials.take_found(first, first + count)
+            self._pace.record_found(found.num_rows)
+            if place in jobs:
+                answer = answers[list(jobs).index(place)]
+                verdicts = answer.select(VERDICTS.names)
+                trials.add(_acknowledged(answer), verdicts)
+                found = pa.concat_tables([found, verdicts])
+                new += verdicts.num_rows
+            taken.append(found)
+        # Scenarios that the executors did not start in time are left out.
+        self._taken = first + count
+        self._take(taken)
+        if jobs:
+            self._pace.record_wave(new, seconds)
 
     def _judge(self) -> None:
         """Judge all unjudged trials with Spark SQL."""
         begun = time.perf_counter()
-        trials = [unjudged.trials(self._session) for unjudged in self._unjudged if unjudged.folders]
-        self._result.disagreements += disagreements(self._session, trials)
-        for unjudged in self._unjudged:
-            unjudged.clear()
-        self._result.judged = self._result.run.tally.scenarios
+        unjudged = [(place, trials) for place, trials in enumerate(self._trials) if trials.files]
+        tables = []
+        for place, trials in unjudged:
+            folder = self._store.folder(place)
+            tables.append(table_in(self._session, trials.tables, folder, trials.files))
+        try:
+            counts = counted_rows(self._session, tables) if tables else []
+            for (_, trials), found in zip(unjudged, counts, strict=True):
+                written = sum(file.rows for file in trials.files)
+                verdicts = sum(table.num_rows for table in trials.verdicts)
+                if not found == written == verdicts:
+                    raise TrialsLost(
+                        f"family {trials.family.name}: Spark SQL has read {found:,} scenarios, executors have"
+                        f" written {written:,}, and {verdicts:,} have outcomes"
+                    )
+            self._result.disagreements += disagreements(
+                self._session,
+                [
+                    Trials(trials.family, table, pa.concat_tables(trials.verdicts))
+                    for (_, trials), table in zip(unjudged, tables, strict=True)
+                ],
+            )
+        finally:
+            for table in tables:
+                table.unpersist()
+        self._result.judged += sum(counts)
+        for trials in self._trials:
+            trials.files.clear()
+            trials.verdicts.clear()
         seconds = time.perf_counter() - begun
         self._result.judging_seconds += seconds
         self._pace.record_judgement(seconds)
 
-    def _jobs(self, first: int, count: int) -> list[SimulationJob]:
-        """Return a job for each family, with the scenario numbers of its turns."""
-        size = len(self._families)
+    def _compare_counts(self) -> None:
+        """Compare what was judged with what outcomes.jsonl holds. Raises TrialsLost."""
+        judged, tried = self._result.judged, self._result.run.tally.scenarios
+        with self._lines.path.open("rb") as file:
+            written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+        if not judged == tried == written:
+            raise TrialsLost(
+                f"{self._lines.path}: holds {written:,} outcomes of {tried:,} scenarios, and Spark SQL has"
+                f" judged {judged:,}: repeat the command, which runs what is missing"
+            )
+
+    def _jobs(self, first: int, count: int) -> list[SimulationJob | None]:
+        """Return a job for each family, with its turns in a wave that are not finished."""
+        size = len(self._trials)
         tasks = self._pace.tasks_of(count, size)
         deadline = self._pace.start_deadline(first, count, time.time())
-        jobs = []
-        for place, tables in enumerate(self._tables):
-            name = re.sub(r"[^A-Za-z0-9_-]+", "_", tables.family)
+        jobs: list[SimulationJob | None] = []
+        for place, trials in enumerate(self._trials):
+            found = trials.numbers_found()
+            numbers = range(first + (place - first) % size, first + count, size)
+            turns = _ranges([number // size for number in numbers if number not in found])
             simulation = Simulation(
-                source=self._sources[place],
-                tables=tables,
+                source=trials.source,
+                tables=trials.tables,
                 run_seed=self._result.run.seed,
                 families=size,
-                folder=self._folder / f"{place}-{name}" / f"wave-{self._waves:04d}",
+                place=place,
+                turns=turns,
+                store=self._store.folder(place),
+                budget=self._budget,
                 deadline=deadline,
             )
-            numbers = range(first + (place - first) % size, first + count, size)
-            jobs.append(SimulationJob(simulation, numbers, tasks))
+            jobs.append(SimulationJob(simulation, tasks) if turns else None)
         return jobs
 
-    def _write_outcomes(self, verdicts: Sequence[pa.Table]) -> None:
+    def _take(self, verdicts: Sequence[pa.Table]) -> None:
         """Write the outcomes of a wave and add them to the tally, in the order of the campaign."""
         table = pa.concat_tables(verdicts).select(["scenario_id", "line"]).sort_by("scenario_id")
         lines = table.column("line").to_pylist()
-        self._lines.write(lines)
         tally = self._result.run.tally
-        for line in lines:
-            tally.add(from_line(line))
+        # An interrupt in between would leave lines out that the tally holds.
+        with interrupts_held():
+            self._lines.write(lines)
+            for line in lines:
+                tally.add(from_line(line))
         self._progress(tally.scenarios, tally.failed)
+
+
+def _ranges(turns: Sequence[int]) -> list[range]:
+    """Return turns as ranges of those that follow each other."""
+    ranges: list[range] = []
+    for turn in turns:
+        if ranges and ranges[-1].stop == turn:
+            ranges[-1] = range(ranges[-1].start, turn + 1)
+        else:
+            ranges.append(range(turn, turn + 1))
+    return ranges
+
+
+def _acknowledged(answer: pa.Table) -> list[WrittenFile]:
+    """Return the files that the tasks of a job acknowledge."""
+    return [WrittenFile(**each) for each in answer.column("written").drop_null().to_pylist()]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
-from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from onceproof.harness.campaign.judge import Trials, check_judgeable, disagreements, table_in
+from onceproof.harness.campaign.judge import Trials, check_judgeable, disagreements
 from onceproof.harness.campaign.trial_tables import VERDICTS, TrialTables, TriedScenario, verdicts
 from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.checkers.outcome import outcome_of
@@ -31,11 +28,9 @@ def sql_mistake_of(session: SparkSession, family: Family, seed: int, scenarios: 
         check_judgeable(session, family, tables)
         trials = list(_trials(family, seed, scenarios))
         batch = tables.batch(trials)
-        with TemporaryDirectory(prefix="onceproof-check-") as folder:
-            path = Path(folder, "trials.parquet")
-            parquet.write_table(pa.Table.from_batches([batch]), path)
-            judged = pa.Table.from_batches([verdicts(trials, batch)], VERDICTS)
-            found = disagreements(session, [Trials(family, table_in(session, tables, [path]), judged)])
+        table = session.createDataFrame(pa.Table.from_batches([batch]))
+        judged = pa.Table.from_batches([verdicts(trials, batch)], VERDICTS)
+        found = disagreements(session, [Trials(family, table, judged)])
     except FamilyError as error:
         return FamilyMistake("oracle_sql", f"{error}")
     if not found:

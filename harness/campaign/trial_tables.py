@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
@@ -75,6 +76,13 @@ VERDICTS: Final = pa.schema(
     [("scenario_id", pa.int64()), ("seed", pa.int64()), *JUDGEMENT_COLUMNS.items(), ("line", pa.binary())]
 )
 """The columns that travel to the driver: the outcomes as JSON lines, and Python's judgement."""
+
+
+WRITTEN: Final = pa.struct([("name", pa.string()), ("rows", pa.int64()), ("digest", pa.string())])
+"""What a task acknowledges of the file that it has written."""
+
+ANSWERS: Final = VERDICTS.append(pa.field("written", WRITTEN))
+"""The columns of a task's answer: verdicts, and in one row the acknowledgement of their file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +213,17 @@ def verdicts(trials: Sequence[TriedScenario], batch: pa.RecordBatch) -> pa.Recor
     lines = pa.array([to_line(trial.outcome) for trial in trials], pa.binary())
     judged = [batch.column(name) for name in VERDICTS.names[:-1]]
     return pa.RecordBatch.from_arrays([*judged, lines], schema=VERDICTS)
+
+
+def verdicts_in(table: pa.Table) -> pa.Table:
+    """Return the columns of VERDICTS for the trials in a file."""
+    outcomes = table.select(list(OUTCOME_COLUMNS)).to_pylist()
+    for outcome in outcomes:
+        outcome.update({name: dict(outcome[name]) for name in _MAPS})
+    lines = pa.array([to_line(msgspec.convert(each, Outcome)) for each in outcomes], pa.binary())
+    return pa.Table.from_arrays(
+        [*(table.column(name) for name in VERDICTS.names[:-1]), lines], schema=VERDICTS
+    )
 
 
 def _rows_differ(outcome: Outcome) -> bool:

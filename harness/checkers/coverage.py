@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from onceproof.harness.checkers.checker import Violation
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, POINTS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import POINTS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import Barriers
 
 PROPERTY = "coverage"

@@ -6,17 +6,20 @@ it up. After the schedule's horizon every schedule is fair, so an unlucky order 
 Anomalies:
 
 - stuck: the run used up its step budget. Where tasks wait for each other in a circle, the witness has it.
-- job failed: the job gave up, although the restart strategy of every scenario allows enough restarts.
+- job failed: the job gave up, although the restart strategy of every scenario allows enough restarts. A job
+  whose input has changed, or whose checkpoints are gone, has to give up, if it cannot do without: then it is
+  asked to name what has changed.
 - unfinished: the run ended in neither way, and the job had not finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import Oracle
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     BUDGET_EXHAUSTED,
@@ -43,6 +46,17 @@ _PROGRESS = {
 }
 
 
+_BREAKS_ITS_WORD: Final = frozenset(row.kind for row in FAULTS.values() if row.strikes in ("input", "folder"))
+"""The kinds after which something outside of the job is not what it was. It has to be reported."""
+
+
+def _broken_words(history: History) -> Iterator[str]:
+    """Yield the names of what has changed outside of the job, or is gone."""
+    for _, kind, subject, payload in history.events:
+        if kind == FAULT_FIRED and subject in _BREAKS_ITS_WORD:
+            yield payload["task"]
+
+
 class Liveness:
     """Checks that the job finished."""
 
@@ -61,6 +75,8 @@ class Liveness:
                 break
             if kind == JOB_FAILED:
                 anomaly, cause = JOB_GAVE_UP, payload["cause"]
+                if any(name in cause for name in _broken_words(history)):
+                    return ()
                 break
         last_step = history.events[-1][0] if history.events else 0
         witness: dict[str, Any] = {"step": last_step, "budget": scenario.step_budget}

@@ -9,6 +9,8 @@ The rules this module lives by:
   and, unless there are few families, one task without a shuffle. With few scenarios for each family the
   queries are interpreted, because compiling them would take longer.
 - Rows are compared by grouping, not by a join, because grouping treats null as equal to null.
+- The tables that a query names stand in front of it, so a temporary view of the same name in the session of a
+  user is neither read nor replaced. Our own views have unlikely names, and are dropped with the judgement.
 - A family's query is written by the user. An error in it is reported in one line that names the family.
 - This module does not depend on the system that ran the scenarios: records and rows are tables.
 """
@@ -20,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, cast
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +51,7 @@ _RECORD_COLUMNS: Final[dict[str, DataType]] = {
 }
 # Families choose the names of their columns, so these names must be unlikely.
 _BALANCE: Final = "onceproof_balance"
-_TRIALS: Final = "onceproof_trials"
+_VIEW: Final = "onceproof_table"
 
 SCENARIOS_WORTH_COMPILING: Final = 500
 """Scenarios of one family. Compiling a query takes 0.25 s and saves 0.5 ms for each scenario."""
@@ -129,23 +132,38 @@ class SparkOracle:
         :return: scenario_id and the columns of the family's ``row_schema``
         :raises FamilyError: the query or a schema is wrong
         """
-        records.createOrReplaceTempView(VIEW)
         if parameters is None:
             parameters = self.session.createDataFrame([], f"{SCENARIO} BIGINT, name STRING, value STRING")
-        parameters.createOrReplaceTempView(PARAMETERS_VIEW)
+        tables = {VIEW: records, PARAMETERS_VIEW: parameters}
         if options_of(family).declares:
             if committed is None:
                 columns_of = [StructField(SCENARIO, LongType()), *row_schema_of(family)]
                 committed = self.session.createDataFrame([], StructType(columns_of))
-            committed.createOrReplaceTempView(DECLARED_VIEW)
+            tables[DECLARED_VIEW] = committed
         columns = [sql.col(SCENARIO).cast(LongType())]
         columns += [
             sql.col(_quoted(field.name)).cast(field.dataType) for field in row_schema_of(family).fields
         ]
+        with _views(self.session, list(tables.values())) as views:
+            named = ", ".join(
+                f"{name} AS (SELECT * FROM {view})" for name, view in zip(tables, views, strict=True)
+            )
+            try:
+                # Spark resolves the views here, and not when the result is computed.
+                return self.session.sql(f"WITH {named} SELECT * FROM (\n{_query_text(family)}\n)").select(
+                    columns
+                )
+            except SPARK_ERRORS as error:
+                said = one_line(self._clearer(error, family))
+                raise FamilyError(f"oracle_sql of family {family.name}: {said}") from None
+
+    def _clearer(self, error: Exception, family: Family) -> Exception:
+        """Return the syntax error of a query by itself, if it has one: with our brackets it names these."""
         try:
-            return self.session.sql(_query_text(family)).select(columns)
-        except SPARK_ERRORS as error:
-            raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
+            self.session.sql(f"EXPLAIN {_query_text(family)}")
+        except SPARK_ERRORS as alone:
+            return alone
+        return error
 
     def differences(self, families: Sequence[FamilyTrials]) -> list[Difference]:
         """Return the scenarios that differ, of all families in one job, by family and scenario.
@@ -177,21 +195,23 @@ class SparkOracle:
 
         :param tasks: the number of tasks for each family; ``place`` is the index into ``families``
         """
-        all_partitioned, queries = [], []
-        for place, each in enumerate(families):
-            trials = each.trials
-            # Trials are partitioned here, where they are few rows, so that later steps need no shuffle.
-            partitioned = trials.coalesce(1) if tasks == 1 else trials.repartition(tasks, SCENARIO)
-            partitioned.createOrReplaceTempView(f"{_TRIALS}_{place}")
-            all_partitioned.append(partitioned)
-            queries.append(_query(place, each.family, tasks))
-        try:
-            # One SQL text: a chain of union() calls would be analysed again at each call.
-            return self.session.sql(" UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries))
-        except SPARK_ERRORS:
-            for each, partitioned, query in zip(families, all_partitioned, queries, strict=True):
-                self._check(each.family, partitioned, query)
-            raise
+        # Trials are partitioned here, where they are few rows, so that later steps need no shuffle.
+        partitioned = [
+            each.trials.coalesce(1) if tasks == 1 else each.trials.repartition(tasks, SCENARIO)
+            for each in families
+        ]
+        with _views(self.session, partitioned) as views:
+            queries = [
+                _query(place, each.family, tasks, view)
+                for place, (each, view) in enumerate(zip(families, views, strict=True))
+            ]
+            try:
+                # One SQL text: a chain of union() calls would be analysed again at each call.
+                return self.session.sql(" UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries))
+            except SPARK_ERRORS:
+                for each, trials, query in zip(families, partitioned, queries, strict=True):
+                    self._check(each.family, trials, query)
+                raise
 
     def _check(self, family: Family, trials: DataFrame, query: str) -> None:
         """Raise FamilyError if the query of one family fails by itself."""
@@ -206,9 +226,8 @@ class SparkOracle:
             raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
 
 
-def _query(place: int, family: Family, tasks: int) -> str:
+def _query(place: int, family: Family, tasks: int, trials: str) -> str:
     """Return the SQL that finds the differing scenarios of a family, over the view of its trials."""
-    trials = f"{_TRIALS}_{place}"
     fields = row_schema_of(family).fields
     names = ", ".join(_quoted(field.name) for field in fields)
     cast_fields = ", ".join(f"CAST({_quoted(field.name)} AS {_type_text(field)})" for field in fields)
@@ -253,6 +272,19 @@ def _query_text(family: Family) -> str:
 def _type_text(field: StructField) -> str:
     """Return the SQL name of a column's type."""
     return StructType([StructField("a", field.dataType)]).toDDL().split(" ", 1)[1]
+
+
+@contextmanager
+def _views(session: SparkSession, tables: Sequence[DataFrame]) -> Iterator[list[str]]:
+    """Give tables names in SQL inside the ``with`` block."""
+    names = [f"{_VIEW}_{uuid4().hex}" for _ in tables]
+    try:
+        for name, table in zip(names, tables, strict=True):
+            table.createOrReplaceTempView(name)
+        yield names
+    finally:
+        for name in names:
+            session.catalog.dropTempView(name)
 
 
 @contextmanager

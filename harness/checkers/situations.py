@@ -31,6 +31,7 @@ from onceproof.harness.model.history import (
     CHECKPOINT_TRIGGERED,
     COMMIT_FAILED,
     FAULT_FIRED,
+    JOB_FAILED,
     JOB_RESCALED,
     JOB_STOPPED,
     SAVEPOINT_COMPLETED,
@@ -115,6 +116,10 @@ SITUATIONS: Final = (
     Situation("killed while stopping", "a stop whose savepoint is complete, and not committed"),
     Situation("record late after a restore", "event time that a restored job begins anew", "window_sum"),
     Situation("incremental checkpoint restored", "files that several checkpoints share"),
+    Situation("function left", "an exit that is taken for the end of the job"),
+    Situation("function left behind a checkpoint", "rows of an attempt that left, when it had made progress"),
+    Situation("restored from a changed input", "positions in an input that is another one by now"),
+    Situation("changed input reported", "a job that goes on where it has to give up"),
 )
 
 BY_NAME: Final = {situation.name: situation for situation in SITUATIONS}
@@ -148,6 +153,7 @@ class _Watch:
         "has_ended_process",
         "in_attempt",
         "in_flight_restores",
+        "input_changed",
         "latest",
         "notification_lost",
         "parallelism",
@@ -187,6 +193,7 @@ class _Watch:
         self.power_cut = self.deletion_failed = self.stopping = self.discarded = False
         self.was_rescaled = False
         """Whether the attempt is over because its user has rescaled the job."""
+        self.input_changed = False
         self.latest: Mapping[str, Any] = _NO_PAYLOAD
 
     def transaction_visible(self, subject: str, payload: Mapping[str, Any]) -> None:
@@ -258,6 +265,10 @@ class _Watch:
         if "cancelled" in payload:
             self.found.add("cancelled with a savepoint")
 
+    def job_failed(self, subject: str, payload: Mapping[str, Any]) -> None:
+        if self.input_changed:
+            self.found.add("changed input reported")
+
     def stop_failed(self, subject: str, payload: Mapping[str, Any]) -> None:
         self.found.add("stop failed")
 
@@ -279,6 +290,10 @@ class _Watch:
             self.found.add("late put")
         elif subject == "write_error_after_success":
             self.discarded = True
+        elif subject == "function_leaves":
+            self.found.add("function left behind a checkpoint" if self.in_attempt else "function left")
+        elif subject == "change_input":
+            self.input_changed = True
         elif subject == "fail_delete" or subject == "stale_list":
             self.deletion_failed = True
 
@@ -317,6 +332,8 @@ class _Watch:
                 found.add("stopped and rescaled")
         if restored is not None:
             self._restored(restored, parallelism != before)
+            if self.input_changed:
+                found.add("restored from a changed input")
         elif self.attempts > 1:
             found.add("restored from nothing")
         if self.attempts == 10:
@@ -413,6 +430,7 @@ _HANDLERS: Final[Mapping[str, Callable[[_Watch, Any, Mapping[str, Any]], None]]]
     JOB_STOPPED: _Watch.job_stopped,
     STOP_FAILED: _Watch.stop_failed,
     JOB_RESCALED: _Watch.job_rescaled,
+    JOB_FAILED: _Watch.job_failed,
     FAULT_FIRED: _Watch.fault_fired,
     ATTEMPT_STARTED: _Watch.attempt_started,
 }

@@ -6,25 +6,27 @@ import os
 from pathlib import Path
 
 from onceproof.engine.runtime.java import find_java
+from onceproof.engine.runtime.spark_options import SparkOptions
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import OUT, RunPlan, families_of
+from onceproof.harness.settings.run_plan import OUT, RunPlan, budget_of, families_of
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
+from onceproof.reports.text import counted
 
 NIGHT_SECONDS = 60.0
 
 
-def campaign_command(plan: RunPlan, master: str | None) -> int:
+def campaign_command(plan: RunPlan, spark: SparkOptions, store: str | None = None) -> int:
     """Run a campaign on Spark, print the summary, write the report, and return the exit code."""
     # Checked first: a missing Java must not cost the results of an earlier campaign.
     find_java(os.environ)
     prepare_file(plan.junit)
     with claimed_folder(plan.out):
-        return _campaign(plan, master)
+        return _campaign(plan, spark, store)
 
 
-def _campaign(plan: RunPlan, master: str | None) -> int:
+def _campaign(plan: RunPlan, spark: SparkOptions, store: str | None) -> int:
     from onceproof.harness.campaign.pipeline import CampaignStopped, run_campaign
     from onceproof.harness.reporting.report_builder import (
         add_oracle_agreement,
@@ -43,13 +45,17 @@ def _campaign(plan: RunPlan, master: str | None) -> int:
                 max_time=plan.max_time,
                 seed=plan.seed,
                 out=plan.out,
-                master=master,
+                spark=spark,
+                store=store,
+                budget=plan.budget,
                 progress=bar.show_counts,
             )
         except CampaignStopped as stopped:
             campaign, mistake = stopped.campaign, stopped
             if not campaign.run.tally.scenarios:
                 raise
+        if campaign.resumed:
+            bar.warn(f"resumed: {counted(campaign.resumed, 'scenario')} had ended before")
         unwritten: list[OutputUnwritable] = []
         cases = examine_failures(
             campaign.run,
@@ -73,6 +79,7 @@ def _campaign(plan: RunPlan, master: str | None) -> int:
 
 def nightly_command(
     settings: Settings,
+    spark: SparkOptions,
     max_time: float | None,
     seed: int | None,
     out: Path | None,
@@ -96,4 +103,6 @@ def nightly_command(
         keep=settings.nights,
         junit=junit,
         as_json=as_json,
+        spark=spark,
+        budget=budget_of(settings),
     )

@@ -3,6 +3,7 @@
 The rules this module lives by:
 
 - Each mistake is one line: the file, the member, what is wrong and how to mend it. An example follows it.
+- Scenarios are checked in a process of their own, so one that never answers is a mistake as well.
 - `run` begins with a short form of it, without Spark, for families in files that have not passed it yet. Its
   findings are warnings: the run goes on, and its failures name them again.
 """
@@ -21,10 +22,12 @@ from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import split_address
 from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.reporting.progress import progress_bar
-from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake, mistakes_of
+from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake
 from onceproof.harness.trials.other_process import mistake_in_another_process
 from onceproof.harness.trials.runner import load_families
 from onceproof.harness.trials.sound_families import is_known_sound, note_sound
+from onceproof.harness.trials.supervised_checks import supervised_mistakes
+from onceproof.harness.trials.trial import check_family
 from onceproof.reports.text import counted
 
 
@@ -40,7 +43,8 @@ def check_command(names: Sequence[str], scenarios: int, seed: int, sql: bool | N
     with progress_bar(None, None) as bar:
         for asked, family in zip(names, families, strict=True):
             bar.describe(f"checking {asked}")
-            mistakes = list(mistakes_of(family, seed, scenarios, PARALLELISMS))
+            check_family(family)
+            mistakes = supervised_mistakes(asked, seed, scenarios, PARALLELISMS)
             if not mistakes and (elsewhere := mistake_in_another_process(family, asked, seed, scenarios)):
                 mistakes.append(elsewhere)
             if not mistakes:
@@ -108,7 +112,8 @@ def warn_of_mistakes(names: Sequence[str], system: str, seed: int) -> None:
         if split_address(asked)[0] is None or is_known_sound(family):
             continue
         try:
-            mistakes = list(mistakes_of(family, seed))
+            check_family(family)
+            mistakes = supervised_mistakes(asked, seed)
         except FamilyError:
             # The run ends with it as well, after the scenarios before it.
             continue

@@ -35,7 +35,7 @@ from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.request_folder import kept_from_running
 from onceproof.engine.runtime.restore_point import as_found, place_of
-from onceproof.engine.runtime.storage import StorageError
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.file_names import leads_out
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
@@ -152,9 +152,16 @@ def _found(path: str) -> Iterator[FoundCheckpoint]:
         raise UsageError(f"{path}: no such folder")
     try:
         storage = open_storage(at, stands_in=True)
-        names = [name for name in storage.list("") if name_of(f"/{name}") == METADATA]
+        unreadable: dict[str, str] = {}
+        if isinstance(storage, LocalCheckpointStorage):
+            names, unreadable = storage.list_readable()
+        else:
+            names = storage.list("")
+        names = [name for name in names if name_of(f"/{name}") == METADATA]
     except StorageError as error:
         raise UsageError(str(error)) from error
+    for folder, why in sorted(unreadable.items()):
+        yield FoundCheckpoint(storage.place_of(folder), None, why)
     for name in sorted(names, key=lambda name: [_order(part) for part in name.split("/")]):
         file = storage.place_of(name)
         try:

@@ -49,16 +49,19 @@ from onceproof.harness.commands.shared_options import (
     NightMaxTime,
     NightSeed,
     OneFamily,
+    PropertiesFile,
     RunSeed,
     RunSystem,
     Scenarios,
     ScenariosOfEach,
+    ScenarioTime,
     Seed,
     ShareOfRun,
     ShownSystem,
     ShrinkMaxTime,
     ShrinkOut,
     ShrinkTime,
+    SparkSettings,
     Subject,
     Systems,
     Trace,
@@ -114,6 +117,7 @@ def run(
     first: FirstOfShare = 0,
     until_exhausted: UntilExhausted = None,
     shrink_time: ShrinkTime = None,
+    scenario_time: ScenarioTime = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
     ] = None,
@@ -137,6 +141,7 @@ def run(
         share=Share(share, first),
         until_exhausted=until_exhausted,
         shrink_time=shrink_time,
+        scenario_time=scenario_time,
         out=out,
         junit=junit,
         as_json=as_json,
@@ -200,7 +205,20 @@ def campaign(
     scenarios: Scenarios = None,
     max_time: MaxTime = None,
     seed: RunSeed = None,
+    scenario_time: ScenarioTime = None,
     master: Master = None,
+    conf: SparkSettings = None,
+    properties_file: PropertiesFile = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="ADDRESS",
+            help="Where executors write what they ran: an address that all of them reach, such as"
+            " s3://BUCKET/PATH. Repeated after an interrupt, the same command resumes from it.",
+            show_default="the folder trials in --out",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder for the results.", show_default="reports/out/campaign"),
@@ -212,6 +230,7 @@ def campaign(
     from onceproof.engine.extras import SPARK, require
 
     require("onceproof campaign", SPARK)
+    from onceproof.engine.runtime.spark_options import SparkOptions
     from onceproof.harness.commands.campaign import campaign_command
     from onceproof.harness.settings.project_settings import load_settings
     from onceproof.harness.settings.run_plan import CAMPAIGN, plan_run
@@ -223,18 +242,22 @@ def campaign(
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,
+        scenario_time=scenario_time,
         out=out,
         junit=junit,
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(campaign_command(wanted, master))
+    raise typer.Exit(campaign_command(wanted, SparkOptions.of(master, conf or (), properties_file), store))
 
 
 @app.command()
 def nightly(
     max_time: NightMaxTime = None,
     seed: NightSeed = None,
+    master: Master = None,
+    conf: SparkSettings = None,
+    properties_file: PropertiesFile = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out")
     ] = None,
@@ -245,10 +268,12 @@ def nightly(
     from onceproof.engine.extras import DATA, SPARK, require
 
     require("onceproof nightly", SPARK, DATA)
+    from onceproof.engine.runtime.spark_options import SparkOptions
     from onceproof.harness.commands.campaign import nightly_command
     from onceproof.harness.settings.project_settings import load_settings
 
-    raise typer.Exit(nightly_command(load_settings(), max_time, seed, out, junit, _command(), as_json))
+    spark = SparkOptions.of(master, conf or (), properties_file)
+    raise typer.Exit(nightly_command(load_settings(), spark, max_time, seed, out, junit, _command(), as_json))
 
 
 @app.command()
@@ -368,15 +393,19 @@ def sensitivity(
         typer.Option("--family", metavar="FAMILY|FILE.py", help="A family with a function `with_key`."),
     ] = "word_count",
     master: Master = None,
+    conf: SparkSettings = None,
+    properties_file: PropertiesFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure on Spark which parameters drive the cost of recovery."""
     from onceproof.engine.extras import SENSITIVITY, SPARK, require
 
     require("onceproof sensitivity", SPARK, SENSITIVITY)
+    from onceproof.engine.runtime.spark_options import SparkOptions
     from onceproof.harness.commands.sensitivity import sensitivity_command
 
-    raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, master, as_json, _command()))
+    spark = SparkOptions.of(master, conf or (), properties_file)
+    raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, spark, as_json, _command()))
 
 
 @app.command()

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from onceproof.harness.checkers import Signature
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.commands.check import warn_of_mistakes
+from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.model.family import Family, FamilyError, turns_of
 from onceproof.harness.model.system import reason_against
@@ -41,7 +42,7 @@ from onceproof.harness.reporting.report_builder import (
 )
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.trials.examination import examine, limit_of
+from onceproof.harness.trials.examination import examine, limit_of, unexamined
 from onceproof.harness.trials.failures import store_failure
 from onceproof.harness.trials.hunt_state import (
     Finding,
@@ -69,6 +70,7 @@ from onceproof.harness.trials.runner import (
     load_families,
     usable_processors,
 )
+from onceproof.harness.trials.supervision import is_lost
 from onceproof.harness.trials.trial import SIMULATED, check_family
 from onceproof.harness.trials.worker import run_batch
 from onceproof.reports.headline import conclude, missing_situations, rare_texts
@@ -98,6 +100,7 @@ class HuntPlan:
     workers: int | None
     patience: int
     shrink_time: float | None
+    budget: Budget
     out: Path
     known: tuple[KnownSignature, ...]
     command: str
@@ -213,14 +216,16 @@ class _Session:
         )
 
     def _answers(self, batches: Iterator[Batch]) -> Iterator[Done]:
-        if self._workers == 1:
+        if self._plan.workers == 1:
             system = SimulatedSystem()
             for batch in batches:
                 yield run_batch(self._families, self._plan.seed, batch, system, watches=True)
                 if self._mistakes:
                     return
             return
-        start = Start(self._plan.seed, self._plan.names, SIMULATED.name, watches=True)
+        start = Start(
+            self._plan.seed, self._plan.names, SIMULATED.name, watches=True, budget=self._plan.budget
+        )
         with WorkerPool(self._workers, start, self._bar.warn, BATCHES_AHEAD) as pool:
             yield from pool.run(batches)
 
@@ -250,7 +255,10 @@ class _Session:
             shown = f"{family.name}: {', '.join(new.key[1])}"
             self._bar.describe(f"shrinking {shown}")
             limit = limit_seconds if len(self._findings) < MOST_SHRUNK else 0.0
-            examined = examine(SIMULATED, family, new.scenario, new.key[1], limit)
+            if is_lost(new.outcome):
+                examined = unexamined(new.scenario)
+            else:
+                examined = examine(SIMULATED, family, new.scenario, new.key[1], limit)
             group = self._hunt.tally.groups[new.key]
             case = store_failure(
                 examined, SIMULATED, family, asked, new.scenario, self._plan.out, group, known

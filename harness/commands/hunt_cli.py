@@ -66,7 +66,7 @@ def hunt(
     """Search for failures for hours; stopped and started again, it goes on where it was."""
     from onceproof.harness.commands.hunt import HuntPlan, hunt_command
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import families_of
+    from onceproof.harness.settings.run_plan import budget_of, families_of
 
     settings = load_settings()
     plan = HuntPlan(
@@ -77,6 +77,7 @@ def hunt(
         workers=workers or settings.workers,
         patience=patience,
         shrink_time=shrink_time if shrink_time is not None else settings.shrink_time,
+        budget=budget_of(settings),
         out=out,
         known=settings.known,
         command=shlex.join(("onceproof", *sys.argv[1:])),

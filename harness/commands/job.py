@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import ast
 import logging
+import os
 import runpy
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -61,7 +63,7 @@ class JobNote(msgspec.Struct, forbid_unknown_fields=True):
 class Run(NamedTuple):
     """What `job run` was given besides the subject."""
 
-    options: Mapping[str, str]
+    options: Mapping[str, Any]
     """Configuration keys and values, under what the program sets."""
     overrides: Sequence[str] = ()
     """KEY=VALUE, over everything."""
@@ -116,9 +118,19 @@ def run_command(subject: str, jobs: Path, run: Run) -> int:
         return PASSED
     except JobExecutionFailed as error:
         print(error, file=sys.stderr)
+        _drop_unwritable_output()
         return FAILED
     print(_result_text(result))
     return PASSED
+
+
+def _drop_unwritable_output() -> None:
+    """Let Python not end with another error over what stdout does not take any more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_no_end_of_the_job(record: logging.LogRecord) -> bool:

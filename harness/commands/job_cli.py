@@ -6,7 +6,7 @@ Slow imports stand inside the subcommands, for the same reason as in `onceproof.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,7 +35,10 @@ from onceproof.harness.commands.shared_options import (
     JobsFolder,
     JobSubject,
     JobToRun,
+    Master,
+    PropertiesFile,
     SavepointFolder,
+    SparkSettings,
 )
 
 checkpoints = typer.Typer(
@@ -94,6 +97,9 @@ def run_job(
     claim: ClaimsStart = False,
     allow_non_restored_state: LeavesState = False,
     system: RuntimeName = "local",
+    master: Master = None,
+    conf: SparkSettings = None,
+    properties_file: PropertiesFile = None,
     seed: RecordSeed = 0,
     rate: SourceRate = None,
     rest: RestPort = None,
@@ -104,12 +110,20 @@ def run_job(
 ) -> None:
     """Run a job to its end. What follows `--` are the arguments of the program."""
     from onceproof.engine.locations import location
+    from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
     from onceproof.harness.commands.job import JOBS, Run, run_command
     from onceproof.harness.model.exit_codes import UsageError
 
     if system not in ("local", "spark"):
         raise UsageError(f"--system {system}: no such runtime; use local or spark")
-    options = {"execution.target": system}
+    options: dict[str, Any] = {"execution.target": system}
+    spark = SparkOptions.of(master, conf or (), properties_file)
+    if system != "spark" and spark != NO_OPTIONS:
+        raise UsageError("--master, --conf and --properties-file are for --system spark")
+    if spark.master is not None:
+        options["execution.spark.master"] = spark.master
+    if spark.configuration:
+        options["execution.spark.conf"] = spark.configuration
     if start is not None:
         options["execution.state-recovery.path"] = location(start)
         options["execution.state-recovery.claim-mode"] = "CLAIM" if claim else "NO_CLAIM"

@@ -4,7 +4,9 @@ The rules this module lives by:
 
 - Nothing is changed, and no state is read.
 - Without ROOT, it lists the checkpoint folders of the jobs that `job run` has registered here.
-- A record that cannot be read is shown with the reason; exit code 1 then, 5 if there is no job.
+- What is damaged or missing hides nothing else: a record, a job's folder or a registered checkpoint folder
+  that cannot be read is one line with the reason. Exit code 1 then, 5 if there is no job.
+- A ROOT that the user names and that cannot be read is an error.
 - Texts from files are printed without control characters.
 """
 
@@ -30,18 +32,27 @@ _LATEST_MS: Final = 253_402_300_800_000
 
 def list_command(root: str | None, notes: Path, as_json: bool) -> int:
     """List the jobs under a root, or under the roots of the jobs registered in the folder ``notes``."""
-    roots = _noted_roots(notes) if root is None else [location(root)]
-    jobs = [(job, _address_of(each, job)) for each in roots for job in _jobs_of(each)]
+    damages: list[str] = []
+    roots = _noted_roots(notes, damages) if root is None else [location(root)]
+    jobs: list[tuple[ListedJob, str]] = []
+    for each in roots:
+        try:
+            jobs += [(job, _address_of(each, job)) for job in _jobs_of(each)]
+        except UsageError as error:
+            if root is not None:
+                raise
+            damages.append(str(error))
     if as_json:
-        print(msgspec.json.encode([_summary(*each) for each in jobs]).decode())
+        summaries = [_summary(*job) for job in jobs] + [{"damage": damage} for damage in damages]
+        print(msgspec.json.encode(summaries).decode())
     else:
-        for each in jobs:
-            print(_text(*each))
-        if not jobs:
+        for line in [_text(*job) for job in jobs] + [printable(damage) for damage in damages]:
+            print(line)
+        if not jobs and not damages:
             print(f"{root or notes}: no job found")
-    if not jobs:
+    if not jobs and not damages:
         return NOTHING_RAN
-    return FAILED if any(job.damage for job, _ in jobs) else PASSED
+    return FAILED if damages or any(job.damage for job, _ in jobs) else PASSED
 
 
 def _address_of(root: str, job: ListedJob) -> str:
@@ -50,14 +61,20 @@ def _address_of(root: str, job: ListedJob) -> str:
     return "" if note is None else printable(note.url)
 
 
-def _noted_roots(notes: Path) -> list[str]:
-    folders = [str(noted_folder(note)) for note in sorted(notes.glob("*.json"))]
-    return sorted({parent_of(folder) for folder in folders})
+def _noted_roots(notes: Path, damages: list[str]) -> list[str]:
+    """Return the checkpoint folders that the notes name; ``damages`` gets a line for each other note."""
+    found: set[str] = set()
+    for note in sorted(notes.glob("*.json")):
+        try:
+            found.add(parent_of(str(noted_folder(note))))
+        except UsageError as error:
+            damages.append(str(error))
+    return sorted(found)
 
 
 def _jobs_of(root: str) -> list[ListedJob]:
     if not scheme_of(root) and not Path(root).is_dir():
-        raise UsageError(f"{root}: no such folder")
+        raise UsageError(f"{root}: no such folder: its jobs were deleted or moved: name their folder")
     try:
         return JobRegistry(root).jobs()
     except StorageError as error:

@@ -109,10 +109,11 @@ def _registered(id_or_name: str, jobs: Path) -> list[Path]:
     """Return the folders of the jobs of that id or name in the registries of the jobs run from here."""
     found: set[Path] = set()
     for note in sorted(jobs.glob("*.json")):
-        root = parent_of(str(noted_folder(note)))
         try:
+            root = parent_of(str(noted_folder(note)))
             listed = JobRegistry(root).jobs()
-        except StorageError:
+        except (UsageError, StorageError):
+            # `onceproof job list` has the reason.
             continue
         for job in listed:
             name = "" if job.record is None else job.record.identity

@@ -103,6 +103,7 @@ def run_and_examine(
             share=plan.share,
             by_turns=plan.takes_all,
             until_exhausted=plan.until_exhausted,
+            budget=plan.budget,
             out=plan.out,
             progress=bar.show,
             warn=bar.warn,

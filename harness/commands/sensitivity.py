@@ -23,6 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
+from onceproof.engine.runtime.spark_options import SparkOptions
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario, to_json
@@ -58,7 +59,7 @@ def sensitivity_command(
     asked: str,
     scenarios: int,
     seed: int,
-    master: str | None,
+    spark: SparkOptions,
     as_json: bool,
     command: str,
 ) -> int:
@@ -72,13 +73,13 @@ def sensitivity_command(
     before = report_in(folder)
     experiment = experiment_of(scenarios, seed)
     # Slow to import.
-    from onceproof.engine.runtime.spark_session import LOCAL_MASTER, spark_session
+    from onceproof.engine.runtime.spark_session import obtained_session
     from onceproof.harness.sensitivity.on_spark import run_experiment
 
     with progress_bar(experiment.scenarios, None) as bar:
         bar.describe("starting Spark")
         started = time.perf_counter()
-        with spark_session(master or LOCAL_MASTER, "onceproof sensitivity") as session:
+        with obtained_session(spark, "onceproof sensitivity") as session:
             used = session.sparkContext.master or ""
             run = RunResult((family,), (asked,), seed, session.sparkContext.defaultParallelism)
             bar.describe("experiment")

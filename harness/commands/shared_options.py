@@ -125,6 +125,16 @@ ShrinkTime: TypeAlias = Annotated[
         show_default=SHRINK_SECONDS,
     ),
 ]
+ScenarioTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--scenario-time",
+        min=0.1,
+        metavar="SECONDS",
+        help="Processor time of a simulated scenario, after which it has failed.",
+        show_default="60",
+    ),
+]
 ShrinkMaxTime: TypeAlias = Annotated[
     float | None,
     typer.Option("--max-time", min=0, metavar="SECONDS", help="Time to shrink.", show_default=SHRINK_SECONDS),
@@ -163,7 +173,19 @@ ExplainOut: TypeAlias = Annotated[
 ]
 Master: TypeAlias = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Spark master. Default: one on this machine."),
+    typer.Option("--master", metavar="URL", help="Spark master. Default: all cores of this machine."),
+]
+SparkSettings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="KEY=VALUE", help="Set an option of Spark, as spark-submit does; repeatable."
+    ),
+]
+PropertiesFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--properties-file", metavar="FILE", help="File of Spark's options, such as conf/spark-defaults.conf."
+    ),
 ]
 Junit: TypeAlias = Annotated[
     Path | None,

@@ -146,6 +146,8 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "STUCK", "the step budget of the scenario is used up"
             for wait in payload.get("circle", ()):
                 yield step, JOB, "STUCK", wait
+        case kinds.INPUT_READ:
+            yield step, JOB, "has read", ", ".join(_splits_read(payload))
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
         case kinds.WAIT_BEGUN:
@@ -156,6 +158,11 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, subject, "learns", f"that its write for checkpoint {payload['checkpoint']} has failed"
         case kinds.CHECKPOINT_DECLINED:
             yield step, subject, "declines", f"checkpoint {payload['checkpoint']}"
+
+
+def _splits_read(payload: dict[str, Any]) -> Iterator[str]:
+    for split, count in payload["read"].items():
+        yield f"{split} {count} of {payload['input'][split]}"
 
 
 def _row(row: Sequence[Any]) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from onceproof.harness.checkers import (
     Violation,
+    completeness,
     consistent_cut,
     determinism,
     exactly_once,
@@ -27,6 +28,7 @@ from onceproof.harness.checkers import (
 from onceproof.harness.checkers import (
     table_reads as tables,
 )
+from onceproof.harness.checkers.completeness import Completeness
 from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
@@ -85,6 +87,9 @@ def sentence_of(violation: Violation) -> str:
         return (
             f"{where} raised {witness['exception']} in {witness['function']} at step {witness['step']}{text}."
         )
+    if "during" in witness:
+        inside = f", in {', called by '.join(witness['stack'])}" if witness["stack"] else ""
+        return f"The scenario gave no outcome: {violation.anomaly}, during {witness['during']}{inside}."
     if violation.property == Liveness.property:
         return _liveness_sentence(violation.anomaly, witness)
     if violation.property == NoLeaks.property:
@@ -204,6 +209,14 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
         f"All transactions that checkpoint {w['checkpoint']} lists are committed, but the rows are not those"
         f" of the input before its barrier: {_difference(w)}."
     ),
+    (Completeness.property, completeness.UNREAD_INPUT): lambda w: (
+        f"The job said at step {w['step']} that it had finished, and had not read its input to the end:"
+        f" {_splits(w['splits'])}."
+    ),
+    (Completeness.property, completeness.UNCOMMITTED_OUTPUT): lambda w: (
+        f"The job said at step {w['step']} that it had finished, and transaction {w['transactions'][0]} of"
+        f" checkpoint {w['checkpoint']} never became visible; {w['count']} in all."
+    ),
     (ConsistentCut.property, tables.UNKNOWN_VERSION): lambda w: (
         f"Row {row_text(w['rows'][0])}, written by key at step {w['step']}, does not follow from the input."
     ),
@@ -273,6 +286,12 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
         f" {', '.join(w['writers'])} had written."
     ),
 }
+
+
+def _splits(splits: Mapping[str, Mapping[str, int]]) -> str:
+    return ", ".join(
+        f"{count['read']} of {count['of']} records of {split}" for split, count in splits.items()
+    )
 
 
 def _checkpoint(number: int | None) -> str:

@@ -28,7 +28,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from onceproof.harness.flights.year import FAMILY, PARALLELISM, FlightsTrial, Year, read_rows
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import COORDINATOR_POINTS, POINTS, FaultKind, Means, Point
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, POINTS, FaultKind, Means, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_system import LocalRun

@@ -7,7 +7,8 @@ from typing import Final
 
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 HIGHEST_PARALLELISM: Final = 4

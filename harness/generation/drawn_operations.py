@@ -25,7 +25,7 @@ from onceproof.harness.generation.drawn_faults import (
 )
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, OperationKind, StateBackend
 
 OPERATIONS: Final = 0.25

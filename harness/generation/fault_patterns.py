@@ -48,7 +48,8 @@ from onceproof.harness.generation.storage_patterns import (
     storage_fails,
 )
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import DRAWN_APART, FAULTS, JOB_FAULTS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.faults import DRAWN_APART, FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6

@@ -38,6 +38,7 @@ from onceproof.harness.generation.fault_patterns import (
 )
 from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
 from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
+from onceproof.harness.generation.outside_patterns import draw_changed_input, draw_leaving_function
 from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
@@ -50,7 +51,8 @@ from onceproof.harness.model.family import (
     tasks_with,
     workload_of,
 )
-from onceproof.harness.model.faults import FAULTS, FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     USUAL_WATERMARK_INTERVAL_MS,
@@ -159,7 +161,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     workload, chance = workload_of(family, random), Chance(random)
     vertices = tasks_with(family, workload.parameters)
     max_parallelism, (source, parallelism, sink) = _draw_parallelisms(chance, workload)
-    kinds = draw_kinds(chance) - unfit_kinds(family)
+    kinds, unfit = draw_kinds(chance), unfit_kinds(family)
     rescales = chance.chance(0.7)
     steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
     records, any_backend = sum(map(len, workload.records.values())), options_of(family).any_backend
@@ -180,9 +182,10 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         restart_delay=restart_delay,
         short_timeout=short,
         max_parallelism=max_parallelism,
-        kinds=kinds,
+        kinds=kinds - unfit,
         rescales=rescales,
         overtakes=mode.barriers == "unaligned",
+        unfit=unfit,
         ends=_ends_of(family, workload),
     )
     faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
@@ -240,7 +243,14 @@ def _random_of(seed: int) -> Random:
 
 def unfit_kinds(family: Family) -> frozenset[FaultKind]:
     """Return the kinds of faults that a family's oracle does not allow for."""
-    return frozenset({"clock_back"} if options_of(family).needs_steady_time else ())
+    options = options_of(family)
+    unfit: set[FaultKind] = set()
+    if options.needs_steady_time:
+        unfit.add("clock_back")
+    if options.declares:
+        # Before the end of the input, at which such a job may fail, what it has declared is a part.
+        unfit.add("change_input")
+    return frozenset(unfit)
 
 
 def draw_watermark_interval(chance: Chance) -> int:
@@ -410,13 +420,16 @@ def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
 def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
     """Return the faults with those that only some ends of a job have, if any, in place of the last ones.
 
-    They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows.
+    They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows;
+    and what few scenarios have, a function that leaves or an input that changes.
     """
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
     refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
     short = draw_short_list(Chance(_random_of(derived_seed("short lists", seed))), stage)
     lost = draw_lost_row(Chance(_random_of(derived_seed("lost rows", seed))), stage)
-    rare = (*late_puts, *refused, *short, *lost)
+    left = draw_leaving_function(Chance(_random_of(derived_seed("leaving functions", seed))), stage)
+    changed = draw_changed_input(Chance(_random_of(derived_seed("changed input", seed))), stage)
+    rare = (*late_puts, *refused, *short, *lost, *left, *changed)
     room = max(MOST_FAULTS, len(faults)) - len(rare)
     # Of a job that restarts until ids have another digit no restart is left out.
     restarts = sum(fault == faults[0] for fault in faults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from onceproof.harness.model.faults import FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
 
 WRITE_AHEAD: Final = "write-ahead"
 
@@ -34,5 +34,7 @@ class JobOutline:
     """Whether faults may bring the job back at another parallelism."""
     overtakes: bool = False
     """Whether barriers overtake records, which are then in flight."""
+    unfit: frozenset[FaultKind] = frozenset()
+    """The kinds of faults that the family's oracle does not allow for."""
     ends: frozenset[str] = frozenset()
     """What is at its ends, as far as faults are drawn for it: servers, and WRITE_AHEAD for such a sink."""

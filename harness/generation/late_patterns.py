@@ -23,7 +23,7 @@ from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_comm
 from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import KAFKA
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 REFUSED_BATCHES: Final = 0.4

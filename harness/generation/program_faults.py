@@ -22,7 +22,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.faults import FAULTS, FaultKind, Means, Point, ServerName
+from onceproof.harness.model.fault_kinds import FaultKind, Means, Point, ServerName
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT
 from onceproof.harness.model.scenario import (

@@ -25,7 +25,7 @@ from onceproof.harness.generation.drawn_faults import (
 )
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 SHORT_LISTS: Final = 0.04

@@ -24,7 +24,8 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family, options_of, tasks_with
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, SERVERS, FaultKind, Point, ServerName
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, SERVERS, FaultKind, Point, ServerName
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 

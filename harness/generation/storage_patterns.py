@@ -10,7 +10,8 @@ from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_kill
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 LATE_PUTS: Final = 0.1

@@ -41,7 +41,8 @@ from onceproof.harness.generation.profiles import (
 )
 from onceproof.harness.model.chance import SEED_LIMIT, derived_seed
 from onceproof.harness.model.family import Family, workload_of
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, JOB_FAULTS, FaultKind
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, FaultKind
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import ACTION_CLASSES, ANY_TASK, Fault, InputRecord, Scenario, Schedule
 from onceproof.harness.model.step_limits import with_ample_limits
 

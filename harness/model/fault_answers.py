@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.faults import FAULTS, FaultKind, FaultRow, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, FaultRow
 from onceproof.harness.model.scenario import Fault
 
 Method: TypeAlias = Callable[..., object]

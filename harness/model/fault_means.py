@@ -17,7 +17,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.faults import FAULTS, Means
+from onceproof.harness.model.fault_kinds import Means
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Scenario
 
 SHARE: Final = 0.5

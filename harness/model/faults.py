@@ -13,6 +13,8 @@ The rules this module lives by:
   Only families that need a server draw them (`generation/server_faults.py`).
 - A row is lost behind a producer that hands rows over and hears of each later. Only families that write to
   Kafka draw it (`generation/late_patterns.py`).
+- An input that changes, output that a consumer takes away, a worker that is paused and a folder that vanishes
+  are drawn by a chance of their own, as is a function that leaves: few scenarios have one.
 - A pause stops all processes of a program from outside. Only programs of which nothing else is known draw it
   (`generation/program_faults.py`).
 - The points are written here a second time beside the engine's: checkers read them, and the judge does not
@@ -23,98 +25,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final
 
 from onceproof.harness.model.capabilities import Capability
-
-FaultKind: TypeAlias = Literal[
-    "kill_task",
-    "kill_all",
-    "kill_process",
-    "kill_master",
-    "power_cut",
-    "lose_message",
-    "delay_message",
-    "duplicate_message",
-    "fail_write",
-    "tear_write",
-    "late_write",
-    "fail_commit",
-    "commit_error_after_success",
-    "clock_ahead",
-    "clock_back",
-    "fail_read",
-    "fail_delete",
-    "late_read",
-    "stale_list",
-    "late_put",
-    "kill_server",
-    "pause_server",
-    "cut_connection",
-    "pause_process",
-    "late_commit",
-    "late_abort",
-    "late_delete",
-    "write_error_after_success",
-    "short_list",
-    "lose_row",
-]
-Means: TypeAlias = Literal["", "executor", "java", "zombie", "shuffle", "slow", "full", "read_only", "answer"]
-"""How a fault is brought about in real processes; the empty one is the plain way of its kind."""
-ServerName: TypeAlias = Literal["", "postgres", "kafka", "s3"]
-"""A server that can be at an end of a job, as `onceproof services` calls it; the empty name is none."""
-Point: TypeAlias = Literal[
-    "triggered",
-    "barrier_received",
-    "aligned",
-    "pre_committed",
-    "snapshotted",
-    "uploaded",
-    "acknowledged",
-    "metadata_written",
-    "completed",
-    "notified",
-    "committing",
-    "committed",
-    "aborted",
-    "restoring",
-    "restored",
-    "element",
-    "end_of_data",
-    "declined",
-    "abort_notified",
-]
-Target: TypeAlias = Literal[
-    "tasks",
-    "process",
-    "master",
-    "message",
-    "write",
-    "commit",
-    "abort",
-    "clock",
-    "read",
-    "deletion",
-    "server",
-    "pause",
-    "listing",
-    "row",
-]
-"""What a fault strikes. The first three are kills: what dies of them belongs to the job."""
-Victims: TypeAlias = Literal["none", "passing", "all"]
-"""Which tasks a kill of tasks hits: the one that passes the point, or all of them (`systems/victims.py`)."""
-Delay: TypeAlias = Literal["none", "optional", "required"]
-
-FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
-MESSAGES_ALONE: Final[tuple[Point, ...]] = ("declined", "abort_notified")
-"""Messages without a protocol point: a task declines a checkpoint, or hears that one was aborted."""
-POINTS: Final[tuple[Point, ...]] = tuple(point for point in get_args(Point) if point not in MESSAGES_ALONE)
-"""The protocol points, which tasks and the job master pass."""
-SERVERS: Final[tuple[ServerName, ...]] = tuple(name for name in get_args(ServerName) if name)
-
-COORDINATOR_POINTS: Final[frozenset[Point]] = frozenset({"triggered", "metadata_written", "completed"})
-"""Points that the job master passes. Subtasks pass all the others."""
-TASK_POINTS: Final[tuple[Point, ...]] = tuple(point for point in POINTS if point not in COORDINATOR_POINTS)
+from onceproof.harness.model.fault_kinds import (
+    MEANS_POINTS,
+    MESSAGES_ALONE,
+    POINTS,
+    TASK_POINTS,
+    Delay,
+    FaultKind,
+    Means,
+    Point,
+    Target,
+    Victims,
+)
 
 _MESSAGE_POINTS: Final[tuple[Point, ...]] = ("triggered", "acknowledged", "notified", *MESSAGES_ALONE)
 _WRITE_POINTS: Final[tuple[Point, ...]] = ("snapshotted", "metadata_written")
@@ -128,13 +53,10 @@ _READ_POINTS: Final[tuple[Point, ...]] = ("restoring",)
 _DELETION_POINTS: Final[tuple[Point, ...]] = ("completed",)
 """A complete checkpoint makes most of the files that are deleted superfluous."""
 
-MEANS_POINTS: Final[Mapping[Means, tuple[Point, ...]]] = {
-    # The task has read what was sent to it, and no other task has. Sources are sent nothing.
-    "shuffle": ("barrier_received", "pre_committed"),
-    # Later the stopped task has nothing left to write; before it begins, no other task can take its place.
-    "zombie": ("barrier_received", "aligned", "pre_committed", "snapshotted", "uploaded", "element"),
-}
-"""The points at which a means makes sense; one that is not listed makes sense at all points of its kind."""
+_AT_PASSES: Final = frozenset(
+    ("clock", "server", "pause", "listing", "function", "input", "output", "worker", "folder")
+)
+"""What is struck as a point is passed, kills aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +89,12 @@ class FaultRow:
     @property
     def counts_passes(self) -> bool:
         """Whether it counts passes of its point. The others count messages, commits and calls of storages."""
-        return self.is_kill or self.strikes in ("clock", "server", "pause", "listing")
+        return self.is_kill or self.strikes in _AT_PASSES
 
     @property
     def holds_up(self) -> bool:
         """Whether ``Fault.delay`` is steps for which the job may have to wait; else it is milliseconds."""
-        return self.strikes not in ("clock", "server", "pause", "listing")
+        return self.strikes not in _AT_PASSES
 
     @property
     def kills_tasks(self) -> bool:
@@ -454,6 +376,52 @@ _ROWS: Final = (
         "lose the row, and report it to the producer",
         "a row of {task} was lost behind its producer, which heard of it",
     ),
+    FaultRow(
+        "function_leaves",
+        "function",
+        ("element",),
+        Capability.LEAVING_FUNCTIONS,
+        "let a function of {task} leave",
+        "a function of {task} left",
+        # Plain: it exits with code 0. The others raise what is no error, fork and return in the child, or
+        # change the folder of the process, which is no failure.
+        means=("interrupt", "cancelled", "generator_exit", "stop_iteration", "fork", "chdir"),
+    ),
+    FaultRow(
+        "change_input",
+        "input",
+        # What no complete checkpoint covers, a restored job reads as it is now.
+        ("completed",),
+        Capability.CHANGED_INPUT,
+        "change the input that was read",
+        "the input was changed",
+        # Plain: it is shorter than what was read of it.
+        means=("replaced",),
+    ),
+    FaultRow(
+        "move_output",
+        "output",
+        ("committed",),
+        Capability.MOVED_OUTPUT,
+        "take the visible output away",
+        "a consumer took the visible output away",
+    ),
+    FaultRow(
+        "pause_worker",
+        "worker",
+        ("element", "barrier_received", "pre_committed", "committing"),
+        Capability.PAUSED_WORKERS,
+        "pause the worker of {task}",
+        "the worker of {task} was paused",
+    ),
+    FaultRow(
+        "lose_folder",
+        "folder",
+        ("element", "completed"),
+        Capability.LOST_FOLDERS,
+        "move the folder of the checkpoints away",
+        "the folder of the checkpoints vanished",
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
@@ -463,6 +431,7 @@ DRAWN_APART: Final = frozenset(
     row.kind
     for row in _ROWS
     if row.needs in (Capability.LATE_PUTS, Capability.SHORT_LISTS, Capability.LOST_ROWS)
+    or row.strikes in ("function", "input", "output", "worker", "folder")
 )
 """The kinds that only some jobs can suffer, or that are nothing without a kill. The generator draws them by
 themselves, so that all other scenarios are what they are without them."""
@@ -471,10 +440,12 @@ KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
-    row.kind for row in _ROWS if row.strikes not in ("server", "pause", "row")
+    row.kind
+    for row in _ROWS
+    if row.strikes not in ("server", "pause", "row", "input", "output", "worker", "folder")
 )
 """The kinds that any job of the engine can suffer; the others need a server at an end of the job, or its
-model, or strike programs of which nothing is known."""
+model, strike programs of which nothing is known, or what the engine must report and cannot survive."""
 
 AT_PASSES: Final = frozenset(row.kind for row in _ROWS if row.counts_passes)
 """The kinds that strike as a point is passed."""

@@ -46,6 +46,7 @@ CHECKPOINT_DECLINED: Final = "checkpoint_declined"
 LOGGED: Final = "logged"
 ROWS_FOUND: Final = "rows_found"
 ROWS_GONE: Final = "rows_gone"
+INPUT_READ: Final = "input_read"
 LOOK: Final = "look "
 """With a number behind it the name of a look at an output that shows no transactions."""
 
@@ -80,6 +81,7 @@ EVENT_KINDS: Final = (
     LOGGED,
     ROWS_FOUND,
     ROWS_GONE,
+    INPUT_READ,
 )
 
 
@@ -364,6 +366,14 @@ class History:
     def checkpoint_declined(self, step: int, task: str, checkpoint: int) -> None:
         """Record that a task has sent that it cannot take part in a checkpoint."""
         self.events.append((step, CHECKPOINT_DECLINED, task, {"checkpoint": checkpoint}))
+
+    def input_read(self, step: int, read: Mapping[str, int], lengths: Mapping[str, int]) -> None:
+        """Record how far each split was read when the job said that it had finished, and its length.
+
+        It is found at rest, as leaks are, and is no step of the run.
+        """
+        payload = {"read": {split: read.get(split, 0) for split in lengths}, "input": dict(lengths)}
+        self.events.append((step, INPUT_READ, "job", payload))
 
     def leak(self, step: int, kind: str, name: str) -> None:
         """Record what is left behind at rest: its ``kind``, such as "open transaction", and its name."""

@@ -21,7 +21,7 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from onceproof.harness.model.faults import POINTS, Point, ServerName
+from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 
 InputKind: TypeAlias = Literal["files", "kafka", "stdin", "socket"]
 OutputKind: TypeAlias = Literal["files", "kafka", "postgres", "stdout"]

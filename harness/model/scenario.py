@@ -23,7 +23,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.engine.outside_files import read_at_most
-from onceproof.harness.model.faults import FAULTS, FaultKind, Means, Point, ServerName
+from onceproof.harness.model.fault_kinds import FaultKind, Means, Point, ServerName
+from onceproof.harness.model.faults import FAULTS
 
 FORMAT_VERSION: Final = 1
 
@@ -104,8 +105,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps the current one."""
     means: Means = ""
-    """One of the means in the row of the kind, or "" for the default; only systems with real processes
-    read it."""
+    """One of the means in the row of the kind, or "" for the default. The simulation reads those of functions
+    that leave and of input that changes; the others belong to real processes."""
     server: ServerName = ""
     """Faults of servers only: which one it strikes."""
 

@@ -25,7 +25,8 @@ from msgspec.structs import replace
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints
-from onceproof.harness.model.faults import FAULTS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onceproof.engine.connectors.file_sink_function import Transaction, parts_of
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
 from onceproof.engine.connectors.part_objects import PartObject, object_folder
+from onceproof.engine.connectors.part_transactions import Transaction, parts_of
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.object_calls import ObjectCalls
 from onceproof.harness.model.mutants.patching import replaced

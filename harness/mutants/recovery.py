@@ -90,8 +90,10 @@ def incarnation_repeats(reached: Reached) -> Iterator[None]:
     """Resources that are fenced by the attempt's name are no longer fenced."""
     claim = recovery._claim
 
-    def always_the_first(storage: recovery.RecoverableStorage, above: int) -> tuple[int, list[str]]:
-        incarnation, paths = claim(storage, above)
+    def always_the_first(
+        storage: recovery.RecoverableStorage, above: int, token: str
+    ) -> tuple[int, list[str]]:
+        incarnation, paths = claim(storage, above, token)
         if incarnation > 1:
             reached()
         return 1, paths

@@ -9,7 +9,9 @@ The rules this module lives by:
   the work starts.
 - The campaign goes on until each family has had SCENARIOS_EACH scenarios, for at most twice its time. A night
   that lacks some all the same is called a sample by its report.
-- A part that fails does not stop the others. It fails the night, and the report gives the reason.
+- A part that fails, whatever its error, does not stop the others. It fails the night, and the report gives
+  the reason: report and history are written before the error is raised.
+- The campaign begins anew: what an earlier night has left unfinished is of another seed.
 - The exit code follows from the report's verdict.
 - The summary goes to stdout, progress to stderr.
 """
@@ -29,7 +31,8 @@ import msgspec
 
 from onceproof.engine.connectors.file_source import MalformedRow
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
+from onceproof.engine.runtime.spark_session import obtained_session
 from onceproof.harness.campaign.pipeline import CampaignResult, CampaignStopped, run_campaign
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.flights.data import DataMissing, write_year
@@ -38,7 +41,8 @@ from onceproof.harness.flights.plans import LOCAL, SPARK, Plan, run_plan
 from onceproof.harness.flights.real_input import failed_input, real_input_of
 from onceproof.harness.flights.year import FAMILY
 from onceproof.harness.generation.profiles import new_seed
-from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED
+from onceproof.harness.model.budget import Budget
+from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, line_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.mutants import Mutant as Bug
@@ -90,13 +94,17 @@ def nightly(
     keep: int = NIGHTS,
     junit: Path | None = None,
     as_json: bool = False,
+    spark: SparkOptions = NO_OPTIONS,
+    budget: Budget = Budget(),  # noqa: B008
 ) -> int:
     """Run the nightly job, with a campaign of ``seconds``, and return the exit code.
 
     ``out`` is the folder of the report and its data; the next night replaces them. The campaign runs
     ``families``, or all built-in ones. ``known`` holds the failures that the settings list. ``history`` is
     the folder or the address of the history, by default one in ``out``; it keeps ``keep`` nights. ``junit``
-    is the path of a JUnit XML file. With ``as_json`` stdout has one document, and the summary goes to stderr.
+    is the path of a JUnit XML file. ``spark`` holds master and options of the session that judges, and
+    ``budget`` is what each scenario may use. With ``as_json`` stdout has one document, and the summary goes
+    to stderr.
     Raises the errors of a family, of an unwritable folder, and of a campaign that stopped.
     """
     find_java(os.environ)
@@ -116,14 +124,15 @@ def nightly(
         prepare_file(junit)
         with claimed_folder(out):
             bar.describe("starting Spark")
-            with spark_session(name="onceproof nightly") as session:
+            with obtained_session(spark, "onceproof nightly") as session:
                 bar.warn(f"nightly run with seed {seed}")
                 try:
-                    night.flights(partial(compare_year, session), bar)
-                    night.planted_bugs(bar)
+                    night.attempt("flights", lambda: night.flights(partial(compare_year, session), bar))
+                    night.attempt("planted bugs", lambda: night.planted_bugs(bar))
                     bar.describe("campaign")
                     bar.begin(None)
-                    night.campaign(partial(run_campaign, session=session), seconds, bar)
+                    run = partial(run_campaign, session=session, budget=budget, resumes=False)
+                    night.attempt("campaign", lambda: night.campaign(run, seconds, bar))
                 except KeyboardInterrupt:
                     night.interrupted = "interrupted from the keyboard"
             return night.finish(bar, nights, junit, as_json)
@@ -147,7 +156,17 @@ class _Night:
         self._real_inputs: list[RealInput] = []
         self._mutants: list[Mutant] = []
         self._campaign = CampaignResult(RunResult((), (), seed, 0))
-        self._mistake: CampaignStopped | None = None
+        self._mistake: Exception | None = None
+        """The first error of a part."""
+        self._problems: list[str] = []
+
+    def attempt(self, part: str, run: Callable[[], None]) -> None:
+        """Run a part of the night; its error is kept until the report is written."""
+        try:
+            run()
+        except Exception as error:
+            self._mistake = self._mistake or error
+            self._problems.append(f"{part}: {line_of(error)}")
 
     def flights(self, compare: Callable[..., YearComparison], bar: Bar) -> None:
         """Count the year under kills on the local runtime and on Spark, and compare the rows."""
@@ -222,12 +241,16 @@ class _Night:
                 least_each=SCENARIOS_EACH,
             )
         except CampaignStopped as stopped:
-            self._campaign, self._mistake = stopped.campaign, stopped
+            self._campaign = stopped.campaign
+            raise
 
     def finish(self, bar: Bar, history: NightHistory, junit: Path | None, as_json: bool) -> int:
         """Write the report and the history, print the summary, and return the exit code."""
         run = self._campaign.run
-        cases = examine_failures(run, self._out, bar.describe, self._known)
+        cases: list[FailureCase] = []
+        self.attempt(
+            "failures", lambda: cases.extend(examine_failures(run, self._out, bar.describe, self._known))
+        )
         bar.describe("writing the report")
         # One length for the page and for the history.
         self._seconds = round(time.perf_counter() - self._begun, 3)
@@ -250,7 +273,9 @@ class _Night:
         if run.tally.scenarios:
             report = add_oracle_agreement(report, self._campaign)
         interrupted = report.interrupted or self.interrupted
-        problems = [] if run.tally.scenarios or interrupted else ["the campaign ran no scenario"]
+        problems = list(self._problems)
+        if not run.tally.scenarios and not interrupted:
+            problems.append("the campaign ran no scenario")
         return msgspec.structs.replace(
             report,
             real_inputs=tuple(self._real_inputs),

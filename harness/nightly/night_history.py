@@ -2,7 +2,7 @@
 
 The rules this module lives by:
 
-- A night writes one new file, which appears whole (`night_store.py`). Concurrent and interrupted nights
+- A night writes one new file, which appears whole (`file_stores.py`). Concurrent and interrupted nights
   therefore leave only complete files.
 - Any Parquet reader reads the folder as one table. Nested figures (families, properties, signatures) are
   lists of structs.
@@ -31,7 +31,7 @@ import msgspec
 import pyarrow as pa
 from pyarrow import parquet
 
-from onceproof.harness.nightly.night_store import store_of
+from onceproof.harness.campaign.file_stores import store_of
 from onceproof.harness.trials.output_files import OutputUnwritable
 
 FORMAT_VERSION: Final = 1

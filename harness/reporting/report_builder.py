@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onceproof.harness.checkers import CONTINUATIONS, OF_CHECKPOINTS, PROPERTIES
+from onceproof.harness.checkers import CONTINUATIONS, properties_asked_of
 from onceproof.harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
@@ -39,7 +39,8 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family import options_of
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS, POINTS
+from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
@@ -364,15 +365,12 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
         for (family_name, signature), group in tally.groups.items()
         if family_name == name and find_known(known, name, signature)
     ]
-    asked = dict.fromkeys(PROPERTIES, family.scenarios)
+    asked = dict.fromkeys(properties_asked_of(capabilities), family.scenarios)
     asked[ExactlyOnce.property] -= family.at_least_once
     asked[Mode.property] = family.at_least_once
     if not family.at_least_once and options_of(result.family(name)).at_least_once is None:
         # The family is never run in that mode.
         del asked[Mode.property]
-    if Capability.CHECKPOINTS_SEEN not in capabilities:
-        for each in OF_CHECKPOINTS:
-            asked.pop(each, None)
     if Capability.CONTINUATIONS in capabilities:
         asked |= dict.fromkeys(CONTINUATIONS, family.continued)
     if Capability.DETERMINISM in capabilities:

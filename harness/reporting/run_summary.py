@@ -173,6 +173,8 @@ def shrunk_text(case: FailureCase, real: bool) -> str:
     spent = f" in {counted(case.shrunk.runs, 'run')} and {duration(case.shrunk.seconds)}" if real else ""
     if real and not case.repeated:
         return f"not reproduced{spent}"
+    if not case.repeated:
+        return "not shrunk"
     before, after = case.shrunk.before, case.shrunk.after
     sizes = [
         f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)

@@ -23,7 +23,8 @@ from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.generation.generator import checkpoint_steps_of, may_expire
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, tasks_with
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.fault_kinds import Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, ENDS, Fault, Operation, Scenario
 from onceproof.harness.model.step_limits import (
     allowed_step_budget,

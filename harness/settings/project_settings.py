@@ -86,6 +86,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="for how many seconds `run`, `campaign` and the tests of a family shrink each failure"
         ),
     ] = None
+    scenario_time: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(
+            description=(
+                "seconds of processor time that a simulated scenario may take before it has failed; one that"
+                " waits and computes nothing may wait as long"
+            )
+        ),
+    ] = None
+    scenario_memory: Annotated[
+        Whole | None, Meta(description="MiB that a simulated scenario may allocate before it has failed")
+    ] = None
     out: Annotated[
         Path | None,
         Meta(
@@ -125,6 +137,8 @@ _ASKED: Final[Mapping[str, str]] = {
     "system": "a system",
     "workers": "a whole number of 1 or more",
     "shrink_time": "a number of seconds, 0 or more",
+    "scenario_time": "a number of seconds above 0",
+    "scenario_memory": "a whole number of MiB, 1 or more",
     "out": "the path of a folder",
     "history": "the path of a folder, or an address",
     "nights": "a whole number of 1 or more",
@@ -198,7 +212,7 @@ def _settings_of(table: dict[str, Any], folder: Path) -> Settings:
         settings = msgspec.convert(table, Settings, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise _unfit(table, str(error)) from None
-    for name in ("max_time", "shrink_time"):
+    for name in ("max_time", "shrink_time", "scenario_time"):
         if not isfinite(getattr(settings, name) or 0.0):
             raise _Unfit(f"must be {_ASKED[name]}, not {_shown(table[name])}", name)
     if settings.system is not None and settings.system not in system_names():

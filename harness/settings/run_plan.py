@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.model.budget import MEMORY_MB, Budget
+from onceproof.harness.model.budget import SECONDS as SECONDS_OF_SCENARIO
 from onceproof.harness.model.family_places import family_names, is_program, load_family
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.seeds import WHOLE, Share
@@ -58,6 +60,8 @@ class RunPlan:
     """After how many scenarios without anything new a family ends early; None: it does not."""
     shrink_time: float | None
     """Seconds to shrink each failure; None: the default of the system."""
+    budget: Budget
+    """What each scenario of the simulation may use."""
     out: Path
     junit: Path | None
     """Path of the JUnit XML file; None: do not write one."""
@@ -78,6 +82,7 @@ def plan_run(
     system: str | None = None,
     workers: int | None = None,
     shrink_time: float | None = None,
+    scenario_time: float | None = None,
     out: Path | None = None,
     junit: Path | None = None,
     share: Share = WHOLE,
@@ -108,11 +113,20 @@ def plan_run(
         share=Share(share.of, share.first % share.of),
         until_exhausted=until_exhausted,
         shrink_time=shrink_time if shrink_time is not None else settings.shrink_time,
+        budget=budget_of(settings, scenario_time),
         out=out or (settings.out or OUT) / folder,
         junit=junit,
         known=settings.known,
         as_json=as_json,
         command=command,
+    )
+
+
+def budget_of(settings: Settings, scenario_time: float | None = None) -> Budget:
+    """Return what a scenario may use."""
+    return Budget(
+        _first(scenario_time, settings.scenario_time, SECONDS_OF_SCENARIO),
+        _first(None, settings.scenario_memory, MEMORY_MB),
     )
 
 

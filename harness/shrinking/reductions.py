@@ -21,7 +21,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,

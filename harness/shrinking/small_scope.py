@@ -20,7 +20,8 @@ from onceproof.harness.generation.fault_patterns import draw_faults
 from onceproof.harness.generation.generator import draw_priorities
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, JOB_FAULTS
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from onceproof.harness.model.faults import FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 

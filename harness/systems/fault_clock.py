@@ -9,8 +9,8 @@ The rules this module lives by:
   commits that are about to be made there. The two are counted apart.
 - What ``after`` counts differs: steps in the simulation, which schedules the strike itself; further passes of
   any point in real processes, which have no steps (`ProcessFaultClock`).
-- A kill is raised inside the task that dies, as a BaseException: no ``except Exception`` of a user's function
-  or of the engine survives it.
+- A kill is raised inside the task that dies, as an Ending of the engine: nothing of a user's function or of
+  the engine survives it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from onceproof.engine.errors import Ending
 from onceproof.harness.model.faults import AT_PASSES
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation
 
 
-class ProcessKilled(BaseException):
+class ProcessKilled(Ending):
     """The simulated process dies here: the job master and all tasks."""
 
 
@@ -32,7 +33,7 @@ class PowerLost(ProcessKilled):
     """The simulated machine loses its power: the process dies, and what was not synced may be lost."""
 
 
-class MasterKilled(BaseException):
+class MasterKilled(Ending):
     """The simulated job master dies here; its tasks run on without it."""
 
 

@@ -30,7 +30,8 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.fault_answers import MissingPoints, answers
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, FaultKind, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
@@ -54,6 +55,7 @@ CAPABILITIES: Final = frozenset(
         Capability.KILL_PROCESS,
         Capability.RESCALE,
         Capability.CHECKPOINTS_SEEN,
+        Capability.INPUT_SEEN,
         Capability.ENGINE,
     }
 )
@@ -101,6 +103,11 @@ ANSWERS: Final = answers(
         Capability.LATE_CALLS: _ONLY_DEATHS,
         Capability.SHORT_LISTS: _ONLY_DEATHS,
         Capability.LOST_ROWS: _ONLY_DEATHS,
+        Capability.LEAVING_FUNCTIONS: _ONLY_DEATHS,
+        Capability.CHANGED_INPUT: _ONLY_DEATHS,
+        Capability.PAUSED_WORKERS: _ONLY_DEATHS,
+        Capability.MOVED_OUTPUT: _ONLY_DEATHS,
+        Capability.LOST_FOLDERS: _ONLY_DEATHS,
         Capability.PAUSES: _ONLY_DEATHS,
         Capability.SERVER_FAULTS: _ONLY_DEATHS,
         Capability.POWER_CUTS: _ONLY_DEATHS,

@@ -32,6 +32,7 @@ from onceproof.harness.systems.simulation.simulated_system import record_preempt
 from onceproof.harness.trials import real_shrinking as real_runs
 from onceproof.harness.trials.family_mistakes import FamilyMistake, mistake_behind, replaced_rows_mistake
 from onceproof.harness.trials.real_shrinking import LimitReached, RealRuns, RealShrink
+from onceproof.harness.trials.supervision import limited_memory
 from onceproof.harness.trials.trial import SIMULATED, Trial, as_run, try_scenario
 from onceproof.reports.text import counted, duration
 
@@ -61,6 +62,13 @@ class Examined:
     """Sentences for the report: how the failure was examined, and what remains uncertain."""
 
 
+def unexamined(scenario: Scenario) -> Examined:
+    """Return the examination of a scenario that ends its process: it is left as it is."""
+    size = size_of(scenario)
+    note = "It was not shrunk or explained, because every run of it ends or stops its process: a replay, too."
+    return Examined(ShrinkResult(scenario, 0, 0.0, size, size), None, repeated=False, notes=(note,))
+
+
 def repeats(system: System) -> bool:
     """Return whether a system is deterministic: the same scenario gives the same trace."""
     return Capability.DETERMINISM in system.capabilities
@@ -88,7 +96,9 @@ def examine(
     :param progress: called with the number of each run, on systems whose runs take seconds
     """
     if repeats(system):
-        return _examine_by_many_runs(system, family, scenario, signature, limit_seconds)
+        # A scenario that exhausts its memory fails, and must not take the command with it.
+        with limited_memory():
+            return _examine_by_many_runs(system, family, scenario, signature, limit_seconds)
     return _examine_by_few_runs(system, family, scenario, signature, limit_seconds, progress)
 
 

@@ -9,6 +9,7 @@ The rules this module lives by:
   broken engine can fail: the first ones are shrunk, the others are kept as they are. New ones come before
   those that are known.
 - A failure that does not repeat on a system of real processes is described by the violations of its run.
+- A scenario that ended its process, or exceeded its budget, would do so here: it is not run again.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ from onceproof.harness.model.history import History, rows_at_end
 from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.model.system import System, let_go
 from onceproof.harness.shrinking.shrinker import ShrinkResult
-from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
+from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats, unexamined
 from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder, replace_file
 from onceproof.harness.trials.runner import RunResult
+from onceproof.harness.trials.supervision import is_lost, is_lost_in_generate, without_records
 from onceproof.harness.trials.tally import Group
 from onceproof.harness.trials.trial import Trial, as_run, scenario_of
 
@@ -148,7 +150,10 @@ def examine_failures(
             def show(run: int, text: str = text) -> None:
                 progress(f"{text}, run {run}")
 
-            examined = examine(system, family, original, group.signature, limit if shrinks else 0.0, show)
+            if is_lost(group.first):
+                examined = unexamined(original)
+            else:
+                examined = examine(system, family, original, group.signature, limit if shrinks else 0.0, show)
             asked = result.asked_for(family.name)
             cases.append(
                 store_failure(examined, system, family, asked, original, folder, group, entry, unwritten)
@@ -161,6 +166,8 @@ def _of_seed(result: RunResult, group: Group) -> Scenario:
     seed = group.first.seed
     assert seed is not None
     family = result.family(group.first.family)
+    if is_lost_in_generate(group.first):
+        return without_records(family, seed)
     return as_run(result.system, family, scenario_of(family, seed))
 
 
@@ -193,7 +200,8 @@ def store_failure(
         unwritten.append(error)
         is_written = False
     history, verdict = (History(), Verdict(())) if trial is None else (trial.shown, trial.verdict)
-    if not repeats(system) and not examined.repeated:
+    is_run = trial is not None and (repeats(system) or examined.repeated)
+    if not is_run:
         explanation = Explanation(_sentence_of(group.first), "")
     else:
         assert trial is not None, "a failure that repeats has a trial"
@@ -216,7 +224,7 @@ def store_failure(
         takes=examined.takes,
         mistake=examined.mistake,
         notes=examined.notes,
-        repeated=examined.repeated or repeats(system),
+        repeated=is_run,
         known=known,
     )
 

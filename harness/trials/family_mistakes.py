@@ -108,7 +108,7 @@ def mistakes_of(
     found: set[str] = set()
     for number in range(scenarios):
         scenario = scenario_of(family, scenario_seed(seed, family.name, number))
-        for mistake in _mistakes_in(family, scenario, parallelisms):
+        for mistake in mistakes_in(family, scenario, parallelisms):
             if mistake.member not in found:
                 found.add(mistake.member)
                 yield mistake
@@ -135,7 +135,8 @@ def mistake_behind(family: Family, scenario: Scenario, signature: Signature) -> 
     return None
 
 
-def _mistakes_in(family: Family, scenario: Scenario, parallelisms: Sequence[int]) -> Iterator[FamilyMistake]:
+def mistakes_in(family: Family, scenario: Scenario, parallelisms: Sequence[int]) -> Iterator[FamilyMistake]:
+    """Yield the mistakes of a family that one scenario of a run shows, undisturbed."""
     assert scenario.seed is not None, "scenarios of a run have seeds"
     where = f"seed {scenario.seed}"
     if scenario_of(family, scenario.seed) != scenario:

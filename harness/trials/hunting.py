@@ -36,6 +36,7 @@ from onceproof.harness.trials.hunt_state import (
     tally_of,
 )
 from onceproof.harness.trials.pool import Batch, Done
+from onceproof.harness.trials.supervision import is_lost_in_generate, without_records
 from onceproof.harness.trials.tally import FamilyTally, Tally
 from onceproof.harness.trials.trial import scenario_of
 
@@ -145,7 +146,11 @@ class Hunt:
             assert outcome.signature is not None
             key = (outcome.family, outcome.signature)
             if self.tally.groups[key].count == 1:
-                yield NewFailure(key, outcome, _scenario(hunted.family, outcome.seed, done.unaimed))
+                if is_lost_in_generate(outcome):
+                    scenario = without_records(hunted.family, outcome.seed)
+                else:
+                    scenario = _scenario(hunted.family, outcome.seed, done.unaimed)
+                yield NewFailure(key, outcome, scenario)
 
     def _add(self, outcome: Outcome) -> None:
         """Count an outcome in the tally, without what grows with the number of outcomes."""

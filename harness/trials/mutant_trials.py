@@ -32,6 +32,7 @@ from typing import Final
 import msgspec
 import msgspec.structs
 
+from onceproof.engine.errors import Ending
 from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.model.exit_codes import is_full
@@ -132,8 +133,8 @@ class Result(msgspec.Struct, frozen=True):
         }
 
 
-class RunTooLong(BaseException):
-    """A run was stopped because it takes for ever; no ``except Exception`` of the engine's may survive it."""
+class RunTooLong(Ending):
+    """A run was stopped because it takes forever; an Ending, so that nothing of the engine's survives it."""
 
 
 _ENDLESS: Final = Verdict((Violation("liveness", "endless step", ""),))

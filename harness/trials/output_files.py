@@ -13,6 +13,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import sys
@@ -25,6 +26,8 @@ from onceproof.engine.file_locks import hold_lock, release_lock
 
 OUTCOMES: Final = "outcomes.jsonl"
 _MOST_LINKS: Final = 40
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""An address that a path holds, such as s3://bucket, whose slashes have become one."""
 
 
 class OutputUnwritable(Exception):
@@ -41,6 +44,11 @@ def made_folder(folder: Path) -> Path:
 
     :raises OutputUnwritable: the folder cannot be created
     """
+    if _ADDRESS.match(str(folder)):
+        raise OutputUnwritable(
+            f"{folder}: an address cannot be a folder of results: give --out a folder; a campaign writes to"
+            " an address with --store"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -6,8 +6,11 @@ The rules this module lives by:
   threads (a JVM's, a progress bar's, a test runner's).
 - Parent and worker exchange length-prefixed messages over the worker's stdin and stdout; what a family prints
   goes to stderr. Nothing is pickled. Each worker loads families by name or path.
-- A worker runs its batches one by one. If it dies, another worker runs the first unfinished batch once more;
-  if that worker dies too, the run ends with an error that names the scenarios.
+- A worker runs its batches one by one. If a scenario ends it or exceeds its budget, another worker runs the
+  batch again without that scenario, which has failed. Where another process may have killed the worker, its
+  scenario is tried once more before it is blamed.
+- A worker that dies between two scenarios runs its batch once more; if the next one dies there too, the run
+  ends with an error that names the batch.
 - A worker holds its next batch before it finishes the current one, so it never waits for the parent. A batch
   takes tens of milliseconds, its message a tenth of one. Where a scenario takes seconds, it holds none: what
   has been given is run, also when the time is up.
@@ -16,9 +19,10 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
+import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -27,8 +31,11 @@ from typing import IO, Final, Self
 
 import msgspec
 
+from onceproof.harness.model.budget import Budget
+from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.seeds import WHOLE, Share
+from onceproof.harness.trials.supervision import Death, Lost, Watch
 
 BATCH: Final = 32
 """The number of scenarios of a full batch."""
@@ -37,7 +44,12 @@ BATCHES_AHEAD: Final = 2
 """How many batches a worker holds if nothing else is said, including the one that it runs."""
 
 MOST_ATTEMPTS: Final = 2
-"""How often a batch is given to a worker if workers die of it."""
+"""How often a batch is given to a worker if workers die of it between its scenarios."""
+
+MOST_SUSPECTS: Final = 5
+"""How many scenarios of a batch are tried again because something else may have ended their worker."""
+
+LOOK_SECONDS: Final = 1.0
 
 _LENGTH: Final = 4
 _WORKER: Final = "onceproof.harness.trials.worker"
@@ -56,8 +68,32 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     """How many of a round each family has; empty: one each."""
     enumerates: bool = False
     """Whether batches number units of an enumeration instead of scenarios of a run."""
+    checks: tuple[int, ...] | None = None
+    """The parallelisms at which batches check the family for mistakes, instead of trying its scenarios."""
     watches: bool = False
     """Whether answers hold the abstract states that scenarios were in, from which a run sees what is new."""
+    budget: Budget | None = None
+    """What each scenario may use; None: as much as it wants."""
+
+
+class FamilyToLoad(msgspec.Struct, frozen=True, tag="family"):
+    """A family that a campaign tells a worker of, with what the worker needs to build its tables."""
+
+    address: str
+    """Where it is on this machine."""
+    asked: str
+    """As the user named it."""
+    folder: str
+    """The folder of the user whose modules came along; "" for none."""
+    version: str
+    """Another one for other modules."""
+    families: int
+    """How many families take turns."""
+    place: int
+    """Its place among them."""
+    record_schema: bytes
+    """The schemas of Arrow, as messages of Arrow."""
+    row_schema: bytes
 
 
 class Batch(msgspec.Struct, frozen=True, tag="batch"):
@@ -70,6 +106,12 @@ class Batch(msgspec.Struct, frozen=True, tag="batch"):
     """The place of a family in the run, whose scenarios are counted; None: those of all, which take turns."""
     unaimed: bool = False
     """Whether the scenarios of that family are drawn without patterns; they are numbered apart."""
+    lost: tuple[Lost, ...] = ()
+    """Its scenarios that have ended workers; they are not run again."""
+    suspects: tuple[int, ...] = ()
+    """The places of its scenarios that ran when workers died of what may have come from outside."""
+    until: float | None = None
+    """Seconds since the epoch, after which none of its scenarios is started."""
 
     def __str__(self) -> str:
         of_family = "" if self.place is None else f" of family number {self.place}"
@@ -103,19 +145,19 @@ class WorkerFailed(Exception):
     """A worker met an internal error; the message is its traceback."""
 
 
-_down: Final = msgspec.msgpack.Decoder(Start | Batch)
+_down: Final = msgspec.msgpack.Decoder(Start | Batch | FamilyToLoad)
 _up: Final = msgspec.msgpack.Decoder(Done)
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
-def write_message(stream: IO[bytes], message: Start | Batch | Done) -> None:
+def write_message(stream: IO[bytes], message: Start | Batch | FamilyToLoad | Done) -> None:
     """Write a message with its length in front."""
     body = _encoder.encode(message)
     stream.write(len(body).to_bytes(_LENGTH, "big") + body)
     stream.flush()
 
 
-def read_message(stream: IO[bytes]) -> Start | Batch | None:
+def read_message(stream: IO[bytes]) -> Start | Batch | FamilyToLoad | None:
     """Return the parent's next message; None if the parent has closed the stream."""
     body = _read_body(stream)
     return None if body is None else _down.decode(body)
@@ -138,17 +180,20 @@ def _read_exactly(stream: IO[bytes], length: int) -> bytes | None:
     return b"".join(parts)
 
 
-class _Worker:
+class Worker:
     """The parent's side of a worker process."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, module: str = _WORKER) -> None:
+        """Start a process that runs ``main`` of a module."""
         self.batches: deque[Batch] = deque()
         """The batches that it holds; it runs the first."""
         self.answers = 0
+        self._watch = Watch(start.budget)
         # The worker gets the parent's current sys.path, which may differ from the one at its start.
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {_WORKER} import main; main()"
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; main()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            [sys.executable, "-c", program, *self._watch.arguments],
+            pass_fds=self._watch.files,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Unbuffered: select would not see a second answer that is already in a buffer.
@@ -163,15 +208,14 @@ class _Worker:
         with suppress(BrokenPipeError):
             write_message(self._stdin, start)
 
-    @property
-    def process_id(self) -> int:
-        return self._process.pid
-
     def give(self, batch: Batch) -> None:
         self.batches.append(batch)
-        # If the worker is dead, answer() notices it.
+        self.tell(batch)
+
+    def tell(self, message: Batch | FamilyToLoad) -> None:
+        """Send a message. If the worker is dead, answer() notices it."""
         with suppress(BrokenPipeError):
-            write_message(self._stdin, batch)
+            write_message(self._stdin, message)
 
     def answer(self) -> Done | None:
         """Wait for the answer to the first batch; None if the worker died, with ``batches`` unchanged."""
@@ -182,8 +226,13 @@ class _Worker:
         self.answers += 1
         return _up.decode(body)
 
-    def stop(self, wait: bool = True) -> str:
-        """Stop the process and return how it ended: "was killed by SIGKILL", "ended with exit code 1".
+    def look(self) -> None:
+        """End the process if its scenario does nothing, which answer() notices."""
+        if self.batches:
+            self._watch.look(self._process.pid, time.monotonic())
+
+    def stop(self, wait: bool = True) -> Death:
+        """Stop the process and return how it ended.
 
         :param wait: whether the worker may finish its batch
         """
@@ -192,10 +241,14 @@ class _Worker:
         with suppress(BrokenPipeError):
             self._stdin.close()
         self.stdout.close()
-        code = self._process.wait()
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        return f"ended with exit code {code}"
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(LOOK_SECONDS)
+                break
+            self._watch.look(self._process.pid, time.monotonic())
+        death = self._watch.death(code)
+        self._watch.close()
+        return death
 
 
 class WorkerPool:
@@ -215,7 +268,7 @@ class WorkerPool:
         self._start = start
         self._warn = warn
         self._ahead = ahead
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         self._selector = DefaultSelector()
         for _ in range(workers):
             self._start_worker()
@@ -232,7 +285,10 @@ class WorkerPool:
                 self._assign(again, batches)
             if not any(worker.batches for worker in self._workers):
                 return
-            for key, _ in self._selector.select():
+            ready = self._selector.select(LOOK_SECONDS)
+            for worker in self._workers:
+                worker.look()
+            for key, _ in ready:
                 done = key.data.answer()
                 if done is None:
                     again.extend(self._replace(key.data))
@@ -266,25 +322,54 @@ class WorkerPool:
                     worker.give(batch)
 
     def _start_worker(self) -> None:
-        worker = _Worker(self._start)
+        worker = Worker(self._start)
         self._workers.append(worker)
         self._selector.register(worker.stdout, EVENT_READ, worker)
 
-    def _replace(self, worker: _Worker) -> list[Batch]:
+    def _replace(self, worker: Worker) -> list[Batch]:
         """Replace a dead worker by a new one; return the dead one's batches, to be run again."""
         self._selector.unregister(worker.stdout)
         self._workers.remove(worker)
-        how = worker.stop()
+        death = worker.stop()
         self._start_worker()
         if not worker.batches:
             if worker.answers:
                 return []
-            raise WorkerDied(f"a worker {how} before its first batch")
+            raise WorkerDied(f"a worker {death.how} before its first batch")
         current, *others = worker.batches
-        if current.attempt == MOST_ATTEMPTS:
-            raise WorkerDied(f"a second worker {how} on {current} of the run, counted from 0")
-        self._warn(f"a worker {how}; {current} are run once more")
-        return [msgspec.structs.replace(current, attempt=current.attempt + 1), *others]
+        return [without_culprit(current, death, self._warn), *others]
+
+
+def without_culprit(batch: Batch, death: Death, warn: Callable[[str], None]) -> Batch:
+    """Return the batch of a dead worker, as the next one is to run it.
+
+    :raises WorkerDied: workers died twice on the batch, and no scenario is to blame
+    """
+    lost = death.lost
+    if lost is None:
+        if batch.attempt == MOST_ATTEMPTS:
+            raise WorkerDied(f"a second worker {death.how} on {batch} of the run, counted from 0")
+        warn(f"a worker {death.how}; {batch} are run once more")
+        return msgspec.structs.replace(batch, attempt=batch.attempt + 1)
+    is_suspect = lost.place in batch.suspects or len(batch.suspects) >= MOST_SUSPECTS
+    if death.may_be_from_outside and not is_suspect:
+        warn(f"a worker {death.how}; {batch} are run once more")
+        return msgspec.structs.replace(batch, suspects=(*batch.suspects, lost.place))
+    warn(f"number {lost.place + 1} of {batch} has failed: {lost.anomaly}")
+    return msgspec.structs.replace(batch, lost=(*batch.lost, lost))
+
+
+def error_of(error: Exception, batch: Batch) -> tuple[str, str]:
+    """Return an error that ended a batch: one that the user can fix in a line, or any other's traceback."""
+    if isinstance(error, FamilyError):
+        return str(error), ""
+    if isinstance(error, OSError) and is_full(error):
+        # This is how a worker reports what is no internal error.
+        return full_line(error), ""
+    if batch.unaimed:
+        # The command of the note would draw another scenario from the seed.
+        error.__notes__ = [f"drawn without patterns, in {batch}, counted from 0"]
+    return "", "".join(traceback.format_exception(error))
 
 
 def raise_error_of(done: Sequence[Done]) -> None:

@@ -25,7 +25,8 @@ from msgspec.structs import replace
 from onceproof.engine.protocol_points import COORDINATOR
 from onceproof.harness.checkers import Signature
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.faults import FAULTS, FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import (
     USUAL_WATERMARK_INTERVAL_MS,
     Fault,

@@ -24,6 +24,7 @@ from pathlib import Path
 from time import perf_counter
 
 from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, turns_of
 from onceproof.harness.model.family_places import load_family
@@ -136,6 +137,7 @@ def run(
     share: Share = WHOLE,
     by_turns: bool = False,
     until_exhausted: int | None = None,
+    budget: Budget = Budget(),  # noqa: B008
     out: Path | None = None,
     progress: Callable[[Tally], None] = lambda tally: None,
     warn: Callable[[str], None] = lambda text: None,
@@ -151,6 +153,7 @@ def run(
     :param share: the part of the run's scenarios that is run here
     :param by_turns: whether a family has as many turns as its options say, and not one as each other
     :param until_exhausted: a family ends when so many scenarios in a row met nothing new; None: it does not
+    :param budget: what each scenario of the simulation may use, in other processes than this one
     :param out: the folder that gets outcomes.jsonl; None writes nothing
     :param progress: called with the tally after each batch
     :param warn: called with one line when a worker died
@@ -179,10 +182,10 @@ def run(
     with open_output(out) as lines, let_go(result.system):
         ordered = _InOrder(result.tally, lines, progress, exhausting)
         try:
-            if count == 1:
+            if workers == 1:
                 _run_here(result, batches, ordered)
             else:
-                _run_in_pool(result, batches, ordered, warn, 1 if is_real else BATCHES_AHEAD)
+                _run_in_pool(result, batches, ordered, warn, None if is_real else budget)
             raise_error_of(ordered.mistakes)
         except KeyboardInterrupt:
             result.interrupted = True
@@ -254,8 +257,13 @@ def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) ->
 
 
 def _run_in_pool(
-    result: RunResult, batches: Iterator[Batch], ordered: _InOrder, warn: Callable[[str], None], ahead: int
+    result: RunResult,
+    batches: Iterator[Batch],
+    ordered: _InOrder,
+    warn: Callable[[str], None],
+    budget: Budget | None,
 ) -> None:
+    """Run batches on a pool; on real systems, where a scenario takes seconds, without a budget."""
     start = Start(
         result.seed,
         result.names,
@@ -263,8 +271,9 @@ def _run_in_pool(
         result.share,
         result.turns,
         watches=ordered.watches,
+        budget=budget,
     )
-    with WorkerPool(result.workers, start, warn, ahead) as pool:
+    with WorkerPool(result.workers, start, warn, 1 if budget is None else BATCHES_AHEAD) as pool:
         try:
             for done in pool.run(batches):
                 ordered.take(done)

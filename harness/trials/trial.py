@@ -25,11 +25,13 @@ from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.generation.generator import USUAL, Drawing, generate
+from onceproof.harness.generation.outside_faults import with_outside_faults
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import REPLAY_NOTE, is_full
 from onceproof.harness.model.family import Declared, Family, FamilyError, source_file, tasks_with
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
@@ -79,7 +81,7 @@ def try_scenario(
     """
     drawn, scenario = scenario, as_run(system, family, scenario)
     is_to_continue = (is_continued(scenario.seed) if continued is None else continued) and (
-        Capability.CONTINUATIONS in system.capabilities
+        Capability.CONTINUATIONS in system.capabilities and not changes_input(scenario)
     )
     history: History | None = None
     try:
@@ -132,6 +134,11 @@ def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED)
     return outcome_of(trial.scenario, trial.history, trial.verdict), trial.history
 
 
+def changes_input(scenario: Scenario) -> bool:
+    """Return whether a fault changes the input: no other run reads the same, so none is compared with it."""
+    return any(FAULTS[fault.kind].strikes == "input" for fault in scenario.faults)
+
+
 def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
     """Return the scenario with the faults that only some jobs or systems have, and what it decides itself.
 
@@ -141,6 +148,7 @@ def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
         scenario = with_program_faults(family, scenario)
     elif Capability.SERVER_FAULTS in system.capabilities:
         scenario = with_server_faults(family, scenario)
+        scenario = with_outside_faults(family, scenario, system.capabilities)
     return prepared(system, scenario)
 
 

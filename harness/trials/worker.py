@@ -5,6 +5,8 @@ The rules this module lives by:
 - Stdout carries messages only. What a family prints goes to stderr, so it cannot damage a message.
 - An error ends the batch at its scenario. The answer holds the outcomes before it, and the error.
 - The worker exits at the end of its stdin, or, if it is busy, when its parent process has exited.
+- It notes each scenario before it begins, for the parent that outlives it. A scenario that ended an earlier
+  worker is not run again: its outcome says how.
 """
 
 from __future__ import annotations
@@ -14,23 +16,41 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from threading import Thread
-from time import perf_counter, sleep
-from typing import Any, Protocol
+from time import perf_counter, sleep, time
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from onceproof.harness.checkers.outcome import to_line
+from onceproof.harness.checkers.outcome import Outcome, to_line
 from onceproof.harness.checkers.protocol_states import protocol_states_of
-from onceproof.harness.generation.generator import UNAIMED, USUAL
-from onceproof.harness.model.exit_codes import full_line, is_full
+from onceproof.harness.generation.generator import UNAIMED, USUAL, Drawing
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import WHOLE, Share, numbered
 from onceproof.harness.model.system import System, find_system, let_go
-from onceproof.harness.trials.pool import Batch, Done, Start, read_message, write_message
+from onceproof.harness.trials.pool import (
+    Batch,
+    Done,
+    FamilyToLoad,
+    Start,
+    error_of,
+    read_message,
+    write_message,
+)
+from onceproof.harness.trials.supervision import (
+    Lost,
+    Notes,
+    end_out_of_memory,
+    is_out_of_memory,
+    lost_outcome,
+    stack_of,
+    without_records,
+)
 from onceproof.harness.trials.trial import run_scenario, scenario_of
 
 _PARENT_POLL_SECONDS = 1.0
@@ -52,29 +72,23 @@ def run_batch(
     turns: Sequence[int] = (),
     *,
     watches: bool = False,
+    notes: Notes | None = None,
 ) -> Done:
-    """Run the scenarios of a batch, up to the first error."""
+    """Run the scenarios of a batch, up to the first error.
+
+    :param notes: where each scenario is noted before it begins; None: no other process watches this one
+    """
     started = perf_counter()
     lines: list[bytes] = []
     states: list[tuple[int, ...]] = []
     family_error = internal_error = ""
     try:
-        for family, scenario in _scenarios_of(families, seed, batch, share, turns):
-            outcome, history = run_scenario(family, scenario, system)
-            lines.append(to_line(outcome))
+        for tried in tried_scenarios(_drawn(families, seed, batch, share, turns), batch, system, notes):
+            lines.append(to_line(tried.outcome))
             if watches:
-                states.append(tuple(sorted(protocol_states_of(history))))
-    except FamilyError as error:
-        family_error = str(error)
+                states.append(tuple(sorted(protocol_states_of(tried.history))))
     except Exception as error:
-        if isinstance(error, OSError) and is_full(error):
-            # What the user can mend is no internal error, and this is how a worker says so.
-            family_error = full_line(error)
-        else:
-            if batch.unaimed:
-                # The command of the note would draw another scenario from the seed.
-                error.__notes__ = [f"drawn without patterns, in {batch}, counted from 0"]
-            internal_error = traceback.format_exc()
+        family_error, internal_error = error_of(error, batch)
     seconds = perf_counter() - started
     return Done(
         batch.first,
@@ -88,20 +102,66 @@ def run_batch(
     )
 
 
-def _scenarios_of(
+class Tried(NamedTuple):
+    """A scenario that was run, or that ended its process and has no more than an outcome."""
+
+    scenario: Scenario
+    outcome: Outcome
+    history: History
+
+
+def tried_scenarios(
+    drawn: Iterable[tuple[Family, int, Drawing]], batch: Batch, system: System, notes: Notes | None
+) -> Iterator[Tried]:
+    """Run the scenarios of some seeds, which are those of a batch, and yield what came of each."""
+    if notes is not None:
+        notes.begin_batch()
+    lost_by_place = {lost.place: lost for lost in batch.lost}
+    for place, (family, seed, drawing) in enumerate(drawn):
+        if batch.until is not None and time() >= batch.until:
+            return
+        lost = lost_by_place.get(place)
+        is_generated = False
+        if lost is None:
+            try:
+                if notes is not None:
+                    notes.begin(place)
+                scenario = scenario_of(family, seed, drawing)
+                is_generated = True
+                if notes is not None:
+                    notes.generated(place)
+                tried = Tried(scenario, *run_scenario(family, scenario, system))
+                if notes is not None:
+                    notes.idle()
+                yield tried
+                continue
+            except Exception as error:
+                if notes is not None and is_out_of_memory(error):
+                    end_out_of_memory()
+                raise
+            except BaseException as error:
+                if notes is None:
+                    # The user's interrupt, too, comes here only where no other process watches.
+                    raise
+                notes.idle()
+                lost = Lost(place, f"raised {type(error).__name__}", is_generated, stack_of(error))
+        yield Tried(without_records(family, seed), lost_outcome(family, seed, lost), History())
+
+
+def _drawn(
     families: Sequence[Family], seed: int, batch: Batch, share: Share, turns: Sequence[int]
-) -> Iterator[tuple[Family, Scenario]]:
-    """Yield the scenarios of a batch, each with its family."""
+) -> Iterator[tuple[Family, int, Drawing]]:
+    """Yield family, seed and drawing of the scenarios of a batch."""
     if batch.place is None:
         names = [family.name for family in families]
         for place, drawn in numbered(seed, names, batch.first, batch.count, share, turns):
-            yield families[place], scenario_of(families[place], drawn)
+            yield families[place], drawn, USUAL
         return
     family = families[batch.place]
     name, drawing = (unaimed_name(family), UNAIMED) if batch.unaimed else (family.name, USUAL)
     own = turns[batch.place : batch.place + 1]
     for _, drawn in numbered(seed, [name], batch.first, batch.count, share, own):
-        yield family, scenario_of(family, drawn, drawing)
+        yield family, drawn, drawing
 
 
 def unaimed_name(family: Family) -> str:
@@ -124,8 +184,16 @@ def enumerate_batch(units: RunsUnits, batch: Batch) -> Done:
     return Done(batch.first, tuple(lines), perf_counter() - started, family_error, internal_error)
 
 
-def main() -> None:
-    """Answer the parent's batches until it closes the stream."""
+Answer: TypeAlias = Callable[[Batch, Notes], Done]
+"""Runs a batch."""
+
+
+def serve(prepare: Callable[[Start], Answer], learn: Callable[[FamilyToLoad], None] | None = None) -> None:
+    """Answer the parent's batches until it closes the stream, and end this process.
+
+    :param prepare: called once, with the parent's first message
+    :param learn: called with each family of which the parent tells later
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -133,33 +201,41 @@ def main() -> None:
     start = read_message(sys.stdin.buffer)
     if not isinstance(start, Start):
         return
-    families = [load_family(name) for name in start.families]
-    system = find_system(start.system)
-    units = None
-    if start.enumerates:
-        from onceproof.harness.trials.enumeration.units import Units
-
-        units = Units(families)
+    answer = prepare(start)
+    notes = Notes(int(sys.argv[1]), int(sys.argv[2]), start.budget)
     # Modules stay loaded, so the garbage collector need not traverse them again.
     gc.freeze()
-    with let_go(system):
-        while isinstance(batch := read_message(sys.stdin.buffer), Batch):
-            try:
-                if units is None:
-                    done = run_batch(
-                        families,
-                        start.seed,
-                        batch,
-                        system,
-                        start.share,
-                        start.turns,
-                        watches=start.watches,
-                    )
-                else:
-                    done = enumerate_batch(units, batch)
-                write_message(messages, done)
-            except BrokenPipeError:
-                break
+    with suppress(BrokenPipeError):
+        while (message := read_message(sys.stdin.buffer)) is not None:
+            if isinstance(message, Batch):
+                write_message(messages, answer(message, notes))
+            elif isinstance(message, FamilyToLoad) and learn is not None:
+                learn(message)
+
+
+def main() -> None:
+    """Run the scenarios of a run, or the units of an enumeration."""
+    with ExitStack() as stack:
+
+        def prepare(start: Start) -> Answer:
+            families = [load_family(name) for name in start.families]
+            system = find_system(start.system)
+            stack.enter_context(let_go(system))
+            if start.enumerates:
+                from onceproof.harness.trials.enumeration.units import Units
+
+                units = Units(families)
+                return lambda batch, notes: enumerate_batch(units, batch)
+            if (parallelisms := start.checks) is not None:
+                from onceproof.harness.trials.supervised_checks import check_batch
+
+                return lambda batch, notes: check_batch(families[0], start.seed, batch, parallelisms, notes)
+            seed, share, turns, watches = start.seed, start.share, start.turns, start.watches
+            return lambda batch, notes: run_batch(
+                families, seed, batch, system, share, turns, watches=watches, notes=notes
+            )
+
+        serve(prepare)
     # Threads or exit handlers of a family must not delay the parent.
     os._exit(0)
 

@@ -11,20 +11,22 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
 from onceproof.engine.checkpoint import metadata
-from onceproof.engine.connectors import sqlite, upsert_fence
+from onceproof.engine.connectors import file_content, known_files, sqlite, upsert_fence
+from onceproof.engine.connectors import print as print_sink
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
 from onceproof.engine.connectors.kafka.topic_ids import TopicWatch
 from onceproof.engine.connectors.postgres.postgres_sinks import LedgerCommitter
 from onceproof.engine.connectors.postgres.table_guard import GrowingGuard, RangeGuard
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.connectors.upsert_fence import UpsertFence
-from onceproof.engine.runtime import storage
+from onceproof.engine.runtime import spark_settings, storage
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
 from onceproof.engine.runtime.growing_pause import GrowingPause
 from onceproof.engine.runtime.job_driver import JobDriver
@@ -32,8 +34,11 @@ from onceproof.engine.runtime.job_requests import publish_metadata
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
+from onceproof.engine.runtime.spark_executors import Patience
 from onceproof.engine.state import snapshot
 from onceproof.engine.state.rocksdb import database
+from onceproof.engine.task.task import Task
+from onceproof.engine.types.information import TypeInformation
 
 Plant = Callable[[pytest.MonkeyPatch, pytest.Function], None]
 
@@ -141,12 +146,106 @@ def entries_that_a_ledger_has_lost_are_not_missed(patch: pytest.MonkeyPatch, tes
     patch.setattr(LedgerCommitter, "check_sent", lambda self: None)
 
 
+def what_leaves_a_function_ends_the_job(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    task_died = LocalExecution.task_died
+
+    def only_of_exceptions(self: LocalExecution, task: Task, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            # Pytest itself would end at a KeyboardInterrupt.
+            raise SystemExit from error
+        task_died(self, task, error)
+
+    patch.setattr(LocalExecution, "task_died", only_of_exceptions)
+
+
+def columns_are_copied_by_map(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def copied(self: TypeInformation, values: list[Any]) -> list[Any]:
+        return values if self.immutable else list(map(self.copy, values))
+
+    patch.setattr(TypeInformation, "copy_column", copied)
+
+
+def _in_programs(patch: pytest.MonkeyPatch, test: pytest.Function, patience: float, *lines: str) -> None:
+    """Plant a defect in the programs that the test starts, and wait less for what does not come."""
+    patch.setattr(test.module, "PREAMBLE", list(lines))
+    patch.setattr(test.module, "PATIENCE_SECONDS", patience)
+
+
+def children_that_come_back_run_the_job(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    _in_programs(
+        patch,
+        test,
+        5,
+        "from onceproof.engine import forked_children",
+        "forked_children._caller_of_user_code = lambda forking: None",
+    )
+
+
+def deaths_are_seen_by_connections_that_forks_keep(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    _in_programs(
+        patch,
+        test,
+        10,
+        "from onceproof.engine.runtime.workers import launcher",
+        "launcher.close_in_children = lambda *connections: None",
+        "launcher.process_descriptor = lambda pid: None",
+    )
+
+
+def silence_is_no_death(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    _in_programs(
+        patch,
+        test,
+        15,
+        "from onceproof.engine.job.heartbeats import HeartbeatMonitor",
+        "HeartbeatMonitor.is_overdue = lambda self, now: False",
+    )
+
+
+def closed_stdout_may_be_open_again(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(print_sink, "UnrecoverableError", OSError)
+
+
 def tables_are_taken_for_what_they_were(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
     for guard in (RangeGuard, GrowingGuard):
         patch.setattr(guard, "compare", lambda self, connection, read, mark, sequence: None)
 
 
+def executors_get_the_driver_s_machine(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(spark_settings, "is_local", lambda master: True)
+
+
+def executors_are_waited_for_forever(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(Patience, "handle", lambda self, sight, now: frozenset())
+
+
+def positions_know_no_content(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(file_content.Content, "check", lambda self, mark: b"")
+
+
+def cut_files_end_their_splits(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def size_of_now(self: file_content.Content) -> int:
+        self._raw_size = os.fstat(self._descriptor).st_size
+        return self.known_size
+
+    patch.setattr(file_content.Content, "look", size_of_now)
+    patch.setattr(file_content.Content, "holds", lambda self, offset, data: True)
+
+
+def monitored_files_are_their_paths(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(known_files.KnownFile, "is_in", lambda self, content: content.path == self.path)
+
+
 PLANTED: Final[dict[str, Plant]] = {
+    "runtime/test_spark_options.py::test_executors_on_a_cluster_get_nothing_of_the_driver_s_machine": (
+        executors_get_the_driver_s_machine
+    ),
+    "runtime/test_spark_executors.py::test_a_job_without_executors_is_cancelled_after_the_timeout": (
+        executors_are_waited_for_forever
+    ),
+    "runtime/test_spark_executors.py::test_executors_that_register_and_die_again_and_again_are_none": (
+        executors_are_waited_for_forever
+    ),
     "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
         names_in_checkpoints_are_trusted
     ),
@@ -214,6 +313,37 @@ PLANTED: Final[dict[str, Plant]] = {
         rows_that_a_database_has_lost_are_not_missed
     ),
     "connectors/test_idempotent.py::test_row_that_does_not_fit_is_named": values_are_given_to_sqlite_unseen,
+    "runtime/test_leaving_functions.py::test_any_error_costs_an_attempt_and_no_row": (
+        what_leaves_a_function_ends_the_job
+    ),
+    "types/test_types.py::test_no_value_is_cut_off_where_one_raises_stop_iteration": (
+        columns_are_copied_by_map
+    ),
+    "runtime/test_forked_children.py::test_child_that_comes_back_from_a_function_ends_and_changes_nothing": (
+        children_that_come_back_run_the_job
+    ),
+    "runtime/test_forked_children.py"
+    "::test_death_of_a_worker_is_noticed_although_a_process_that_it_forked_lives": (
+        deaths_are_seen_by_connections_that_forks_keep
+    ),
+    "runtime/test_forked_children.py"
+    "::test_stopped_worker_is_killed_and_the_job_resumes_from_its_last_checkpoint": silence_is_no_death,
+    "connectors/test_collect_and_print.py"
+    "::test_stdout_that_takes_nothing_is_an_error_that_no_restart_mends": closed_stdout_may_be_open_again,
+    "connectors/test_changed_files.py::test_changed_file_is_refused_on_restore_with_place_and_remedy": (
+        positions_know_no_content
+    ),
+    "connectors/test_changed_files.py::test_changed_file_of_blocks_is_refused_on_restore": (
+        positions_know_no_content
+    ),
+    "connectors/test_changed_files.py::test_file_that_changes_while_it_is_read_never_ends_its_split": (
+        cut_files_end_their_splits
+    ),
+    "connectors/test_changed_files.py::"
+    "test_file_of_blocks_that_is_cut_while_it_is_read_never_ends_its_split": cut_files_end_their_splits,
+    "connectors/test_rotated_files.py::test_log_that_is_renamed_and_begun_anew_is_read_once": (
+        monitored_files_are_their_paths
+    ),
 }
 """By test below tests/engine, the defect that it must catch."""
 

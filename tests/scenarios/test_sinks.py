@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.faults import FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.history import (
     COMMIT_FAILED,
     ROWS_WRITTEN,

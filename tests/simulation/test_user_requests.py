@@ -12,7 +12,7 @@ from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.faults import Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import (
     Fault,

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.harness.model.family_places import family_names, load_family
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS, FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,

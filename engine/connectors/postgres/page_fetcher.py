@@ -67,7 +67,7 @@ class PageFetcher:
         self._pages: deque[Sequence[tuple[Any, ...]]] = deque()
         self._is_stopped = False
         self._has_ended = False
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._thread = Thread(target=self._run, name=table.place, daemon=True)
         self._thread.start()
 
@@ -97,7 +97,7 @@ class PageFetcher:
     def _run(self) -> None:
         try:
             self._fetch()
-        except Exception as error:
+        except BaseException as error:
             with self._changed:
                 self._failure = error
         with self._changed:

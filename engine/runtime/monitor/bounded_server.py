@@ -6,7 +6,8 @@ are few, small and local. What the library leaves open is closed here:
 - At most MOST_CONNECTIONS are served at a time; others get an error at once and are closed.
 - A request must be complete within REQUEST_SECONDS, however slowly its bytes trickle in, and its answer be
   taken within the same time. A connection without a request ends after IDLE_SECONDS.
-- A body has a length, of MOST_BODY_BYTES at most.
+- A body has one length, of MOST_BODY_BYTES at most, and a request one host. Two of them, or a length beside
+  Transfer-Encoding, mean one thing to a proxy and another to this server (RFC 9112): they are refused.
 - Every answer, also of the library's own errors, is JSON and has the headers of http_answers.py.
 """
 
@@ -39,6 +40,7 @@ IDLE_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 0.5
 MOST_BODY_BYTES: Final = 1 << 16
 MOST_QUERY_FIELDS: Final = 64
+ONLY_ONCE: Final = ("Host", "Content-Length", "Transfer-Encoding")
 
 _FULL: Final = msgspec.json.encode({"errors": ["too many connections: close some, and try again"]})
 
@@ -168,6 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(answer)
 
     def _request(self) -> Request:
+        for name in ONLY_ONCE:
+            if len(self.headers.get_all(name, ())) > 1:
+                raise Refused(400, f"the request has more than one {name} header: send one")
         parts = urlsplit(self.path)
         try:
             fields = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=MOST_QUERY_FIELDS)
@@ -183,6 +188,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if "transfer-encoding" in self.headers:
+            if "content-length" in self.headers:
+                raise Refused(
+                    400, "the request has both Content-Length and Transfer-Encoding: send the first"
+                )
             raise Refused(411, "send the body with Content-Length, not in chunks")
         given = self.headers.get("content-length", "0")
         if not given.isdecimal():

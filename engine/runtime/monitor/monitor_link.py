@@ -36,6 +36,7 @@ from onceproof.engine.configuration.monitor_options import (
     MonitorSettings,
 )
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.forked_children import close_in_children
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.locations import scheme_of
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, Respond
@@ -153,9 +154,10 @@ class MonitorProcess:
 
     def __enter__(self) -> MonitorProcess:
         self._link, theirs = socket.socketpair()
+        close_in_children(self._link)
         inherited = [theirs, *self._opened]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", _MONITOR_PROCESS, str(theirs.fileno())],
+            [sys.executable, "-P", "-m", _MONITOR_PROCESS, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             pass_fds=[each.fileno() for each in inherited],
             # Ctrl-C is for the job, which ends this process.

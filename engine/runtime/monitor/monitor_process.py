@@ -1,19 +1,22 @@
 """The monitor process of a job: it serves the REST API, Prometheus and OpenTelemetry.
 
-    python -m onceproof.engine.runtime.monitor.monitor_process DESCRIPTOR
+    python -m onceproof.engine.runtime.monitor.monitor_process DESCRIPTOR PROCESS
 
-The job's process starts it (monitor_link.py). DESCRIPTOR is the connection to the job.
+The job's process starts it (monitor_link.py). DESCRIPTOR is the connection to the job, PROCESS the id of its
+process.
 
 The rules this module lives by:
 
-- It ends when the connection ends, so it never outlives its job. Only a client that has asked for a change
-  and not heard yet, whole, what came of it is waited for, a moment long.
+- It ends when the connection ends, or the process of the job: a fork of that one may hold the connection. So
+  it never outlives its job. Only a client that has asked for a change and not heard yet, whole, what came of
+  it is waited for, a moment long.
 - It runs with less priority than the job.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -32,6 +35,7 @@ from onceproof.engine.runtime.monitor.monitor_messages import Answered, Asked, S
 from onceproof.engine.runtime.monitor.open_telemetry import OpenTelemetryReporter
 from onceproof.engine.runtime.monitor.prometheus_text import PrometheusPage
 from onceproof.engine.runtime.monitor.rest_api import JobBoard, RestApi
+from onceproof.engine.runtime.workers.lifeline import process_descriptor
 from onceproof.engine.runtime.workers.link import MESSAGE, frame, read_frame
 
 PAGE: Final = "job_page.html"
@@ -43,17 +47,19 @@ LAST_LOOK_SECONDS: Final = 0.02
 class Monitor:
     """The job's end is ``link``."""
 
-    def __init__(self, link: socket.socket) -> None:
+    def __init__(self, link: socket.socket, job: int | None = None) -> None:
+        """Connect; ``job`` is the descriptor of the job's process, if there is one."""
         self._link = link
+        self._job = job
         self._sending = threading.Lock()
         self.board = JobBoard(self._ask)
         self._telemetry: list[OpenTelemetryReporter] = []
         self._servers: list[BoundedServer] = []
 
     def live(self) -> None:
-        """Serve until the connection ends."""
+        """Serve until the connection or the job's process ends."""
         with suppress(OSError):
-            while (content := read_frame(self._link)) is not None:
+            while _is_there(self._link, self._job) and (content := read_frame(self._link)) is not None:
                 message = to_monitor.decode(content)
                 if isinstance(message, JobView):
                     self.board.show(message)
@@ -96,16 +102,30 @@ class Monitor:
             self._link.sendall(frame(MESSAGE, 0, encoded(Asked(number, request))))
 
 
-def main(descriptor: int) -> None:
-    """Serve the job at the other end of an inherited connection."""
+def _is_there(link: socket.socket, job: int | None) -> bool:
+    """Wait for something on the link; return False where the job's process has died and the link is empty."""
+    if job is None:
+        return True
+    poll = select.poll()
+    poll.register(link, select.POLLIN)
+    poll.register(job, select.POLLIN)
+    return link.fileno() in [ready for ready, _ in poll.poll()]
+
+
+def main(descriptor: int, process: int) -> None:
+    """Serve the job of ``process``, at the other end of an inherited connection."""
+    job = process_descriptor(process)
+    if os.getppid() != process:
+        # It has died already, and its id may be that of another process.
+        os._exit(0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError):
         os.nice(NICENESS)
-    Monitor(socket.socket(fileno=descriptor)).live()
+    Monitor(socket.socket(fileno=descriptor), job).live()
     sys.stdout.flush()
     # Threads of slow clients are not waited for.
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

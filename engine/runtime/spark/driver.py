@@ -18,8 +18,9 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -37,6 +38,7 @@ from onceproof.engine.checkpoint.events import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.checkpoint.retention import JobOutcome
+from onceproof.engine.errors import Ending
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import RestorePlan, plan_restores
@@ -67,6 +69,7 @@ from onceproof.engine.metrics import Metric, MetricRegistry
 from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN, NOTIFIED, Probe, no_probe
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.execution import failure_of
+from onceproof.engine.runtime.interrupts import no_success_before_the_end
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.job_requests import JobRequest, Respond
 from onceproof.engine.runtime.job_result import JobExecutionFailed, JobExecutionResult
@@ -118,7 +121,6 @@ class SparkExecution(JobDriver):
         self._context = context
         self._storage = storage
         self.scope = scope_of(storage)
-        """What tells the job's checkpoint folder apart from all others."""
         self._recipe: Recipe = recipe or GivenGraph(graph)
         self._subtask_class = subtask_class
         self._rescaled: tuple[JobGraph, Recipe] | None = None
@@ -158,10 +160,11 @@ class SparkExecution(JobDriver):
         """Run until the job has finished or failed."""
         started = time.monotonic_ns()
         try:
-            self.master_event(StartJob())
-            while not self.master.state.is_terminal:
-                if not self._step():
-                    self._wait()
+            with no_success_before_the_end(self.graph.name):
+                self.master_event(StartJob())
+                while not self.master.state.is_terminal:
+                    if not self._step():
+                        self._wait()
         finally:
             self._let_go()
             self.requests.refuse_rest()
@@ -312,14 +315,7 @@ class SparkExecution(JobDriver):
     def _settle(self, task: TaskId) -> bool:
         """Commit what the latest checkpoint lists for a subtask; an error fails the task."""
         assert self._committer is not None
-        assert self.master.attempt is not None
-        try:
-            self._committer.settle(task, self._plans[task])
-        except Exception as error:
-            failure = failure_of(self.master.attempt, task, self.name_of(task), error)
-            self._mailbox.append(failure)
-            return False
-        return True
+        return self._done(task, self.name_of(task), partial(self._committer.settle, task, self._plans[task]))
 
     def _conclude(self, completed: CheckpointMetadata) -> None:
         """Clean up after all commits of a checkpoint, and finish the job if all tasks have finished."""
@@ -334,14 +330,19 @@ class SparkExecution(JobDriver):
     def _sweep(self) -> bool:
         """Abort the uncommitted transactions of all sinks."""
         assert self._committer is not None
-        assert self.master.attempt is not None
+        swept = self._done(next(iter(self._plans)), "sweeping", self._committer.sweep)
+        self._has_losses = self._has_losses and not swept
+        return swept
+
+    def _done(self, task: TaskId, name: str, work: Callable[[], None]) -> bool:
+        """Call user code in this process; return False where it raises, which fails the task."""
         try:
-            self._committer.sweep()
-        except Exception as error:
-            task = next(iter(self._plans))
-            self._mailbox.append(failure_of(self.master.attempt, task, "sweeping", error))
+            work()
+        except (KeyboardInterrupt, Ending):
+            raise
+        except BaseException as error:
+            self._mailbox.append(failure_of(cast(AttemptId, self.master.attempt), task, name, error))
             return False
-        self._has_losses = False
         return True
 
     # Spark.
@@ -374,7 +375,8 @@ class SparkExecution(JobDriver):
         """Publish the metadata; a failure is reported once they certainly do not exist."""
         checkpoint_id = effect.metadata.checkpoint_id
         try:
-            self.publish(effect.metadata)
+            with self.claim.ends_the_run():
+                self.publish(effect.metadata)
         except OSError as error:
             self._mailbox.append(MetadataFailed(checkpoint_id, str(error)))
             return
@@ -389,10 +391,10 @@ class SparkExecution(JobDriver):
 
     def job_graph(self) -> JobGraph:
         """Return the rescaled graph, if any, or the current one."""
-        if self._rescaled is not None:
-            (graph, self._recipe), self._rescaled = self._rescaled, None
-            return graph
-        return self.graph
+        if self._rescaled is None:
+            return self.graph
+        (graph, self._recipe), self._rescaled = self._rescaled, None
+        return graph
 
     def read_checkpoint(
         self, graph: JobGraph, layout: Layout, restored: CheckpointMetadata | None
@@ -436,8 +438,7 @@ class SparkExecution(JobDriver):
         self._plans = begin_with
         self._ended = set()
         if not self._is_shipped:
-            # The job master learns next that the attempt has failed.
-            return
+            return  # The job master learns next that the attempt has failed.
         latest = self.master.coordinator.store.latest
         self._time = AttemptTime(None if latest is None else latest.timestamp)
         attempt = self.master.attempt
@@ -469,9 +470,8 @@ class SparkExecution(JobDriver):
 
     def cause_of(self, error: Exception) -> str:
         """Return the cause in one line; a damaged file is named by its full path."""
-        if isinstance(error, DamagedFile):
-            error = with_full_path(error, self._storage)
-        return super().cause_of(error)
+        named = with_full_path(error, self._storage) if isinstance(error, DamagedFile) else error
+        return super().cause_of(named)
 
     def job_finished(self, effect: JobFinished) -> None:
         """Record durably that the job has finished, and delete its checkpoints."""

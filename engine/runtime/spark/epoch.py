@@ -144,6 +144,7 @@ class Deployment(Struct, frozen=True, eq=False):
             job_id=self.job_id,
             scope=self.scope,
             job_parameters=settings.job_parameters,
+            source_on_change=settings.source_on_change,
             requests=EventLoopRequests,
             metrics=_metrics_of(self.graph),
         )

@@ -47,7 +47,7 @@ class StageRun:
         spark_attempt = context.taskAttemptId()
         try:
             deployment = self._shipment.value
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             yield _unmade(partition, spark_attempt, error)
             return
         tasks = deployment.stages.tasks[self._stage]

@@ -22,7 +22,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from heapq import heappop, heappush
 from operator import itemgetter
 from typing import ClassVar, Final
@@ -31,7 +30,8 @@ from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.snapshot_files import delete_unstored, store_encoded
 from onceproof.engine.elements import CheckpointBarrier
-from onceproof.engine.errors import TransientError, UnrecoverableError
+from onceproof.engine.errors import Ending, TransientError, UnrecoverableError
+from onceproof.engine.forked_children import runs_user_code
 from onceproof.engine.job.channel_layout import Filler
 from onceproof.engine.job.deployment import connect_task, create_task, read_restore
 from onceproof.engine.messages import (
@@ -137,10 +137,11 @@ class SubtaskRun:
 
     def ends_the_process(self, error: BaseException) -> bool:
         """Return whether the worker ends with an error, so that no report follows."""
-        return isinstance(error, GeneratorExit | KeyboardInterrupt)
+        return isinstance(error, Ending | GeneratorExit)
 
     # Called by the stage.
 
+    @runs_user_code
     def run(self, arrived: Iterable[Parcel]) -> Iterator[Parcel]:
         """Run the epoch; yield the parcels for other subtasks, and at last the report for the driver."""
         failed = False
@@ -198,8 +199,13 @@ class SubtaskRun:
             self._buffers_taken = task.buffers_taken
             if self._meter is not None:
                 self._meter.read(task)
-            with suppress(Exception):
+            try:
                 task.handle(CANCEL, self._now)
+            except Ending:
+                raise
+            except BaseException:
+                # The next attempt cleans up what it has left.
+                pass
 
     def _take(self, task: Task, parcels: deque[Parcel]) -> Iterator[None]:
         """Deliver buffer by buffer; time advances before the last barrier, which triggers the snapshot."""
@@ -278,7 +284,13 @@ class SubtaskRun:
     def _handle(self, task: Task, event: TaskEvent) -> None:
         meter = self._meter
         began_ns = 0 if meter is None else time.perf_counter_ns()
-        for effect in task.handle(event, self._now):
+        try:
+            effects = task.handle(event, self._now)
+        except (GeneratorExit, StopIteration) as error:
+            # The generators that run the task would take it for a word of Spark's, or for their own end.
+            raised = f"user code raised {type(error).__name__}"
+            raise RuntimeError(raised).with_traceback(error.__traceback__) from error
+        for effect in effects:
             if isinstance(effect, StoreSnapshot):
                 if meter is not None:
                     meter.snapshot_taken(began_ns)

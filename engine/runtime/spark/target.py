@@ -1,4 +1,4 @@
-"""Starts a job on Spark, and chooses the Spark for ``execute``: that of this process, or a new one.
+"""Starts a job on Spark: that of this process, that of spark-submit, or a new one.
 
 The rules this module lives by:
 
@@ -14,13 +14,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from onceproof.engine.api.job_client import JobClient
-from onceproof.engine.graph import InvalidJob, JobGraph
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.graph import JobGraph
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_identity import registered
@@ -30,29 +30,26 @@ from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.spark.epoch import Recipe
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
-from onceproof.engine.runtime.spark_session import running_context, spark_context
-
-ALL_CORES: Final = "local[*,4]"
-"""All cores of this machine; Spark tries a task four times."""
+from onceproof.engine.runtime.spark_options import spark_options
+from onceproof.engine.runtime.spark_session import obtained_context
 
 
-def execute_on_target(graph: JobGraph, master: str | None) -> JobExecutionResult:
-    """Run a job to its end on the Spark of ``master``; None: that of this process, or all cores.
+def execute_on_target(graph: JobGraph, configuration: Configuration) -> JobExecutionResult:
+    """Run a job to its end on the Spark of this process, that of spark-submit, or a new one.
 
-    Raises the errors of execute_on_spark and start_spark, and InvalidJob if this process runs the Spark of
-    another master.
+    Raises the errors of execute_on_spark and of obtained_context.
     """
-    with _context(graph, master) as context:
+    with _context(graph, configuration) as context:
         return execute_on_spark(graph, context)
 
 
-def start_on_target(graph: JobGraph, master: str | None) -> JobClient:
+def start_on_target(graph: JobGraph, configuration: Configuration) -> JobClient:
     """Start a job in a thread of its own; a Spark that is started for it is stopped with it.
 
     Raises the errors of execute_on_target.
     """
     with ExitStack() as held:
-        context = held.enter_context(_context(graph, master))
+        context = held.enter_context(_context(graph, configuration))
         return start_on_spark(graph, context, held)
 
 
@@ -109,20 +106,10 @@ def start_on_spark(graph: JobGraph, context: SparkContext, held: ExitStack) -> J
 
 
 @contextmanager
-def _context(graph: JobGraph, master: str | None) -> Iterator[SparkContext]:
+def _context(graph: JobGraph, configuration: Configuration) -> Iterator[SparkContext]:
     # Check the job first, because Spark takes seconds to start.
     spark_storage(graph)
     _class_for(graph)
-    context = running_context()
-    if context is None:
-        path = [Path(sys.path[0]).absolute()]
-        with spark_context(master or ALL_CORES, graph.name, python_path=path) as started:
-            yield started
-        return
-    running = context.master
-    if master not in (None, running):
-        raise InvalidJob(
-            f"this process already runs the Spark of {running}, and execution.spark.master is {master}:"
-            " stop that one, or leave the option out"
-        )
-    yield context
+    options = spark_options(configuration)
+    with obtained_context(options, graph.name, [Path(sys.path[0]).absolute()]) as context:
+        yield context

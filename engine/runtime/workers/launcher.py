@@ -6,8 +6,8 @@ The rules this module lives by:
   nothing but fork. So a worker begins with the job's description and with nothing that an earlier attempt has
   left.
 - No process of a job outlives the coordinator. Each holds one end of a pair of sockets whose other end only
-  the coordinator has; when that closes, the process ends at once, also in the middle of a user's function.
-- A fork of the coordinator closes its copies of those ends before it runs anything else.
+  the coordinator has; when that closes, the process ends (lifeline.py).
+- A fork of the coordinator or of a worker closes its copies of all these ends before it runs anything else.
 - Ctrl-C reaches every process of a terminal. Launcher and workers ignore it: the coordinator ends them in
   order.
 """
@@ -20,23 +20,12 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-_held: Final[set[socket.socket]] = set()
-"""The coordinator's ends of all pairs in this process."""
-
-
-def _close_in_child() -> None:
-    for held in _held:
-        with suppress(OSError):
-            held.close()
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_close_in_child)
+from onceproof.engine.forked_children import close_in_children
+from onceproof.engine.runtime.workers.lifeline import process_descriptor
 
 
 class Ends(NamedTuple):
@@ -55,16 +44,25 @@ class WorkerProcess(NamedTuple):
     pid: int
     control: socket.socket
     lifeline: socket.socket
+    descriptor: int | None
+    """See ``process_descriptor``."""
 
 
 class LauncherGone(RuntimeError):
-    """The process that forks the workers has died."""
+    """The process that forks the workers has died or does not answer."""
 
 
 class Launcher:
     """The coordinator's side; ``live`` is the life of a worker, which never returns to the program."""
 
-    def __init__(self, workers: int, live: Callable[[Ends], None]) -> None:
+    def __init__(self, workers: int, live: Callable[[Ends], None], timeout_ms: int) -> None:
+        """Fork the process.
+
+        Args:
+            workers: how many workers an attempt has.
+            live: see above.
+            timeout_ms: how long the process may take to fork the workers of an attempt.
+        """
         self._workers = workers
         self._commands, theirs = socket.socketpair()
         sys.stdout.flush()
@@ -78,38 +76,50 @@ class Launcher:
                 os._exit(0)
         self.pid = pid
         theirs.close()
-        _held.add(self._commands)
+        self._commands.settimeout(timeout_ms / 1000)
+        close_in_children(self._commands)
 
     def start(self) -> list[WorkerProcess]:
         """Fork the workers of an attempt. Raises LauncherGone."""
         controls = [socket.socketpair() for _ in range(self._workers)]
         lifelines = [socket.socketpair() for _ in range(self._workers)]
-        theirs = [pair[1] for pair in (*controls, *lifelines)]
-        _held.update(pair[0] for pair in (*controls, *lifelines))
+        ours, theirs = zip(*controls, *lifelines, strict=True)
+        close_in_children(*ours)
         try:
             socket.send_fds(self._commands, [b"s"], [each.fileno() for each in theirs])
             answer = _receive(self._commands, array.array("q").itemsize * self._workers)
         except OSError as error:
-            raise LauncherGone(f"the process that starts the workers has died: {error}") from error
+            for each in ours:
+                release(each)
+            said = "has not answered in time" if isinstance(error, TimeoutError) else f"has died: {error}"
+            raise LauncherGone(f"the process that starts the workers {said}") from error
         finally:
             for each in theirs:
                 each.close()
         pids = array.array("q", answer)
         return [
-            WorkerProcess(number, pids[number], controls[number][0], lifelines[number][0])
+            WorkerProcess(
+                number,
+                pids[number],
+                controls[number][0],
+                lifelines[number][0],
+                process_descriptor(pids[number]),
+            )
             for number in range(self._workers)
         ]
 
     def close(self) -> None:
-        """End the launcher."""
+        """End the launcher, which has nothing to finish and may be stopped."""
         release(self._commands)
-        with suppress(ChildProcessError):
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
 
 
 def release(end: socket.socket) -> None:
-    """Close the coordinator's end of a pair."""
-    _held.discard(end)
+    """Close the coordinator's end of a pair, also for what may hold a copy of it."""
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
     end.close()
 
 
@@ -182,12 +192,5 @@ def _live(
     for end in ends:
         if end is not control and end is not lifeline:
             end.close()
-    threading.Thread(target=_end_with, args=(lifeline,), name="lifeline", daemon=True).start()
+    close_in_children(control, lifeline, *peers.values())
     live(Ends(number, control, lifeline, peers))
-
-
-def _end_with(lifeline: socket.socket) -> None:
-    """End this process at once when the coordinator's end is closed."""
-    with suppress(OSError):
-        lifeline.recv(1)
-    os._exit(1)

@@ -56,8 +56,10 @@ class Link:
 
     __slots__ = ("_in", "_out", "_socket", "is_closed")
 
-    def __init__(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
+    def __init__(self, connection: socket.socket, *, is_shared: bool = False) -> None:
+        """Take over a connection; one that is shared stays as it is, for others that write to it."""
+        if not is_shared:
+            connection.setblocking(False)
         self._socket = connection
         self._in = bytearray()
         self._out = bytearray()
@@ -96,7 +98,7 @@ class Link:
         received = self._in
         while not self.is_closed:
             try:
-                part = self._socket.recv(_READ_BYTES)
+                part = self._socket.recv(_READ_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
             except OSError:

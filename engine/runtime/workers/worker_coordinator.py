@@ -6,15 +6,18 @@ The rules this module lives by:
   runtime (local.py) whose loop it uses. It has no task. Messages to tasks go to the worker that owns them.
 - An attempt has workers of its own, forked from the launcher. When an attempt is over its workers close their
   tasks and end; one that does not is killed. Only then the next attempt is deployed.
-- A worker that dies has failed its tasks, and so the attempt (Flink: a lost TaskManager).
-- One thread for each worker reads what it sends, and passes it into the loop.
+- A worker that dies has failed its tasks, and so the attempt (Flink: a lost TaskManager). One that is silent
+  for `heartbeat.timeout` has died, too: it is killed.
+- One thread for each worker reads what it sends, and passes it into the loop. It never waits for the loop: a
+  worker that is stopped and takes no messages may make the loop wait, until this thread has killed it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import signal
+import select
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,6 +31,7 @@ from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.deployment import plan_restores
 from onceproof.engine.job.events import CancelTasks
+from onceproof.engine.job.heartbeats import HeartbeatMonitor
 from onceproof.engine.messages import TO_TASK, AttemptId, Send, TaskFailed, TaskId
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import Probe, no_probe
@@ -39,7 +43,8 @@ from onceproof.engine.runtime.monitor.job_view import TaskReport
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.workers.launcher import Ends, Launcher, WorkerProcess, release
-from onceproof.engine.runtime.workers.link import MESSAGE, frame, read_frame
+from onceproof.engine.runtime.workers.lifeline import kill_process
+from onceproof.engine.runtime.workers.link import MESSAGE, Link, frame
 from onceproof.engine.runtime.workers.placement import (
     refuse_what_needs_one_process,
     worker_of,
@@ -77,8 +82,16 @@ def start(graph: JobGraph) -> JobClient:
 class WorkerHandle:
     """What the coordinator knows of a worker."""
 
-    def __init__(self, process: WorkerProcess, receive: Callable[[WorkerHandle, Any], None]) -> None:
+    def __init__(
+        self,
+        process: WorkerProcess,
+        receive: Callable[[WorkerHandle, Any], None],
+        heartbeats: HeartbeatMonitor,
+    ) -> None:
         self.process = process
+        self.death = "has died"
+        """What became of it, once it is gone."""
+        self._heartbeats = heartbeats
         self.records_read = 0
         self.metrics: Mapping[str, Any] = {}
         self.report: TaskReport | None = None
@@ -107,28 +120,63 @@ class WorkerHandle:
         """Close the connections to the worker."""
         release(self.process.control)
         release(self.process.lifeline)
+        if self.process.descriptor is not None and self.has_gone(0):
+            os.close(self.process.descriptor)
+
+    def kill(self) -> None:
+        """Kill the worker's process."""
+        kill_process(self.process.pid, self.process.descriptor)
 
     def _read(self) -> None:
-        while True:
-            try:
-                content = read_frame(self.process.control)
-            except OSError:
-                content = None
-            if content is None:
-                self._receive(self, None)
-                return
-            message = exchange.decode(content)
-            if isinstance(message, WorkerEnded):
-                self.records_read = message.records_read
-                self.metrics = message.metrics
-                continue
-            if isinstance(message, TaskReport):
-                self.report = message
-                continue
-            if isinstance(message, Progress):
-                self.records_read = message.records_read
-                self.has_ended_data = message.has_ended_data
-            self._receive(self, message)
+        """Take what arrives, until the process is gone; kill it if no heartbeat arrives."""
+        process, heartbeats = self.process, self._heartbeats
+        link = Link(process.control, is_shared=True)
+        lifeline = process.lifeline.fileno()
+        poll = select.poll()
+        for each in (process.control.fileno(), lifeline, process.descriptor):
+            if each is not None:
+                poll.register(each, select.POLLIN)
+        is_killed = False
+        while not link.is_closed:
+            ready = {each for each, _ in poll.poll(heartbeats.interval_ms)}
+            now = SYSTEM_CLOCKS.steady_ms()
+            if lifeline in ready:
+                if not _has_beaten(process.lifeline):
+                    poll.unregister(lifeline)
+                heartbeats.heard(now)
+            if link.fileno() in ready:
+                for _, _, content in link.receive():
+                    self._take(exchange.decode(content))
+            elif process.descriptor in ready or is_killed:
+                break
+            if heartbeats.is_overdue(now):
+                self.death = f"has sent no heartbeat for {heartbeats.timeout_ms} ms and was killed"
+                self.kill()
+                is_killed = True
+        self._receive(self, None)
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, WorkerEnded):
+            self.records_read = message.records_read
+            self.metrics = message.metrics
+            return
+        if isinstance(message, TaskReport):
+            self.report = message
+            return
+        if isinstance(message, Progress):
+            self.records_read = message.records_read
+            self.has_ended_data = message.has_ended_data
+        self._receive(self, message)
+
+
+def _has_beaten(lifeline: socket.socket) -> bool:
+    """Take the heartbeats that have arrived; return False once the other end is closed."""
+    try:
+        return bool(lifeline.recv(4096, socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 class WorkersExecution(LocalExecution):
@@ -175,7 +223,9 @@ class WorkersExecution(LocalExecution):
         A driver that rescales the job calls it between two attempts, after ``end_launcher``.
         """
         self._count = workers_of(graph)
-        self._launcher = Launcher(self._count, partial(live, partial(self.make_worker, graph)))
+        settings = graph.settings
+        lives = partial(live, partial(self.make_worker, graph), settings.heartbeat_interval_ms)
+        self._launcher = Launcher(self._count, lives, settings.heartbeat_timeout_ms)
 
     def end_launcher(self) -> None:
         """End the process that forks the workers, once no worker is left."""
@@ -200,7 +250,16 @@ class WorkersExecution(LocalExecution):
         plan_restores(graph, layout, restored)
         # A worker may have been killed between a folder and its first file; none writes now.
         self._mounts.remove_empty_folders()
-        self._handles = [WorkerHandle(each, self._from_reader) for each in self._launcher.start()]
+        settings = graph.settings
+        now = SYSTEM_CLOCKS.steady_ms()
+        self._handles = [
+            WorkerHandle(
+                each,
+                self._from_reader,
+                HeartbeatMonitor(settings.heartbeat_interval_ms, settings.heartbeat_timeout_ms, now),
+            )
+            for each in self._launcher.start()
+        ]
         return restored
 
     def make_tasks(self, attempt: AttemptId, graph: JobGraph, layout: Layout) -> None:
@@ -253,7 +312,7 @@ class WorkersExecution(LocalExecution):
         number, pid = handle.process.number, handle.process.pid
         self.worker_died(pid)
         task = self._first_task_of(number)
-        cause = f"worker {number + 1} of {self._count} (process {pid}) has died"
+        cause = f"worker {number + 1} of {self._count} (process {pid}) {handle.death}"
         _logger.warning("job %r: %s", self.graph.name, cause)
         self.master_event(TaskFailed(self._attempt, task, cause))
 
@@ -279,8 +338,7 @@ class WorkersExecution(LocalExecution):
                     pid,
                     SECONDS_TO_END,
                 )
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                handle.kill()
                 handle.has_gone(SECONDS_TO_DIE)
             self._records_before += handle.records_read
             self.metrics.take_over(handle.metrics)

@@ -28,6 +28,8 @@ from queue import SimpleQueue
 from typing import Any, ClassVar, Final
 
 from onceproof.engine.checkpoint.metadata import StateHandle
+from onceproof.engine.errors import Ending
+from onceproof.engine.forked_children import close_in_children, runs_user_code
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism
@@ -55,6 +57,7 @@ from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.snapshot_work import snapshot_work
 from onceproof.engine.runtime.task_turns import Schedule
 from onceproof.engine.runtime.workers.launcher import Ends
+from onceproof.engine.runtime.workers.lifeline import keep_alive
 from onceproof.engine.runtime.workers.link import MESSAGE, Link
 from onceproof.engine.runtime.workers.placement import worker_of
 from onceproof.engine.runtime.workers.protocol import (
@@ -93,9 +96,10 @@ REPORTS_PER_INTERVAL: Final = 8
 _ENDED: Final = (TaskState.ENDED_DATA, TaskState.FINISHED)
 
 
-def live(make: Callable[[Ends], Worker], ends: Ends) -> None:
+def live(make: Callable[[Ends], Worker], heartbeat_interval_ms: int, ends: Ends) -> None:
     """Make a worker, run it from its deployment to its end, and end the process."""
     code = 1
+    keep_alive(ends.lifeline, heartbeat_interval_ms)
     try:
         with few_garbage_collections():
             make(ends).run()
@@ -149,6 +153,7 @@ class Worker:
         self._woken, self._wake = socket.socketpair()
         self._woken.setblocking(False)
         self._wake.setblocking(False)
+        close_in_children(self._woken, self._wake)
         self._writer = CheckpointWriter(self._from_other_thread)
         self._unplaced: dict[str, list[Work]] = {}
         """Snapshots of savepoints whose folders are not mounted yet, by the folder."""
@@ -175,6 +180,7 @@ class Worker:
 
     # The loop.
 
+    @runs_user_code
     def run(self) -> None:
         """Run until the coordinator ends the worker."""
         self._read_clocks()
@@ -332,6 +338,7 @@ class Worker:
                 requests=EventLoopRequests,
                 scope=self._scope,
                 job_parameters=settings.job_parameters,
+                source_on_change=settings.source_on_change,
                 metrics=self._metrics,
                 measures=settings.monitor.is_on,
             ),
@@ -355,7 +362,9 @@ class Worker:
             effects = task.handle(event, self._now)
             if self.checks_machines:
                 task.validate()
-        except Exception as error:
+        except Ending:
+            raise
+        except BaseException as error:
             self.task_died(task, error)
             return
         if effects:
@@ -379,7 +388,7 @@ class Worker:
                 assert isinstance(effect.handle, StateHandle), kind
                 delete_if_possible(self._storage, effect.handle.paths)
 
-    def task_died(self, task: Task, error: Exception) -> None:
+    def task_died(self, task: Task, error: BaseException) -> None:
         """Close a task that raised, and tell the coordinator."""
         if self._is_current(task):
             del self._tasks[task.id]
@@ -389,8 +398,13 @@ class Worker:
 
     def _cancel(self, task: Task) -> None:
         self._records_of_dead += task.records_read
-        with suppress(Exception):
+        try:
             task.handle(CANCEL, self._now)
+        except Ending:
+            raise
+        except BaseException:
+            # The next attempt cleans up what it has left.
+            return
 
     # Snapshots.
 
@@ -412,7 +426,7 @@ class Worker:
         else:
             delete_if_possible(self._storage, paths)
 
-    def _encoding_failed(self, task: Task, error: Exception) -> None:
+    def _encoding_failed(self, task: Task, error: BaseException) -> None:
         if self._is_current(task):
             self.task_died(task, error)
 

@@ -15,6 +15,7 @@ The rules this package lives by:
   (AsyncDataStream), rich_functions (state of functions that are no process functions), user_functions (what
   calls users' functions), windows (windows and idle streams). From the trackers of released engines:
   repeated_recoveries (one recovery after another), ends_of_subtasks, ends_of_jobs (stops and savepoints),
+  incomplete_success (a job that says that it has finished, and has not),
   late_answers (of checkpoints that were given up), restored_windows, restored_state. Beside them
   late_messages (the same, and commits that fail as a job is restored).
 """

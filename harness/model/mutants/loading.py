@@ -55,6 +55,7 @@ THEMES: Final = (
     "repeated_recoveries",
     "ends_of_subtasks",
     "ends_of_jobs",
+    "incomplete_success",
     "late_answers",
     "late_messages",
     "restored_windows",

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import answers, missing_points, place_of
-from onceproof.harness.model.faults import Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
@@ -85,6 +85,11 @@ ANSWERS: Final = answers(
         Capability.LATE_CALLS: "Its sinks rename files of this machine, at once.",
         Capability.SHORT_LISTS: "Its source has a partition for each split of the scenario, at any time.",
         Capability.LOST_ROWS: "Its sinks write files of this machine, which answers each call.",
+        Capability.LEAVING_FUNCTIONS: "What leaves is tried in the functions of this engine alone.",
+        Capability.CHANGED_INPUT: "Input that changes is asked of the sources of this engine alone.",
+        Capability.PAUSED_WORKERS: "Its workers are killed, not paused.",
+        Capability.MOVED_OUTPUT: "Its files stay where they are.",
+        Capability.LOST_FOLDERS: "Its recovery store stays where it is.",
         Capability.CLOCK_JUMPS: "Rust reads the clock of the machine, which is not only the flow's.",
         Capability.SERVER_FAULTS: "It starts no server for a family.",
         Capability.POWER_CUTS: "The machine stays on.",

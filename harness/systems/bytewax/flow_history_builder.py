@@ -41,6 +41,8 @@ PART_SNAPSHOT: Final = "part_snapshot"
 class FlowHistoryBuilder(HistoryBuilder):
     """Turns the events of one incarnation of a flow after another into one history."""
 
+    sees_input = False
+
     def __init__(
         self, faults: tuple[Fault, ...], lengths: Mapping[str, int], output: Path, store: Path, workers: int
     ) -> None:

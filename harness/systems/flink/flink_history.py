@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.fault_kinds import Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import ANY_TASK, COORDINATOR, Fault
 from onceproof.harness.systems.flink.flink_files import Metadata, SourceEvent

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import answers, missing_points, place_of
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
 from onceproof.harness.systems.flink.flink_cluster import FlinkCluster
 
@@ -88,6 +89,11 @@ ANSWERS: Final = answers(
         Capability.LATE_CALLS: "Flink's file sink renames its files itself.",
         Capability.SHORT_LISTS: "Its sources read files or topics that are all there before the job starts.",
         Capability.LOST_ROWS: "The producer is that of Flink.",
+        Capability.LEAVING_FUNCTIONS: "Functions run in processes of Flink, which end with them.",
+        Capability.CHANGED_INPUT: "Input that changes is asked of the sources of this engine alone.",
+        Capability.PAUSED_WORKERS: "Its TaskManagers are killed, not paused.",
+        Capability.MOVED_OUTPUT: "Its files stay where they are.",
+        Capability.LOST_FOLDERS: "Its checkpoints stay where they are.",
         Capability.COMMIT_ERRORS: "Flink's file sink renames its files itself.",
         Capability.FAILED_COMMITS: "Flink's file sink renames its files itself.",
         Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the job's.",

@@ -25,6 +25,7 @@ from onceproof.engine.protocol_points import COMMITTING
 from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.job_startup import find_starting_point, resume_from_starting_point
+from onceproof.engine.runtime.lease import JobLost
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.recovery import Recovered, recover
@@ -39,7 +40,7 @@ from onceproof.harness.systems.local.unreliable_storage import (
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.process.server_strikes import is_server_away
-from onceproof.harness.systems.recording.event_log import ERROR, SERVER_AWAY, EventLog
+from onceproof.harness.systems.recording.event_log import ERROR, JOB_FAILED, SERVER_AWAY, EventLog
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
 
 
@@ -80,10 +81,14 @@ def begin(spec: Spec, log: EventLog, assembly: Assembly, locked: ExitStack) -> T
     return Trial(graph, storage, files, recovered, partial(check_guard, reliable, graph, other))
 
 
-def finish(trial: Trial, execution: LocalExecution) -> int:
+def finish(trial: Trial, execution: LocalExecution, log: EventLog) -> int:
     """Run the job to its end, and return the exit code."""
     try:
         registered(trial.graph, execution, trial.recovered.incarnation).run()
+    except JobLost as error:
+        # No job master has failed: what ends the run is that this process no longer has the job.
+        log.write(JOB_FAILED, cause=str(error))
+        return 1
     except (JobExecutionFailed, RunOver):
         return 1
     trial.check_guard()
@@ -103,7 +108,7 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
         return 0
     execution = ObservedLocalExecution(spec, assembly.graph, trial.storage, trial.recovered, log)
     trial.files.fault_clock = execution.fault_clock
-    return finish(trial, execution)
+    return finish(trial, execution, log)
 
 
 Run: TypeAlias = Callable[[Spec, Any, ExitStack], int]

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,8 @@ from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import KAFKA, POSTGRES, S3, Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
-from onceproof.harness.model.faults import FAULTS, FaultKind
+from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import JOB_FINISHED, History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
@@ -43,9 +44,11 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.filed_input import change, write_files
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
-from onceproof.harness.systems.process.fault_actions import die
+from onceproof.harness.systems.process.fault_actions import MOVED, die, lose_folder, move_visible
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
 from onceproof.harness.systems.process.server_strikes import (
@@ -71,6 +74,7 @@ CHILD: Final = "onceproof.harness.systems.local.local_child"
 
 STRUCK: Final = (POSTGRES, KAFKA, S3)
 """The servers that faults can strike."""
+_LOST_FOLDERS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes == "folder")
 _STORAGE_FAULTS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes in (READ, DELETION))
 """Faults after which files may stay that should be deleted, until a later start of the job."""
 
@@ -86,6 +90,11 @@ CAPABILITIES: Final = frozenset(
         Capability.SERVER_FAULTS,
         Capability.RESCALE,
         Capability.CHECKPOINTS_SEEN,
+        Capability.INPUT_SEEN,
+        Capability.LEAVING_FUNCTIONS,
+        Capability.CHANGED_INPUT,
+        Capability.MOVED_OUTPUT,
+        Capability.LOST_FOLDERS,
         Capability.ENGINE,
     }
 )
@@ -101,6 +110,10 @@ ANSWERS: Final = answers(
         "read": UnreliableStorage.suffer,
         "deletion": UnreliableStorage.suffer,
         "server": StruckServer.strike,
+        "function": leave,
+        "input": change,
+        "output": move_visible,
+        "folder": lose_folder,
         "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
@@ -114,6 +127,7 @@ ANSWERS: Final = answers(
         Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
         Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
+        Capability.PAUSED_WORKERS: "It has no workers.",
     },
     MISSING,
 )
@@ -167,6 +181,7 @@ class LocalSystem:
                 is_endless=scenario.is_endless,
                 mutant=self._mutant,
                 mutant_file=self._mutant_file,
+                files=_input_files(scenario, faults, folder),
                 **self._ends_of_job(family, scenario, faults, stack),
             )
             lengths = {split: len(records) for split, records in scenario.records.items()}
@@ -223,6 +238,15 @@ class LocalSystem:
         return LocalRun(spec, lengths, folder, process_seconds=self._process_seconds, moves_output=True)
 
 
+def _input_files(scenario: Scenario, faults: Iterable[Fault], folder: Path) -> tuple[str, ...]:
+    """Write the input of a scenario into files if a fault changes it; return their paths, in order."""
+    if scenario.is_endless or all(FAULTS[fault.kind].strikes != "input" for fault in faults):
+        return ()
+    place = folder / "input"
+    place.mkdir()
+    return tuple(write_files(place, scenario.records).values())
+
+
 def start_child(
     module: str, path: Path, output: BinaryIO, *, new_session: bool = False
 ) -> subprocess.Popen[bytes]:
@@ -269,7 +293,7 @@ class LocalRun(JobRun):
 
     def part_folder(self, number: int) -> str:
         """Return another folder for every second process, if the output moves."""
-        return f"{self.spec.output}-moved" if self.in_buckets(number) else ""
+        return f"{self.spec.output}{MOVED}" if self.in_buckets(number) else ""
 
     def in_buckets(self, number: int) -> bool:
         """Return True for every second process, if the output moves."""
@@ -278,9 +302,15 @@ class LocalRun(JobRun):
     def job_is_over(self, builder: HistoryBuilder) -> None:
         """Check the savepoints; start a finished job once more if its storage failed.
 
-        What stayed after such a failure, the next start deletes.
+        What stayed after such a failure, the next start deletes. A job whose checkpoints have vanished is
+        started once more as well: it must not begin anew beside what it has written.
         """
         history = builder.history
+        if not _LOST_FOLDERS.isdisjoint(kind for kind, _ in history.statistics.coverage):
+            # Where it writes, a process before it has written: every second one writes elsewhere.
+            self._number += self._number % 2
+            ending = self.next_process(builder)
+            builder.add_process_log(ending.events if ending.says_success else [])
         for folder in builder.savepoints:
             for damage in damages_in(folder, self._reading(folder)):
                 builder.left_behind(SAVEPOINT_FILE, f"{folder}: {damage}")
@@ -342,4 +372,5 @@ class LocalRun(JobRun):
             in_time=in_time,
             events=events,
             last_words=f"exit code {process.returncode}: {last_line(said)}",
+            says_success=process.returncode == 0,
         )

@@ -12,7 +12,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from onceproof.engine.checkpoint.events import (
@@ -20,6 +20,7 @@ from onceproof.engine.checkpoint.events import (
     CheckpointCompleted,
     CheckpointTriggered,
 )
+from onceproof.engine.connectors.file_content import UnreadableFile
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import CancelTasks, Deploy, JobFailed, JobFinished
 from onceproof.engine.messages import AttemptId
@@ -32,14 +33,17 @@ from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.task.events import StoreSnapshot, TaskEvent
 from onceproof.engine.task.task import Task
+from onceproof.harness.model.fault_kinds import Target
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import ShiftedClocks, ahead_after_ms
 from onceproof.harness.systems.fault_clock import ProcessFaultClock
+from onceproof.harness.systems.filed_input import change
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_SNAPSHOT, AttemptLeaks, Left
 from onceproof.harness.systems.local.logged_requests import LoggedRequests
-from onceproof.harness.systems.process.fault_actions import die
+from onceproof.harness.systems.process.fault_actions import die, lose_folder, move_visible
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.server_strikes import is_server_away, may_be_away, strike_server
 from onceproof.harness.systems.process.test_io import records_read
@@ -48,6 +52,7 @@ from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import (
     RunOver,
+    checkpoint_entry,
     log_error,
     log_snapshot,
     log_task_failure,
@@ -68,7 +73,12 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     ) -> None:
         self.fault_clock = ProcessFaultClock(spec.faults, spec.in_turn, spec.waiting, self.strike)
         self.log = log
+        self._spec = spec
         self._faults = spec.faults
+        self._cuts: dict[str, Mapping[str, int]] = {}
+        """By snapshot file, what it covers of the input."""
+        self._covered: dict[str, int] = {}
+        """What the latest complete checkpoint of this process covers."""
         self._strikes = spec.strikes
         self.parallelism = spec.parallelism
         self._graph_of = graph_of
@@ -95,7 +105,10 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     # Kills and failures.
 
     def strike(self, number: int, fault: Fault, name: str) -> None:
-        """Log a fault, then carry it out. Raises Killed where the running task is a victim."""
+        """Log a fault, then carry it out.
+
+        Raises Killed where the running task is a victim, and what a function raises that leaves.
+        """
         if fault.rescale_to:
             self.parallelism = fault.rescale_to
         running = self.current_task
@@ -105,10 +118,13 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         victims = [task for task in living.values() if is_victim(row, name, task.name)]
         if row.victims == "passing" and not victims:
             return
+        struck = self._struck_outside(fault, name)
+        if not struck:
+            return
         self.log.write(
             event_log.FAULT_STRUCK,
             number=number,
-            task=name,
+            task=struck,
             waiting=self.fault_clock.state(),
             points=self.fault_clock.points,
             read=self._positions(),
@@ -121,11 +137,35 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         if row.strikes == "server":
             strike_server(self._strikes, fault)
             return
+        if row.strikes == "function":
+            leave(fault)
+            return
         for task in victims:
             if task is not running:
                 self.kill(task)
         if running in victims:
             raise Killed
+
+    def _struck_outside(self, fault: Fault, name: str) -> str:
+        """Change the input, or move the output or the checkpoints away.
+
+        Return what the strike names: the file that has changed, "" if the input is in none, or no checkpoint
+        covers any of it; else the task that has passed the point.
+        """
+        spec = self._spec
+        match FAULTS[fault.kind].strikes:
+            case "input":
+                split = max(self._covered, key=lambda each: self._covered[each], default="")
+                if not spec.files or not split or not self._covered[split]:
+                    return ""
+                path = spec.files[list(read_records(spec.records)).index(split)]
+                change(path, self._covered[split], fault)
+                return Path(path).name
+            case "output":
+                move_visible(spec.output)
+            case "folder":
+                lose_folder(spec.checkpoints)
+        return name
 
     def task_killed(self, task: Task, cause: str) -> None:
         """Log that a fault has killed the task."""
@@ -141,11 +181,20 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     def task_died(self, task: Task, error: BaseException) -> None:
         """Log a task that raised; an error that no fault injected ends the run."""
         injected = is_injected(error) or (is_server_away(error) and self._may_be_away())
+        injected |= isinstance(error, UnreadableFile) and self._has_struck("input")
         self._log_failure(task, f"{type(error).__name__}: {error}", injected)
         if not injected:
             log_error(self.log, task.name, error)
             raise RunOver
         super().task_died(task, error)
+
+    def _has_struck(self, what: Target) -> bool:
+        """Return whether a fault has struck a thing, in this process or one before."""
+        state = self.fault_clock.state()
+        return any(
+            FAULTS[fault.kind].strikes == what and not state.waits_for(number)
+            for number, fault in enumerate(self._faults)
+        )
 
     def _may_be_away(self) -> bool:
         return may_be_away(self._faults, self.fault_clock.state())
@@ -200,6 +249,10 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         """Log the checkpoint; from now on what earlier attempts have left can be looked for."""
         super().checkpoint_completed(effect)
         self._has_completed = True
+        latest = self.master.coordinator.store.latest
+        assert latest is not None
+        for path in checkpoint_entry(latest)["paths"]:
+            self._covered.update(self._cuts.get(path, {}))
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
         """Log the checkpoint, and search now: the commit that ends a recovery does not wait for it."""
@@ -226,7 +279,7 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         """Log the snapshot's cut, once for each snapshot file."""
         if effect.path not in self._logged_snapshots:
             self._logged_snapshots.add(effect.path)
-            log_snapshot(self.log, task, effect)
+            self._cuts[effect.path] = log_snapshot(self.log, task, effect)
 
     def job_finished(self, effect: JobFinished) -> None:
         """Log the end of the job, after it is durable."""

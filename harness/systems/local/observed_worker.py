@@ -27,7 +27,8 @@ from onceproof.engine.runtime.workers.worker_tasks import Worker
 from onceproof.engine.task.events import StoreSnapshot, TaskEvent
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.chance import derived_seed
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.fault_kinds import Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.stalling_link import StallingLink
@@ -110,7 +111,7 @@ class ObservedWorker(Worker):
                 self._noted.update(positions)
                 self._board.has_read(task.attempt, positions)
 
-    def task_died(self, task: Task, error: Exception) -> None:
+    def task_died(self, task: Task, error: BaseException) -> None:
         """Log a task that raised; an error that no fault injected ends the run."""
         injected = is_injected(error) or (is_server_away(error) and self._may_be_away())
         log_task_failure(

@@ -17,8 +17,9 @@ from functools import partial
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.process.board_state import BoardState, LivingTask
-from onceproof.harness.systems.process.fault_actions import die, send
+from onceproof.harness.systems.process.fault_actions import die, lose_folder, move_visible, pause, send
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.server_strikes import strike_server
 from onceproof.harness.systems.recording import event_log
@@ -32,6 +33,9 @@ class ProcessKills:
     coordinator: int
     strikes: str = ""
     """Where faults of servers are carried out."""
+    output: str = ""
+    checkpoints: str = ""
+    """The folders of the job."""
 
     def passing(self, board: FaultBoard, point: str, checkpoint_id: int) -> None:
         """Do nothing: no process is stopped that could go on."""
@@ -56,7 +60,16 @@ class ProcessKills:
         if row.strikes == "server":
             # Other processes may pass points, while a server takes its time to die.
             return partial(strike_server, self.strikes, fault)
+        if row.strikes == "function":
+            # The task that passes the point calls it, once the board is free again.
+            return partial(leave, fault)
         here = os.getpid()
+        if row.strikes == "output":
+            move_visible(self.output)
+        if row.strikes == "folder":
+            lose_folder(self.checkpoints)
+        if row.strikes == "worker":
+            return None if here == self.coordinator else _pause(board, here, state)
         if row.strikes == "process":
             if here != self.coordinator:
                 send(self.coordinator)
@@ -71,6 +84,15 @@ class ProcessKills:
             if here in processes:
                 die()
         return None
+
+
+def _pause(board: FaultBoard, worker: int, state: BoardState) -> Callable[[], None]:
+    """Stop a worker for good, once the board is free again: the coordinator has to notice, and to end it."""
+    state.killed = (*state.killed, worker)
+    board.record_deaths(
+        [each for each in state.living if each.process == worker], state, event_log.TASK_FAILED
+    )
+    return partial(pause, worker)
 
 
 def _victims(fault: Fault, task: str, state: BoardState) -> list[LivingTask]:

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 from onceproof.engine.messages import AcknowledgeCheckpoint, NotifyCheckpointComplete, TriggerCheckpoint
 from onceproof.engine.runtime.workers.link import Frame, Link
 from onceproof.engine.types import exchange
-from onceproof.harness.model.faults import Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import Fault
 
 FaultOf: TypeAlias = Callable[[Point, Any], Fault | None]

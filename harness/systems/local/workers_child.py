@@ -21,7 +21,7 @@ from onceproof.harness.systems.recording.event_log import EventLog, ForkedEventL
 
 def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     """Run the job to its end in workers, and return the exit code."""
-    kills = ProcessKills(os.getpid(), spec.strikes)
+    kills = ProcessKills(os.getpid(), spec.strikes, spec.output, spec.checkpoints)
     board = FaultBoard(spec.board, spec.faults, spec.in_turn, log, kills, spec.operations)
     board.begin()
     assembly = Assembly(spec, log, board.commit_fault)
@@ -31,7 +31,7 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     execution = ObservedWorkersExecution(
         spec, assembly.graph, trial.storage, trial.files, trial.recovered, board
     )
-    return finish(trial, execution)
+    return finish(trial, execution, log)
 
 
 if __name__ == "__main__":

@@ -24,17 +24,20 @@ import msgspec
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
+from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import FAULTS, FaultKind
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.board_clocks import BoardClocks
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem, start_child
 from onceproof.harness.systems.local.process_kills import ProcessKills
 from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.systems.process.board_state import board_file
+from onceproof.harness.systems.process.fault_actions import lose_folder, move_visible, pause
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.session_end import end_session, is_session_gone
@@ -61,6 +64,11 @@ CAPABILITIES: Final = frozenset(
         Capability.RESCALE,
         Capability.RESCALE_RUNNING,
         Capability.CHECKPOINTS_SEEN,
+        Capability.INPUT_SEEN,
+        Capability.LEAVING_FUNCTIONS,
+        Capability.PAUSED_WORKERS,
+        Capability.MOVED_OUTPUT,
+        Capability.LOST_FOLDERS,
         Capability.ENGINE,
     }
 )
@@ -82,6 +90,10 @@ ANSWERS: Final = answers(
         "read": UnreliableStorage.suffer,
         "deletion": UnreliableStorage.suffer,
         "server": StruckServer.strike,
+        "function": leave,
+        "worker": pause,
+        "output": move_visible,
+        "folder": lose_folder,
         "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
@@ -94,6 +106,7 @@ ANSWERS: Final = answers(
         Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
         Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
+        Capability.CHANGED_INPUT: "Its readers are those of one process, where files change.",
     },
     MISSING,
 )

@@ -74,6 +74,7 @@ class StoreClient:
 
     root = ""
     writes_may_be_late = True
+    is_in_place = True
 
     def __init__(
         self, store: ObjectStore, turn: Callable[[str], None], random: Random, faults: NetworkFaults

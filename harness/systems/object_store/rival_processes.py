@@ -28,6 +28,7 @@ import msgspec
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.errors import Ending
 from onceproof.engine.runtime import job_scope
 from onceproof.engine.runtime.checkpoint_writer import Report, Work, Writer
 from onceproof.engine.runtime.job_result import JobExecutionResult
@@ -51,8 +52,8 @@ _KILLS: Final = (0.0, 0.002, 0.01)
 _FAULTS: Final = (0.0, 0.0, 0.01, 0.05)
 
 
-class _Killed(BaseException):
-    """The death of a process; it is no Exception, so that no handler of the engine survives it."""
+class _Killed(Ending):
+    """The death of a process; it is an Ending, so that no handler of the engine survives it."""
 
 
 class _AtOnce:

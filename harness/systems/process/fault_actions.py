@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from onceproof.harness.systems.process.job_specification import HIDDEN
 from onceproof.harness.systems.process.process_table import is_alive, is_in_session, parent_of
 
 SECONDS_TO_END: Final = 10.0
@@ -29,6 +30,11 @@ SECONDS_TO_END: Final = 10.0
 SLOW_SECONDS: Final = 6.0
 """How long a slow task sleeps: about ten times the duration of the other tasks."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.01
+CONSUMED: Final = "-consumed"
+"""With this behind the name of the output folder: where a consumer takes visible files."""
+MOVED: Final = "-moved"
+"""With this behind it: where every second process writes."""
+LOST: Final = "-lost"
 _SHUFFLE_FILES: Final = "shuffle_*"
 
 
@@ -82,6 +88,27 @@ def resume(process: int) -> bool:
             return False
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     return True
+
+
+def pause(process: int) -> None:
+    """Stop a process."""
+    send(process, signal.SIGSTOP)
+
+
+def move_visible(output: str) -> None:
+    """Take the visible files of a job away, as a consumer does."""
+    target = Path(f"{output}{CONSUMED}")
+    target.mkdir(exist_ok=True)
+    for folder in (output, f"{output}{MOVED}"):
+        for place, _, names in os.walk(folder):
+            for name in names:
+                if not name.startswith(HIDDEN):
+                    os.rename(Path(place, name), target / name)
+
+
+def lose_folder(folder: str) -> None:
+    """Give a folder another name."""
+    os.rename(folder, f"{folder}{LOST}")
 
 
 def lose_shuffle_files(folder: str) -> int:

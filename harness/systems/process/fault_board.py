@@ -24,7 +24,8 @@ from functools import cache
 from typing import Final, Protocol, TypeVar
 
 from onceproof.engine.protocol_points import COMMITTING
-from onceproof.harness.model.faults import FAULTS, Means
+from onceproof.harness.model.fault_kinds import Means
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Operation
 from onceproof.harness.systems.fault_clock import ProcessFaultClock, Waiting
 from onceproof.harness.systems.process.board_state import (

@@ -44,6 +44,8 @@ class Ending(NamedTuple):
     """Its event log, in order."""
     last_words: str
     """The exit code and the last printed line: the cause, if the process ended without logging one."""
+    says_success: bool = False
+    """Whether its exit code says that the job has finished."""
 
 
 @dataclass(slots=True)
@@ -123,9 +125,12 @@ class JobRun(ABC):
         """Add why a process has ended that was not killed; one that has stopped with a savepoint said so.
 
         One that has given up because a struck server was away is followed by another, as by a supervisor.
+        An exit code of success is taken at its word, whatever was logged.
         """
         self._given_up = self._given_up + 1 if builder.has_given_up else 0
-        if not builder.has_stopped and not 0 < self._given_up <= MOST_TIMES_GIVEN_UP:
+        if ending.says_success and not builder.has_stopped:
+            builder.says_success()
+        elif not builder.has_stopped and not 0 < self._given_up <= MOST_TIMES_GIVEN_UP:
             builder.cannot_begin(ending.last_words)
 
     def next_process(self, builder: HistoryBuilder) -> Ending:

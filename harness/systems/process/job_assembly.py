@@ -10,6 +10,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from pkgutil import resolve_name
+from typing import Final
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
@@ -17,10 +18,17 @@ from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.columns import column_types_of
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.systems.process.filed_source import filed_source
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.process_io import ProcessIO
 from onceproof.harness.systems.process.test_io import CommitFault, CountedSource
 from onceproof.harness.systems.recording.event_log import EventLog
+
+HEARTBEAT_MS: Final = 250
+SILENCE_MS: Final = 10_000
+"""How long a worker may be silent where one is paused. It beats forty times meanwhile: only a machine that
+does not run it at all takes a living one for a paused one."""
 
 
 class Assembly:
@@ -31,7 +39,7 @@ class Assembly:
         self._log = log
         self._fault = fault
         self._family = load_family(spec.family)
-        self._source = _source(spec)
+        self._source = _source(spec, log)
         self._configuration = _configuration(spec)
 
     def graph(self, parallelism: int) -> JobGraph:
@@ -47,15 +55,17 @@ class Assembly:
         return environment.get_job_graph(spec.job_name)
 
 
-def _source(spec: Spec) -> CountedSource:
+def _source(spec: Spec, log: EventLog) -> CountedSource:
     if spec.source:
         source, names = resolve_name(spec.source)(spec.files)
-        return CountedSource(source, names)
+        return CountedSource(source, log, names)
+    if spec.files:
+        return filed_source(spec, log)
     splits = {
         split: [(value, timestamp) for timestamp, value in records]
         for split, records in read_records(spec.records).items()
     }
-    return CountedSource(CollectionSource(splits), is_bounded=not spec.is_endless)
+    return CountedSource(CollectionSource(splits), log, is_bounded=not spec.is_endless)
 
 
 def _configuration(spec: Spec) -> Configuration:
@@ -82,4 +92,7 @@ def _configuration(spec: Spec) -> Configuration:
         "execution.local.workers": spec.workers,
     }.items():
         configuration.set_string(key, str(value))
+    if any(FAULTS[fault.kind].strikes == "worker" for fault in spec.faults):
+        configuration.set_string("heartbeat.interval", f"{HEARTBEAT_MS} ms")
+        configuration.set_string("heartbeat.timeout", f"{SILENCE_MS} ms")
     return configuration

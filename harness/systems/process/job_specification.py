@@ -31,6 +31,8 @@ from onceproof.harness.systems.fault_clock import NOTHING_HIT, ClockState
 
 Rows: TypeAlias = Literal["json", "csv"]
 
+CHECKPOINTS: Final = "checkpoints"
+"""The folder of the checkpoints, beside that of the output."""
 HIDDEN: Final = "."
 """The prefix of part files that are not visible yet."""
 
@@ -115,7 +117,8 @@ class Spec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """MODULE:FUNCTION, used instead of ``records``. The function gets ``files``; it returns a source, and a
     mapping of the family's split names to the source's. Each process of the job imports it."""
     files: tuple[str, ...] = ()
-    """The argument of that function: one file for each split."""
+    """The argument of that function: one file for each split. Without a function, the splits themselves, in
+    the order of ``records``: an input that can change."""
     rows: Rows = "json"
     parameters: dict[str, Parameter] = {}
     source_parallelism: int = 0
@@ -197,7 +200,7 @@ def spec_of(family: Family, scenario: Scenario, folder: Path) -> Spec:
     return Spec(
         family=address_of(family),
         job_name=family.name,
-        checkpoints=str(folder / "checkpoints"),
+        checkpoints=str(folder / CHECKPOINTS),
         output=str(folder / "output"),
         events="",
         records=str(records),

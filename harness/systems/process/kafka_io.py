@@ -26,13 +26,13 @@ from onceproof.engine.connectors.kafka.offsets import KafkaOffsetsInitializer, K
 from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
-from onceproof.engine.connectors.source import SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.message_schemas import DeserializationSchema
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.test_io import CountedReader, CountedSource, LoggedCommits
+from onceproof.harness.systems.recording.event_log import EventLog
 
 BATCH_ROWS: Final = 3
 PARTITIONS: Final = 2
@@ -113,12 +113,10 @@ class PartitionOfRecords(CountedReader):
 class TopicOfRecords(CountedSource):
     """The input topic of a scenario as its source."""
 
-    def open_counted(self, reader: SplitReader, count: int) -> CountedReader:
-        """Return a reader that gives each record its own timestamp."""
-        return PartitionOfRecords(reader, count, is_endless=not self.is_bounded)
+    reader_class = PartitionOfRecords
 
 
-def make_kafka_source(topics: TrialTopics, *, is_bounded: bool) -> TopicOfRecords:
+def make_kafka_source(topics: TrialTopics, log: EventLog, *, is_bounded: bool) -> TopicOfRecords:
     """Return the source of the scenario's splits; it stops behind their records, also if they come later."""
     places = {
         split: KafkaTopicPartition(topics.input_topic, number) for number, split in enumerate(topics.lengths)
@@ -135,7 +133,7 @@ def make_kafka_source(topics: TrialTopics, *, is_bounded: bool) -> TopicOfRecord
         ends = {place: topics.lengths[split] for split, place in places.items()}
         builder.set_bounded(KafkaOffsetsInitializer.offsets(ends))
     names = {split: split_of(place) for split, place in places.items()}
-    return TopicOfRecords(builder.build(), names, is_bounded=is_bounded)
+    return TopicOfRecords(builder.build(), log, names, is_bounded=is_bounded)
 
 
 def make_kafka_sink(topics: TrialTopics, name: str, commits: LoggedCommits) -> LoggingKafkaSink:

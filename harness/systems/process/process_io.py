@@ -58,7 +58,7 @@ class ProcessIO(SinksByKind):
         # It imports what only these families need.
         from onceproof.harness.systems.process.kafka_io import make_kafka_source
 
-        return make_kafka_source(topics, is_bounded=not self._spec.is_endless)
+        return make_kafka_source(topics, self._commits.log, is_bounded=not self._spec.is_endless)
 
     def sink(self, name: str) -> LoggingFileSink:
         """Return an exactly-once sink into part files."""

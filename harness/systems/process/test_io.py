@@ -4,6 +4,7 @@ The rules this module lives by:
 
 - A position in a split carries the number of records before it, besides the inner source's position, because
   oracles compare numbers of records.
+- A reader logs how far it has come when it is closed: a job that says that it has finished is asked for it.
 - A task logs a commit after it is done and before the next one begins. So when the process dies, at most one
   finished commit is missing from the log, and its file is visible.
 - A refused commit fails before it changes anything. A commit that times out is done, as by a server whose
@@ -15,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self, TypeAlias
 
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink_function import FileSinkFunction, Transaction
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction
 from onceproof.engine.connectors.part_files import OutputFileConfig
+from onceproof.engine.connectors.part_transactions import Transaction
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory
@@ -87,10 +90,13 @@ class CountedReader(ForwardingReader):
     If it is endless, it waits for more records behind the last one.
     """
 
-    def __init__(self, reader: SplitReader, count: int, is_endless: bool) -> None:
+    def __init__(
+        self, reader: SplitReader, count: int, is_endless: bool, closed: Callable[[int], None]
+    ) -> None:
         super().__init__(reader)
         self._count = count
         self._is_endless = is_endless
+        self._closed = closed
 
     def read(self, limit: int) -> list[Record]:
         records = self._reader.read(limit)
@@ -109,13 +115,26 @@ class CountedReader(ForwardingReader):
         """Pass the position of the inner reader on."""
         self._reader.checkpoint_complete(position[0])
 
+    def close(self) -> None:
+        """Say how many records were read."""
+        super().close()
+        self._closed(self._count)
+
 
 class CountedSource(Source):
     """Counts the records of an inner source; ``names`` maps the family's split names to that source's."""
 
+    reader_class = CountedReader
+
     def __init__(
-        self, source: Source, names: Mapping[str, str] | None = None, *, is_bounded: bool = True
+        self,
+        source: Source,
+        log: EventLog | None = None,
+        names: Mapping[str, str] | None = None,
+        *,
+        is_bounded: bool = True,
     ) -> None:
+        self._log = log
         self.is_bounded = is_bounded
         self._source = source
         self._names = names or {split: split for split in source.splits()}
@@ -128,11 +147,12 @@ class CountedSource(Source):
     def open_split(self, split: str, position: Any | None) -> CountedReader:
         """Return a reader from a position, or from the start of the split if it is None."""
         inner, count = (None, 0) if position is None else position
-        return self.open_counted(self._source.open_split(self._names[split], inner), count)
+        reader = self._source.open_split(self._names[split], inner)
+        return self.reader_class(reader, count, not self.is_bounded, partial(self._log_read, split))
 
-    def open_counted(self, reader: SplitReader, count: int) -> CountedReader:
-        """Return the counting reader around an inner one."""
-        return CountedReader(reader, count, is_endless=not self.is_bounded)
+    def _log_read(self, split: str, count: int) -> None:
+        if self._log is not None:
+            self._log.write(event_log.SPLIT_READ, split=split, count=count)
 
     def identity(self) -> SourceIdentity:
         """Return what the inner source reads."""

@@ -19,7 +19,9 @@ from typing import Protocol
 
 import msgspec
 
+from onceproof.engine.connectors.commit_ledger import entry_of
 from onceproof.harness.model.history import Row, as_tuple
+from onceproof.harness.systems.process.fault_actions import CONSUMED
 from onceproof.harness.systems.process.job_specification import HIDDEN
 from onceproof.harness.systems.process.transactional_database import BATCH, Database, writer_of
 
@@ -66,6 +68,8 @@ class PartFiles:
 
     def __init__(self, folder: Path, suffix: str, read_rows: ReadRows) -> None:
         self._folders = [folder]
+        self._consumed = Path(f"{folder}{CONSUMED}")
+        """Where a consumer may have taken visible files."""
         self._paths: dict[str, Path] = {}
         self._left_open: set[str] = set()
         """Hidden files in a folder when the output moved away from it."""
@@ -87,7 +91,7 @@ class PartFiles:
 
     def names(self) -> list[str]:
         """Return the names of all files that are not hidden, sorted."""
-        found = [path for folder in self._folders for path in _files_below(folder)]
+        found = [path for folder in (*self._folders, self._consumed) for path in _files_below(folder)]
         self._paths = {path.name: path for path in reversed(found)}
         return sorted(path.name for path in found if not path.name.startswith(HIDDEN))
 
@@ -120,7 +124,8 @@ class PartFiles:
         return sorted(name for name in self._hidden() if name not in self._left_open)
 
     def _hidden(self) -> list[str]:
-        return [path.name for path in _files_below(self._folders[0]) if path.name.startswith(HIDDEN)]
+        names = [path.name for path in _files_below(self._folders[0]) if path.name.startswith(HIDDEN)]
+        return [name for name in names if entry_of(name) is None]
 
     def _path(self, name: str) -> Path:
         path = self._paths.get(name)

@@ -29,7 +29,8 @@ from typing import Final
 
 from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
-from onceproof.harness.model.faults import FAULTS, Point
+from onceproof.harness.model.fault_kinds import Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import LOOK, History, Recovery, Row
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled

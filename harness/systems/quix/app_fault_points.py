@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import answers, missing_points, place_of
-from onceproof.harness.model.faults import Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
@@ -86,6 +86,11 @@ ANSWERS: Final = answers(
         Capability.LATE_CALLS: "A commit is a call of the broker, which has decided it when it answers.",
         Capability.SHORT_LISTS: "The topic of a run has all its partitions before the application starts.",
         Capability.LOST_ROWS: "Its broker is a real one. Where it is killed or paused, rows are lost.",
+        Capability.LEAVING_FUNCTIONS: "What leaves is tried in the functions of this engine alone.",
+        Capability.CHANGED_INPUT: "Input that changes is asked of the sources of this engine alone.",
+        Capability.PAUSED_WORKERS: "Its workers are killed, not paused.",
+        Capability.MOVED_OUTPUT: "Its readers leave the topic as it is.",
+        Capability.LOST_FOLDERS: "No checkpoint is a file.",
         Capability.CLOCK_JUMPS: "Clients of Kafka read the clock of the machine, which is not only theirs.",
         Capability.SERVER_FAULTS: "Faults of a server are drawn for families that name it.",
         Capability.POWER_CUTS: "The machine stays on.",

@@ -45,6 +45,8 @@ class AppHistoryBuilder(HistoryBuilder):
         look: returns what is in the topics of the application, once it is over.
     """
 
+    sees_input = False
+
     def __init__(self, spec: Spec, lengths: Mapping[str, int], look: Callable[[], Seen]) -> None:
         super().__init__(spec.faults, lengths, Path(spec.output), "", read_json_rows, spec.parallelism)
         assert spec.kafka is not None, "an application lives between topics"

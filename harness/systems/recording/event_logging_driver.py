@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import traceback
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.errors import Ending
 from onceproof.engine.job.events import Deploy
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
@@ -30,7 +32,7 @@ from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.sinks import names_in
 
 
-class RunOver(BaseException):
+class RunOver(Ending):
     """An error of the engine's own ends the run; nothing after it can be trusted."""
 
 
@@ -98,8 +100,8 @@ def log_process_start(log: EventLog, recovered: Recovered) -> bool:
     return not recovered.finished
 
 
-def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
-    """Log what a snapshot covers that a task has just taken; call it before the snapshot can be stored."""
+def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> Mapping[str, int]:
+    """Log and return what a snapshot covers that a task has just taken, before it can be stored."""
     head, tail = task.operators[0], task.operators[-1]
     cut: dict[str, int] = {}
     transactions: list[Any] = []
@@ -115,6 +117,7 @@ def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> None:
         cut=cut,
         transactions=[name for each in transactions for name in names_in(each)],
     )
+    return cut
 
 
 def log_task_failure(

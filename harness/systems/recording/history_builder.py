@@ -27,7 +27,7 @@ from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState
-from onceproof.harness.systems.process.job_specification import TrialObjects, TrialTopics
+from onceproof.harness.systems.process.job_specification import CHECKPOINTS, TrialObjects, TrialTopics
 from onceproof.harness.systems.process.server_strikes import may_be_away
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
@@ -47,6 +47,9 @@ OUTSIDE: Final = "outside"
 
 class HistoryBuilder:
     """Turns the event logs of one process after another into one history."""
+
+    sees_input = True
+    """Whether the readers of the job's input log how far they have come."""
 
     def __init__(
         self,
@@ -110,6 +113,8 @@ class HistoryBuilder:
         self._listed: dict[str, list[str]] = {}
         self._writers: dict[str, str] = {}
         self._complete: dict[int, dict[str, int]] = {}
+        self._split_read: dict[str, int] = {}
+        """By split, how far the attempt that runs is known to have read."""
         self._visible: dict[str, Hashable | None] = {}
         self._table: dict[Row, Row] = {}
         """By key, what a table shows, as far as was logged."""
@@ -173,6 +178,10 @@ class HistoryBuilder:
                 self._task_failed(event)
             case event_log.SERVER_AWAY:
                 self._server_away(event)
+            case event_log.SPLIT_READ:
+                # Where a task runs twice, the slower one may be closed last.
+                known = self._split_read.get(event["split"], 0)
+                self._split_read[event["split"]] = max(known, event["count"])
             case event_log.LEFT_BEHIND:
                 self.left_behind(event["what"], event["name"])
             case event_log.JOB_STOPPED:
@@ -213,6 +222,7 @@ class HistoryBuilder:
         self.parallelism = self.next_parallelism = event["parallelism"]
         self.history.attempt_started(self._step, self._attempt, self.parallelism, restored)
         self.history.statistics.attempts += 1
+        self._split_read = dict(self._complete.get(restored or 0, {}))
         for recovery, _, read in self._waiting:
             # A recovery that died again before anything became visible keeps its first checkpoint.
             if not recovery.parallelism_after:
@@ -285,7 +295,11 @@ class HistoryBuilder:
             return
         self.death_was_planned |= FAULTS[fault.kind].strikes == "process"
         self.next_parallelism = fault.rescale_to or self.next_parallelism
-        self._fired(fault.kind, fault.point, event["task"], event["at"], event["read"], fault.means)
+        struck = event["task"]
+        if FAULTS[fault.kind].strikes == "folder":
+            # The job has to name it, with the folder that it was in.
+            struck = f"{self._output.parent.name}/{CHECKPOINTS}"
+        self._fired(fault.kind, fault.point, struck, event["at"], event["read"], fault.means)
 
     def _task_failed(self, event: dict[str, Any]) -> None:
         self.history.task_failed(
@@ -306,7 +320,13 @@ class HistoryBuilder:
 
     def _job_finished(self, event: dict[str, Any]) -> None:
         self._points = event["points"]
+        self.says_success()
+
+    def says_success(self) -> None:
+        """Add that the job, or its process, says that all is done; and how much of the input was read."""
         self.history.job_finished(self._step)
+        if self.sees_input:
+            self.history.input_read(self._step, self._split_read, self._lengths)
         self.is_over = True
 
     def _job_failed(self, event: dict[str, Any]) -> None:

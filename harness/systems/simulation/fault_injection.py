@@ -18,10 +18,12 @@ from typing import Any, Protocol
 from onceproof.engine.protocol_points import COORDINATOR, ELEMENT, POINTS
 from onceproof.engine.runtime.execution import Killed
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, Target
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, Target
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import jump_ms
 from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, PowerLost, ProcessKilled
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -144,8 +146,9 @@ class FaultInjector:
         if fault is not None:
             # A task goes on with what it does while the master dies, or the clock is set.
             strikes = FAULTS[fault.kind].strikes
-            waits = strikes == "clock" or (strikes == "master" and point not in COORDINATOR_POINTS)
-            if fault.after or waits:
+            waits = strikes in ("clock", "input") or (strikes == "master" and point not in COORDINATOR_POINTS)
+            # A function leaves while its task calls it, and at no other time.
+            if waits or (fault.after and strikes != "function"):
                 due = self._clock.now + fault.after
                 self._agenda.add_later(due, _TIMER, "", self.strike, (fault, task))
             else:
@@ -202,7 +205,8 @@ class FaultInjector:
     def strike(self, argument: tuple[Fault, str]) -> None:
         """Set the clock, or kill the victims that are alive: tasks, the job master, or the process.
 
-        Raises Killed, MasterKilled or ProcessKilled where the victim is what runs now.
+        Raises Killed, MasterKilled or ProcessKilled where the victim is what runs now, and what a function
+        raises that leaves.
         """
         fault, name = argument
         if fault.rescale_to and self._living.has_master:
@@ -222,6 +226,13 @@ class FaultInjector:
             case "listing":
                 self._fire(fault, name)
                 self.list_short(fault)
+            case "input":
+                # Only what is read again can be noticed, and only from a checkpoint that covers some of it.
+                if name := self._job.change_input(fault, self._recorder.latest_cut):
+                    self._fire(fault, name)
+            case "function":
+                self._fire(fault, name)
+                leave(fault)
             case _:
                 self._kill_tasks(fault, name)
 

@@ -27,6 +27,7 @@ from onceproof.engine.checkpoint.events import (
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.checkpoint.snapshot_files import store_encoded
+from onceproof.engine.connectors.file_content import UnreadableFile
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import (
     Deploy,
@@ -196,7 +197,9 @@ class SimulatedProcess(ExecutionWithRequests):
     def task_died(self, task: Task, error: BaseException) -> None:
         """Report a task that raised; an error that no fault injected is the engine's own and ends the run."""
         self._agenda.renew_slots()
-        injected = is_injected(error)
+        injected = is_injected(error) or (
+            isinstance(error, UnreadableFile) and self._recorder.has_changed_input
+        )
         self._recorder.task_failed(task, f"{type(error).__name__}: {error}", injected)
         if not injected:
             self._ports.run.machine_failed(task.name, error)

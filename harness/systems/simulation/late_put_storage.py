@@ -24,9 +24,10 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from onceproof.engine.checkpoint import snapshot_files
+from onceproof.engine.errors import Ending
 from onceproof.engine.state.snapshot import EncodedSnapshot
 from onceproof.engine.task.events import StoreSnapshot
-from onceproof.harness.model.faults import FaultKind, Point, Target
+from onceproof.harness.model.fault_kinds import FaultKind, Point, Target
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
@@ -46,7 +47,7 @@ LATE_PUTS: Final[tuple[tuple[FaultKind, Point], ...]] = (
 _STORE: Final = CLASS_INDEX["store"]
 
 
-class NoAnswerYet(BaseException):
+class NoAnswerYet(Ending):
     """The put is on its way, and its writer waits for the answer; no handler of the engine stops it."""
 
 

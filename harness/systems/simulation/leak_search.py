@@ -9,7 +9,7 @@ from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.runtime.recovery import METADATA, files_of, metadata_path
 from onceproof.engine.state.stored import SHARED
 from onceproof.engine.task.task import Task, TaskState
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem

@@ -24,7 +24,8 @@ from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.state.timers import FiredTimers
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.faults import FaultKind, Point
+from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import CHECKPOINT_ABORTED, Cut, History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import Action
@@ -40,6 +41,7 @@ Note: TypeAlias = tuple[str, Mapping[str, int], Sequence[str]]
 NO_CUT: Final[Mapping[str, int]] = {}
 UNKNOWN: Final[Note] = ("unknown", NO_CUT, ())
 
+_CHANGES_INPUT: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes == "input")
 _DROP_LATE: Final = (WindowOperator, IntervalJoinOperator)
 """The operators that count records which come too late."""
 
@@ -67,6 +69,7 @@ class RunRecorder:
         "_history",
         "_is_restored",
         "_known_complete",
+        "_latest_cut",
         "_log",
         "_notes",
         "_restored_operators",
@@ -87,6 +90,7 @@ class RunRecorder:
         """Whether the run has a trace beside its history."""
         self._notes: dict[str, Note] = {}
         self._known_complete: set[int] = set()
+        self._latest_cut: Cut = NO_CUT
         self._down_since: int | None = None
         self.retention = retention
         self._fired_timers: list[FiredTimers] = []
@@ -108,7 +112,7 @@ class RunRecorder:
         operators = task.operators
         head, tail = operators[0], operators[-1]
         if isinstance(head, SourceOperator):
-            cut = head.positions()
+            cut = self._log.offsets(head.positions())
         if isinstance(tail, SinkOperator):
             function: Any = tail.function
             if _lists_transactions(function.__class__):
@@ -129,6 +133,11 @@ class RunRecorder:
         """Whether any checkpoint is complete, so that each attempt from now on is restored from one."""
         return bool(self._known_complete)
 
+    @property
+    def latest_cut(self) -> Cut:
+        """What the latest complete checkpoint covers of the input; nothing, if there is none."""
+        return self._latest_cut
+
     def already_recorded(self, checkpoint: int) -> None:
         """Note that the history of this run begins with the record of a complete checkpoint."""
         self._known_complete.add(checkpoint)
@@ -144,6 +153,7 @@ class RunRecorder:
             writers[writer] = None
             cut.update(part)
             transactions.extend(listed)
+        self._latest_cut = cut
         step = self._clock.step
         self._history.checkpoint_completed(
             step,
@@ -174,6 +184,10 @@ class RunRecorder:
         """Record the files that the job has deleted although it must keep their checkpoints."""
         for path in self.retention.look():
             self.leak("deleted file of a retained checkpoint", path)
+
+    def input_read(self) -> None:
+        """Record how far each split was read in the end, as the log of the input has seen it."""
+        self._history.input_read(self._clock.step, self._log.read_up_to, self._records_read())
 
     def _records_read(self) -> dict[str, int]:
         """By split, all its records: a split that is in no snapshot belongs to a source that had finished."""
@@ -243,7 +257,7 @@ class RunRecorder:
         step = self._clock.step
         if self._down_since is None:
             self._down_since = step
-        self._history.task_failed(step, task.name, task.attempt, cause, injected)
+        self._history.task_failed(step, task.name, task.attempt, self._log.shown(cause), injected)
         if self.is_tracing:
             self._tracer.killed(step, task.name)
 
@@ -251,7 +265,7 @@ class RunRecorder:
         """Record an error of the engine's own, with the function that raised it."""
         frames = traceback.extract_tb(error.__traceback__)
         function = frames[-1].name if frames else "?"
-        text = " ".join(str(error).split())
+        text = self._log.shown(" ".join(str(error).split()))
         self._history.error(self._clock.step, where, type(error).__name__, function, text)
 
     def leak(self, what: str, name: str) -> None:
@@ -277,13 +291,17 @@ class RunRecorder:
         """Record that the coordinator has aborted a checkpoint."""
         self._history.checkpoint_aborted(self._clock.step, checkpoint_id, reason)
 
+    def job_failed(self, cause: str) -> None:
+        """Record that the job has failed for good."""
+        self._history.job_failed(self._clock.step, self._log.shown(cause))
+
     def wait_begun(self, what: str, ms: int) -> None:
         """Record for how long the job master begins to wait, and for what."""
         self._history.wait_begun(self._clock.step, what, ms, self._clock.now)
 
     def logged(self, message: str) -> None:
         """Record what the job has logged."""
-        self._history.logged(self._clock.step, message)
+        self._history.logged(self._clock.step, self._log.shown(message))
 
     def write_refused(self, task: str, checkpoint_id: int) -> None:
         """Record that a task, or the coordinator, learns that its write has failed."""
@@ -302,14 +320,19 @@ class RunRecorder:
     def fault_fired(self, fault: Fault, task: str) -> None:
         """Record that a fault has struck, and count it."""
         step = self._clock.step
-        self._history.fault_fired(step, fault.kind, fault.point, task)
-        self._history.statistics.count_strike(fault.kind, fault.point)
+        self._history.fault_fired(step, fault.kind, fault.point, task, fault.means)
+        self._history.statistics.count_strike(fault.kind, fault.point, fault.means)
         if self.is_tracing:
             self._tracer.fault(step, fault, task)
 
     def has_fired(self, faults: Iterable[tuple[FaultKind, Point]]) -> bool:
         """Return whether a fault of one of these kinds has struck at its point."""
         return not set(faults).isdisjoint(self._history.statistics.coverage)
+
+    @property
+    def has_changed_input(self) -> bool:
+        """Whether a fault has changed the input."""
+        return any(kind in _CHANGES_INPUT for kind, _ in self._history.statistics.coverage)
 
     def message_lost(self, action: Action) -> None:
         """Record that a message will never arrive."""

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import Record
-from onceproof.harness.model.scenario import InputRecord, Scenario
+from onceproof.harness.model.scenario import Fault, InputRecord, Scenario
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.neighbour import move_files_in, move_producers_in
 from onceproof.harness.systems.simulation.simulated_lookup import SimulatedLookup
@@ -91,6 +91,21 @@ class SimulatedLog(Source):
             return [split for split in self.records if split != self._missing]
         return list(self.records)
 
+    def offsets(self, positions: Mapping[str, Any]) -> Mapping[str, int]:
+        """Return by split how many records are before the positions of its readers."""
+        return positions
+
+    def change(self, fault: Fault, cut: Mapping[str, int]) -> str:
+        """Change the input that a checkpoint with a cut covers; return the name of what has changed.
+
+        What is in memory does not change: the name is "".
+        """
+        return ""
+
+    def shown(self, text: str) -> str:
+        """Return a text of the job without what differs from run to run: where files of its input are."""
+        return text
+
     def list_short(self, while_true: Callable[[], bool]) -> None:
         """Leave the split of which the most is left to read out of the list, while a condition holds."""
         self._missing = max(self.records, key=lambda split: len(self.records[split]) - self.read_up_to[split])
@@ -101,7 +116,7 @@ class SimulatedLog(Source):
         """Whether all records have been read."""
         return all(self.read_up_to[split] == len(records) for split, records in self.records.items())
 
-    def open_split(self, split: str, position: Any | None) -> SimulatedReader:
+    def open_split(self, split: str, position: Any | None) -> SplitReader:
         """Return a reader that begins at the offset ``position``, or at 0."""
         self.read_up_to[split] = position or 0
         return SimulatedReader(self, split, position or 0)

@@ -10,7 +10,8 @@ from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.family import Family, check_table_keys, options_of
-from onceproof.harness.model.scenario import Scenario, StateBackend
+from onceproof.harness.model.history import Cut
+from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.systems.simulation.engine_settings import simulated_settings
 from onceproof.harness.systems.simulation.external_system import OPEN, TransactionalSystem
 from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, SimulatedLog
@@ -36,6 +37,10 @@ class SimulatedJob:
     def is_drawn(self) -> bool:
         """Whether the graph is drawn with the records; see ``FamilyOptions.draws_graphs``."""
         return options_of(self._family).draws_graphs
+
+    def change_input(self, fault: Fault, cut: Cut) -> str:
+        """Change the input that a cut covers; return the name of what has changed, "" if nothing has."""
+        return self._log.change(fault, cut)
 
     def list_short(self, while_true: Callable[[], bool]) -> None:
         """Have the sources list all splits but one while a condition holds."""

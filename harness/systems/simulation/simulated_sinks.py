@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from onceproof.engine.connectors.encoders import Encoder
-from onceproof.engine.connectors.file_sink_function import Transaction
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
 from onceproof.engine.connectors.part_files import OutputFileConfig
+from onceproof.engine.connectors.part_transactions import Transaction
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import PendingBatch

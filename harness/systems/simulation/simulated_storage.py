@@ -19,7 +19,7 @@ from typing import Final
 
 from onceproof.engine.runtime import deletion, recovery
 from onceproof.engine.runtime.storage import MissingFile
-from onceproof.harness.model.faults import FaultKind, Point, Target
+from onceproof.harness.model.fault_kinds import FaultKind, Point, Target
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.clock import Clock
@@ -47,6 +47,7 @@ class SimulatedStorage:
     """
 
     __slots__ = ("_clock", "_listed_until", "fault_of", "files")
+    is_in_place = True
     writes_may_be_late = False
     """A write of a dead process that lands late is one step of the world, in which its claim is checked."""
     undeleted: Collection[str] = frozenset()

@@ -14,17 +14,25 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun, run_recorded
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.io_faults import MESSAGE_METHODS, WRITE_METHODS
 from onceproof.harness.systems.simulation.schedule import RecordingChooser, chooser_of
+from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.world import World
 
 NAME = "simulated"
 NAME_WITH_DATABASES = "simulated-rocksdb"
 
-CAPABILITIES: Final = frozenset(Capability) - {Capability.SERVER_FAULTS, Capability.PAUSES}
+CAPABILITIES: Final = frozenset(Capability) - {
+    Capability.SERVER_FAULTS,
+    Capability.PAUSES,
+    Capability.PAUSED_WORKERS,
+    Capability.LOST_FOLDERS,
+    Capability.MOVED_OUTPUT,
+}
 
 ANSWERS: Final = answers(
     CAPABILITIES,
@@ -35,6 +43,8 @@ ANSWERS: Final = answers(
         "clock": FaultInjector.strike,
         "listing": FaultInjector.list_short,
         "row": FaultInjector.row_fault,
+        "function": leave,
+        "input": SimulatedLog.change,
         "read": FaultInjector.storage_fault,
         "deletion": FaultInjector.storage_fault,
         "abort": FaultInjector.abort_fault,
@@ -45,6 +55,9 @@ ANSWERS: Final = answers(
     {
         Capability.SERVER_FAULTS: "Servers are models in its memory: there, commits fail.",
         Capability.PAUSES: "A schedule leaves tasks alone for as long as it likes.",
+        Capability.PAUSED_WORKERS: "It has one process, and no worker.",
+        Capability.LOST_FOLDERS: "Its storage has no claims of other processes.",
+        Capability.MOVED_OUTPUT: "Its files are objects of a store, which keeps no ledger of commits.",
     },
     {},
 )

@@ -30,12 +30,15 @@ from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.task.outputs import Queue
 from onceproof.harness.model.exit_codes import is_full
 from onceproof.harness.model.family import Family, FamilyError, source_file
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
+from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.clock_jumps import first_ahead_ms
 from onceproof.harness.systems.fault_clock import MasterKilled, PowerLost, ProcessKilled
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot
 from onceproof.harness.systems.simulation.agenda import Agenda
+from onceproof.harness.systems.simulation.changing_input import ChangingLog
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.endless_input import EndlessInput
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
@@ -64,6 +67,13 @@ from onceproof.harness.systems.simulation.user_requests import UserRequests
 
 _TIMER = CLASS_INDEX["timer"]
 _ENCODER = msgspec.msgpack.Encoder()
+
+
+def log_of(scenario: Scenario) -> SimulatedLog:
+    """Return the input of a scenario: in files if a fault changes it and it has an end, else in memory."""
+    if not scenario.is_endless and any(FAULTS[fault.kind].strikes == "input" for fault in scenario.faults):
+        return ChangingLog(scenario.records)
+    return SimulatedLog(scenario.records, is_bounded=not scenario.is_endless)
 
 
 class World:
@@ -107,7 +117,7 @@ class World:
         self.storage = storage_for(scenario, clock, agenda)
         self.external = TransactionalSystem(self.history, clock, agenda=agenda)
         move_in(self.external)
-        log = SimulatedLog(scenario.records, is_bounded=not scenario.is_endless)
+        log = log_of(scenario)
         self.recorder = recorder = RunRecorder(
             self.history, clock, log, tracer, RetentionWatch(self.storage, scenario.retained)
         )
@@ -222,6 +232,10 @@ class World:
                 self._master_died()
             except Exception as error:
                 self.machine_failed(labels[-1], error)
+            except BaseException as error:
+                if not is_injected(error):
+                    raise
+                self._process_left(labels[-1], error)
 
     def _attend(self) -> bool:
         """Do what is due; return whether the run goes on."""
@@ -382,6 +396,13 @@ class World:
         self.recorder.error(where, error)
         self.end()
 
+    def _process_left(self, where: str, error: BaseException) -> None:
+        """What a function raised has ended the process: exit code 0 is a report of success."""
+        if isinstance(error, SystemExit) and not error.code:
+            self.job_finished()
+        else:
+            self.machine_failed(where, error)
+
     def end(self) -> None:
         """Perform no further action."""
         self._is_over = True
@@ -394,7 +415,7 @@ class World:
 
     def job_failed(self, cause: str) -> None:
         """The job has failed for good: end the run."""
-        self.history.job_failed(self.clock.step, cause)
+        self.recorder.job_failed(cause)
         self.end()
 
     def _sum_up(self) -> None:
@@ -426,6 +447,8 @@ class World:
             where = f"{self._family_file}: seed {self._scenario.seed}"
             raise FamilyError(f"{where}: the job writes an integer of more than 64 bits") from None
         history.trace_hash = digest.hexdigest()
+        # Behind the hash, which is one of the steps: what is asked at rest changes none of them.
+        self.recorder.input_read()
         history.trace = self._tracer.finish(self.clock.step)
         self._let_go()
 

@@ -25,11 +25,13 @@ from typing import Final
 from pyspark import SparkContext
 
 from onceproof.engine.protocol_points import COORDINATOR
+from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, recover
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_session import spark_context
+from onceproof.engine.runtime.spark_settings import settings_on_this_machine
 from onceproof.harness.systems.process.driver_process import JAVA_DIED
 from onceproof.harness.systems.process.driver_protocol import (
     UNREADABLE,
@@ -118,6 +120,8 @@ def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
     for name, value in variables(mutant, mutant_file).items():
         configuration[f"spark.executorEnv.{name}"] = value
     try:
+        if master in (STANDALONE_MASTER, YARN_MASTER):
+            configuration |= settings_on_this_machine(find_java(os.environ), Path(folder))
         if master == STANDALONE_MASTER:
             master = start_standalone(Path(folder))
             configuration |= SETTINGS

@@ -27,8 +27,9 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_answers import MissingPoints, answers
+from onceproof.harness.model.fault_kinds import Means, Point
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import FAULTS, Means, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
@@ -70,6 +71,7 @@ CAPABILITIES: Final = frozenset(
         Capability.FAILED_COMMITS,
         Capability.RESCALE,
         Capability.CHECKPOINTS_SEEN,
+        Capability.INPUT_SEEN,
         Capability.ENGINE,
     }
 )
@@ -149,6 +151,11 @@ ANSWERS: Final = answers(
         Capability.LATE_CALLS: "Its sinks write to a database of this machine, which answers at once.",
         Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
         Capability.LOST_ROWS: "Its sinks write to a database of this machine, which answers each call.",
+        Capability.LEAVING_FUNCTIONS: "Tests raise and fork in functions on Spark.",
+        Capability.CHANGED_INPUT: "Its sources read a file that stays as it is.",
+        Capability.PAUSED_WORKERS: "Zombies are stopped workers, whose task Spark gives to another one.",
+        Capability.MOVED_OUTPUT: "Its output stays where it is.",
+        Capability.LOST_FOLDERS: "Its checkpoints stay where they are.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
         Capability.CLOCK_JUMPS: "Driver and workers read the clock of the machine, which is not only theirs.",
         Capability.MESSAGE_FAULTS: "Acknowledgements travel with the data of Spark's jobs, not alone.",

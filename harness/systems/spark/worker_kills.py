@@ -18,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from onceproof.harness.model.faults import FAULTS, Means, Point
+from onceproof.harness.model.fault_kinds import Means, Point
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.board_state import BoardState, LivingTask, StoppedTask
 from onceproof.harness.systems.process.fault_actions import (

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_answers import answers, missing_points, place_of
-from onceproof.harness.model.faults import Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
@@ -96,6 +96,11 @@ ANSWERS: Final = answers(
         Capability.LATE_CALLS: "Its sink writes files of this machine, at once.",
         Capability.SHORT_LISTS: "Its source reads files of this machine, which are all there.",
         Capability.LOST_ROWS: "Its sink writes files of this machine, which answers each call.",
+        Capability.LEAVING_FUNCTIONS: "What leaves is tried in the functions of this engine alone.",
+        Capability.CHANGED_INPUT: "Input that changes is asked of the sources of this engine alone.",
+        Capability.PAUSED_WORKERS: "Its workers are killed, not paused.",
+        Capability.MOVED_OUTPUT: "Its files stay where they are.",
+        Capability.LOST_FOLDERS: "Its checkpoints stay where they are.",
         Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
     MISSING,

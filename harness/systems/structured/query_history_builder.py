@@ -58,6 +58,8 @@ def look(spec: Spec) -> dict[str, Any]:
 class QueryHistoryBuilder(HistoryBuilder):
     """Turns the events of one driver after another into one history."""
 
+    sees_input = False
+
     def __init__(self, spec: Spec, lengths: Mapping[str, int], table_keys: int) -> None:
         super().__init__(
             spec.faults, lengths, Path(spec.output), spec.suffix, read_json_rows, spec.parallelism

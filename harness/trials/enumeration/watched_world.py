@@ -9,7 +9,7 @@ from collections import Counter
 from typing import cast
 
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.faults import Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.fault_injection import PointObserver

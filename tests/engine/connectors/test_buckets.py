@@ -14,10 +14,11 @@ from onceproof.engine.connectors.buckets import (
     DateTimeBucketAssigner,
     WrongBucket,
 )
+from onceproof.engine.connectors.commit_ledger import entry_of
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
-from onceproof.engine.connectors.file_sink_function import parts_of
 from onceproof.engine.connectors.part_files import FileSinkBroken
+from onceproof.engine.connectors.part_transactions import parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.file_calls import SystemFileCalls
 from onceproof.engine.functions import SinkFunction
@@ -48,12 +49,13 @@ def visible(folder):
             Path(place, name).read_text() for name in names if not name.startswith(".")
         )
         for place, _, names in os.walk(folder)
-        if names
+        if [name for name in names if entry_of(name) is None]
     }
 
 
 def hidden(folder):
-    return [name for _, _, names in os.walk(folder) for name in names if name.startswith(".")]
+    found = [name for _, _, names in os.walk(folder) for name in names if name.startswith(".")]
+    return [name for name in found if entry_of(name) is None]
 
 
 def test_rows_of_each_bucket_are_visible_in_its_folder_with_the_checkpoint(sink_job, tmp_path):

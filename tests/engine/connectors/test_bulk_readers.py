@@ -29,7 +29,7 @@ from onceproof.engine import (
     Types,
 )
 from onceproof.engine.connectors import avro_input
-from onceproof.engine.connectors.file_source import UnreadableFile
+from onceproof.engine.connectors.file_content import UnreadableFile
 
 ROWS = 50
 RECORD = {
@@ -124,14 +124,14 @@ def test_reader_goes_on_exactly_from_any_position(tmp_path, make, limit):
 def test_file_that_became_shorter_is_refused_on_restore(tmp_path, make):
     path = tmp_path / "file"
     source = make(path)
-    with pytest.raises(UnreadableFile, match="is shorter than when the checkpoint was taken"):
+    with pytest.raises(UnreadableFile, match="lacks records that were read"):
         read(source.open_split(str(path), (path.stat().st_size + 1, 1)), 9)
     first_place = source.open_split(str(path), None)
     read(first_place, 1, 1)
-    place, _ = first_place.position
+    place, _, mark = first_place.position
     first_place.close()
-    with pytest.raises(UnreadableFile, match="is shorter than when the checkpoint was taken"):
-        read(source.open_split(str(path), (place, 1000)), 9)
+    with pytest.raises(UnreadableFile, match="lacks records that were read"):
+        read(source.open_split(str(path), (place, 1000, mark)), 9)
 
 
 @pytest.mark.parametrize("make", SOURCES)

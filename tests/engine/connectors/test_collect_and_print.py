@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
+import subprocess
+import sys
 
 import pytest
 
+from onceproof.engine import Configuration, StreamExecutionEnvironment, Types
 from onceproof.engine.connectors.collect import CollectedRows, CollectSink
 from onceproof.engine.connectors.print import PrintSinkFunction
+from onceproof.engine.runtime.job_result import JobExecutionFailed
 
 
 def arrived(rows):
@@ -84,3 +90,62 @@ def test_printed_lines_begin_with_identifier_and_subtask(
         else:
             function.invoke(value, None)
     assert capsys.readouterr().out == expected
+
+
+class Unwritable:
+    """A stdout that takes nothing."""
+
+    closed = False
+
+    def __init__(self, error):
+        self.error = error
+
+    def write(self, text):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [errno.EPIPE, errno.ENOSPC, errno.EBADF, None])
+def test_stdout_that_takes_nothing_is_an_error_that_no_restart_mends(monkeypatch, error):
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_mapping(
+            {
+                "restart-strategy.type": "fixed-delay",
+                "restart-strategy.fixed-delay.attempts": 5,
+                "restart-strategy.fixed-delay.delay": 0,
+            }
+        )
+    )
+    env.from_collection(range(100), Types.LONG()).print()
+    monkeypatch.setattr(
+        sys, "stdout", None if error is None else Unwritable(OSError(error, os.strerror(error)))
+    )
+    with pytest.raises(JobExecutionFailed, match=r"failed: print: stdout (is closed|cannot be written)"):
+        env.execute("prints")
+
+
+PRINTING = """
+from onceproof.engine import Configuration, NumberSequenceSource, StreamExecutionEnvironment
+configuration = Configuration.from_mapping({
+    "execution.checkpointing.interval": "20 ms", "execution.checkpointing.dir": "checkpoints",
+    "restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": 1000000})
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+env.from_source(NumberSequenceSource(0, 1_000_000_000), None, "numbers").print()
+env.execute("prints")
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_job_that_prints_into_a_closed_pipe_fails_for_good_with_one_line(tmp_path, workers):
+    (tmp_path / "prints.py").write_text(PRINTING)
+    main = "from onceproof.harness.commands.cli import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", main, "job", "run", "-p", "2", "--workers", workers, "prints.py"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout.readline().startswith("Job has been submitted")
+        assert job.stdout.readline()
+        job.stdout.close()
+        said = job.stderr.read()
+        assert job.wait(60) == 1
+    failure = "print: stdout cannot be written ([Errno 32] Broken pipe)"
+    assert said == f"job 'prints' failed: {failure}: keep what reads it open, or write to a file sink\n"

@@ -8,10 +8,13 @@ import pytest
 
 from onceproof.engine import file_calls
 from onceproof.engine.connectors import part_files
+from onceproof.engine.connectors.commit_ledger import KEPT, entry_of
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed, OutputFileConfig
+from onceproof.engine.connectors.two_phase import CommitFailed
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.file_calls import SystemFileCalls
 
 NAME = "part-ae6a53ab-0-0-1.1"
 """The first part file of a job without id and folder."""
@@ -36,7 +39,12 @@ def visible(folder):
 
 
 def hidden(folder):
-    return sorted(name for name in os.listdir(folder) if name.startswith("."))
+    """The hidden files but for the entries of the ledger."""
+    return sorted(name for name in os.listdir(folder) if name.startswith(".") and entry_of(name) is None)
+
+
+def is_no_entry(name):
+    return entry_of(name) is None
 
 
 def hidden_of(subtask, epoch, owner="ae6a53ab3c127968"):
@@ -129,6 +137,92 @@ def test_a_lost_file_is_an_error_that_names_the_transaction(job, tmp_path):
         job.start(restored=1)
 
 
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_file_that_a_consumer_has_taken_is_committed_and_not_lost(job, tmp_path, is_moved):
+    out = tmp_path / "out"
+    job.start().invoke("a", None)
+    job.snapshot(1)
+    job.notify(1)
+    job.functions[0].invoke("b", None)
+    job.snapshot(2)
+    job.notify(2)
+    for name in visible(out):
+        if is_moved:
+            (out / name).rename(tmp_path / name)
+        else:
+            (out / name).unlink()
+    for restored in (1, 2, 1):
+        job.start(restored=restored).invoke("c", None)
+    assert visible(out) == {}
+    assert [entry_of(name).epoch for name in os.listdir(out) if entry_of(name)] == [1]
+
+
+@pytest.mark.parametrize("what", ["commit", "rename"])
+def test_a_kill_around_the_commit_of_a_file_that_is_taken_at_once(job, tmp_path, monkeypatch, what):
+    out = tmp_path / "out"
+    job.start().invoke("a", None)
+    job.snapshot(1)
+    rename = SystemFileCalls.rename
+
+    class Killed(BaseException):
+        """The end of the process."""
+
+    def killed(self, source, target):
+        if what == "rename":
+            rename(self, source, target)
+            os.unlink(target)
+        raise Killed
+
+    monkeypatch.setattr(SystemFileCalls, "rename", killed)
+    with pytest.raises(Killed):
+        job.notify(1)
+    monkeypatch.setattr(SystemFileCalls, "rename", rename)
+    job.start(restored=1)
+    assert visible(out) == ({} if what == "rename" else {NAME: "a\n"})
+
+
+def test_a_file_lost_before_its_commit_stays_lost_whatever_is_committed_later(job, tmp_path):
+    sink = job.start()
+    sink.invoke("a", None)
+    job.snapshot(1)
+    sink.invoke("b", None)
+    job.snapshot(2)
+    os.unlink(tmp_path / "out" / HIDDEN)
+    with pytest.raises(CommitFailed, match="is lost"):
+        job.notify(2)
+    assert visible(tmp_path / "out") == {}
+    for _ in range(2):
+        with pytest.raises(FileSinkBroken, match=rf"transaction {NAME} is lost"):
+            job.start(restored=2)
+
+
+def test_only_the_entries_of_the_latest_attempts_stay(job, tmp_path):
+    job.start()
+    for number in range(1, 2 * KEPT):
+        job.functions[0].invoke("a", None)
+        job.snapshot(number)
+        job.notify(number)
+        job.start(restored=number)
+    entries = [entry for name in os.listdir(tmp_path / "out") if (entry := entry_of(name))]
+    assert sorted(entry.epoch for entry in entries) == list(range(KEPT - 1, 2 * KEPT - 1))
+
+
+def test_a_subtask_whose_input_has_ended_says_so_in_its_entry(job, tmp_path):
+    job.scope = "owner-token\0/checkpoints/job"
+    job.start().invoke("a", None)
+    job.snapshot(1)
+    job.notify(1)
+    job.start(restored=1).invoke("b", None)
+    job.functions[0].finish()
+    job.snapshot(2)
+    job.notify(2)
+    entries = [entry for name in os.listdir(tmp_path / "out") if (entry := entry_of(name))]
+    assert [entry.has_ended for entry in entries] == [True, True]
+    for name in visible(tmp_path / "out"):
+        (tmp_path / "out" / name).unlink()
+    job.start(restored=2)
+
+
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_torn_file_is_an_error_never_a_silent_loss(job, tmp_path, committed):
     job.start().invoke("abc", None)
@@ -201,7 +295,7 @@ def test_leftovers_of_dead_attempts_are_deleted_and_other_files_stay(job, tmp_pa
         (out / name).write_text("x")
     (out / hidden_of(7, 9)).write_text("x")  # of a subtask that no longer exists
     job.start(restored=3)
-    assert sorted(os.listdir(out)) == sorted([*others, NAME])
+    assert sorted(filter(is_no_entry, os.listdir(out))) == sorted([*others, NAME])
 
 
 def test_an_old_name_is_committed_after_the_prefix_has_changed(sink_job, tmp_path):

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow, UnreadableFile
+from onceproof.engine.connectors.file_content import UnreadableFile
+from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow
 from onceproof.engine.types import Types
 
 WORD_COUNT = [("word", Types.STRING()), ("n", Types.LONG())]
@@ -288,7 +289,7 @@ def test_a_file_that_became_shorter_than_a_position_is_an_error(write):
     reader = source.open_split(path, None)
     reader.read(50)
     os.truncate(path, len("word,n\n" + "a,1\n" * 20))
-    with pytest.raises(UnreadableFile, match="is shorter than when the checkpoint was taken"):
+    with pytest.raises(UnreadableFile, match=r"is not the one that was read up to byte 407: it has 87 bytes"):
         source.open_split(path, reader.position).read(10)
 
 
@@ -310,10 +311,10 @@ def test_a_range_reader_too_refuses_a_quoted_newline(write):
 def test_a_reader_holds_no_file_before_its_first_and_after_its_last_read(write):
     path = write("word,n\na,1\n")
     reader = CsvSource(path, WORD_COUNT).open_split(path, None)
-    assert reader._file is None
+    assert reader._content is None
     reader.read(10)
     assert reader.exhausted
-    assert reader._file is None
+    assert reader._content is None
 
 
 def test_a_closed_reader_has_no_file(write):
@@ -322,4 +323,4 @@ def test_a_closed_reader_has_no_file(write):
     reader.read(1)
     reader.close()
     reader.close()
-    assert reader._file is None
+    assert reader._content is None

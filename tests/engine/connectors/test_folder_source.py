@@ -9,8 +9,9 @@ from itertools import chain
 import pytest
 
 from onceproof.engine import Duration, FileSource, MalformedRow, StreamFormat
-from onceproof.engine.connectors.file_source import UnreadableFile
-from onceproof.engine.connectors.folder_source import WrongBucket, bucket_of, list_files
+from onceproof.engine.connectors.file_content import UnreadableFile
+from onceproof.engine.connectors.folder_source import WrongBucket, list_files
+from onceproof.engine.connectors.known_files import bucket_of
 
 OFTEN = Duration.of_millis(1)
 SELDOM = Duration.of_hours(1)
@@ -146,14 +147,14 @@ def test_reader_goes_on_at_any_position_while_files_come(folder):
             assert sorted(came) == sorted([*whole, "later"])
 
 
-def test_new_files_are_read_and_changed_ones_are_not(folder):
+def test_new_files_are_read_and_what_old_ones_have_grown_by(folder):
     folder("a", "one\n")
     source = monitored(folder.home)
     reader = source.open_split(source.splits()[0], None)
     assert rest_of(reader) == ["one"]
     folder("b", "two\n")
     folder("a", "one\nmore\n")
-    assert rest_of(reader) == ["two"]
+    assert rest_of(reader) == ["two", "more"]
     assert not reader.exhausted
     assert not source.is_bounded
 

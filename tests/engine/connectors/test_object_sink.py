@@ -10,10 +10,10 @@ from onceproof.engine.api.data_types import DataTypes
 from onceproof.engine.connectors.buckets import BucketAssigner
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
-from onceproof.engine.connectors.file_sink_function import parts_of
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
 from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed, OutputFileConfig
 from onceproof.engine.connectors.part_objects import PART_BYTES, WrongAddress, mark_of_object
+from onceproof.engine.connectors.part_transactions import parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.s3_calls import s3_calls
 from onceproof.engine.formats.parquet_files import ParquetBulkWriters

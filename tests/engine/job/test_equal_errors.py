@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onceproof.engine.errors import TransientError, repeatable
+from onceproof.engine.errors import Interrupted, TransientError, repeatable
 from onceproof.engine.job.restart_strategies import EqualErrors
+from onceproof.engine.runtime.execution import Killed
 
 ERROR = (1, "ValueError: no number", 4, 2)
 """Vertex, text, buffers taken, the latest checkpoint."""
@@ -50,7 +51,14 @@ def raised_from(cause: BaseException) -> Exception:
 def test_errors_of_storage_and_network_may_pass() -> None:
     assert repeatable(ValueError("no number"))
     assert repeatable(raised_from(KeyError("a")))
-    for passing in (ConnectionRefusedError(), TransientError(), raised_from(TimeoutError()), SystemExit(1)):
+    for passing in (ConnectionRefusedError(), TransientError(), raised_from(TimeoutError())):
+        assert not repeatable(passing)
+
+
+def test_what_leaves_a_function_repeats_but_kills_and_interrupts_do_not() -> None:
+    assert repeatable(SystemExit(1))
+    assert repeatable(GeneratorExit())
+    for passing in (Killed(), Interrupted(), KeyboardInterrupt()):
         assert not repeatable(passing)
 
 

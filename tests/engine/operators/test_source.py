@@ -116,6 +116,7 @@ def test_closing_closes_every_reader(bench):
 
                 read = staticmethod(reader.read)
                 when_available = staticmethod(reader.when_available)
+                react_to_change = staticmethod(reader.react_to_change)
 
             return Wrapped()
 

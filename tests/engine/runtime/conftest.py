@@ -16,6 +16,8 @@ from onceproof.engine import (
     ValueStateDescriptor,
 )
 from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.connectors.commit_ledger import entry_of
+from onceproof.engine.errors import Ending
 from onceproof.engine.protocol_points import no_probe
 from onceproof.engine.runtime.job_registry import REGISTRY
 from onceproof.engine.runtime.local import LocalExecution, execute
@@ -38,8 +40,8 @@ class Count(KeyedProcessFunction):
         yield value[0], count
 
 
-class PowerCut(BaseException):
-    """The death of the process; it is no Exception, so that no ``except Exception`` catches it."""
+class PowerCut(Ending):
+    """The death of the process; an Ending, so that the engine takes it for no failure of user code."""
 
 
 class Job:
@@ -104,7 +106,8 @@ class Job:
         return Counter(line for path in files for line in path.read_text().splitlines())
 
     def hidden(self):
-        return [path.name for path in self.output.iterdir() if path.name.startswith(".")]
+        names = [path.name for path in self.output.iterdir() if path.name.startswith(".")]
+        return [name for name in names if entry_of(name) is None]
 
     def left_behind(self):
         """The names of checkpoint files without the owner's token, and of hidden part files."""

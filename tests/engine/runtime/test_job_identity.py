@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -23,11 +25,12 @@ from onceproof.engine.api.job_client import SavepointFailed
 from onceproof.engine.api.submission import submitted
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.file_calls import SystemFileCalls
 from onceproof.engine.runtime import job_startup
 from onceproof.engine.runtime.job_identity import MOST_UNNAMED, OtherProgram, check_identity
 from onceproof.engine.runtime.job_registry import MOST_BYTES, REGISTRY, JobRecord, JobRegistry
 from onceproof.engine.runtime.job_result import JobExecutionFailed
-from onceproof.engine.runtime.recovery import INCARNATION, METADATA
+from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.commands.cli import main
@@ -184,6 +187,28 @@ def test_another_program_that_began_meanwhile_at_an_address_is_not_mixed_in(prog
         programs.to_another_folder().run(ORDERS, program="second.py")
     monkeypatch.undo()
     assert programs.to_another_folder().run(SALES).records_read < len(SALES)
+
+
+def test_jobs_are_listed_beside_one_whose_record_or_folder_cannot_be_read(programs, monkeypatch):
+    programs.run(ORDERS)
+    root = Path(programs.directory)
+    [job] = JobRegistry(programs.directory).jobs()
+    (root / REGISTRY / f"{'a' * 32}.json").mkdir()
+    (root / ("a" * 32)).mkdir()
+    (root / ("a" * 32) / FINISHED).touch()
+    (root / ("b" * 32)).mkdir()
+    entries = SystemFileCalls.entries
+
+    def refused(self, folder):
+        if folder.endswith("b" * 32):
+            raise PermissionError(errno.EACCES, "Permission denied", folder)
+        return entries(self, folder)
+
+    monkeypatch.setattr(SystemFileCalls, "entries", refused)
+    listed = {each.job_id: each for each in JobRegistry(programs.directory).jobs()}
+    assert listed[job.job_id] == job
+    assert "cannot be read: Is a directory" in listed["a" * 32].damage
+    assert "cannot be listed: Permission denied" in listed["b" * 32].damage
 
 
 def killed_at_an_address(programs, job_id="ab" * 16):

@@ -12,6 +12,7 @@ from onceproof.engine.checkpoint.metadata import (
     SubtaskState,
     encode_metadata,
 )
+from onceproof.engine.errors import Ending
 from onceproof.engine.runtime.recovery import (
     FINISHED,
     discard_checkpoint,
@@ -26,7 +27,7 @@ from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.stored import StateFile
 
 
-class PowerCut(BaseException):
+class PowerCut(Ending):
     """What no ``except Exception`` survives."""
 
 

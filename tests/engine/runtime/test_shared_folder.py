@@ -13,11 +13,12 @@ from onceproof.engine import (
     StreamExecutionEnvironment,
     WatermarkStrategy,
 )
+from onceproof.engine.errors import Ending
 from onceproof.engine.protocol_points import COMMITTING, ELEMENT
 from onceproof.engine.runtime.local import execute
 
 
-class PowerCut(BaseException):
+class PowerCut(Ending):
     """The process ends here."""
 
 

@@ -95,7 +95,7 @@ def test_query(spark: SparkSession) -> None:
 
 def test_settings(spark: SparkSession) -> None:
     conf = spark.sparkContext.getConf()
-    assert conf.get("spark.master") == "local[2,4]"
+    assert conf.get("spark.master") == "local[*,4]"
     assert conf.get("spark.driver.host") == "127.0.0.1"
     assert conf.get("spark.sql.ansi.enabled") == "true"
     assert spark.sparkContext.uiWebUrl is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -136,7 +137,7 @@ def test_stopped_holder_loses_the_job_and_ends_with_one_line_when_it_wakes(trial
     os.kill(first.pid, signal.SIGCONT)
     said = trial.end_of(first)
     assert first.returncode == 1
-    assert "another one has taken the job over" in said.splitlines()[-1]
+    assert re.search("another (one|process) has taken (the job|job '.*') over", said.splitlines()[-1])
     assert "Traceback" not in said
     [job_folder] = trial.folder.glob("checkpoints/*/incarnation-2")
     trial.await_true(lambda: is_running(job_folder.parent))
@@ -144,6 +145,47 @@ def test_stopped_holder_loses_the_job_and_ends_with_one_line_when_it_wakes(trial
     said = trial.end_of(second)
     assert second.returncode == 0, said
     assert "has not renewed its lease" in said
+    trial.check_exact()
+
+
+@pytest.mark.local_kill
+def test_the_second_in_line_goes_on_while_the_first_is_stopped(trial):
+    first = trial.start()
+    trial.await_checkpoints(2)
+    second = trial.stand_by()
+    third = trial.stand_by()
+    assert "behind another one" in trial.said_by(third)
+    assert "behind another one" not in trial.said_by(second)
+    trial.await_checkpoints(5)
+    os.kill(second.pid, signal.SIGSTOP)
+    os.kill(first.pid, signal.SIGSTOP)
+    # The first in line stays stopped: without a time-out of its own the third would never go on.
+    trial.await_true(lambda: trial.incarnations() == [2])
+    trial.await_checkpoints(2)
+    assert "has not renewed its lease" in trial.said_by(third)
+    os.kill(second.pid, signal.SIGCONT)
+    os.kill(first.pid, signal.SIGCONT)
+    said = trial.end_of(first)
+    assert first.returncode == 1, said
+    said = trial.end_of(third)
+    assert third.returncode == 0 or "has taken" in said, said
+    trial.end_of(second)
+    assert 0 in (second.returncode, third.returncode)
+    trial.check_exact()
+
+
+@pytest.mark.local_kill
+def test_of_several_processes_that_stand_by_one_goes_on_when_the_holder_is_stopped(trial):
+    first = trial.start()
+    trial.await_checkpoints(2)
+    others = [trial.stand_by() for _ in range(3)]
+    trial.await_checkpoints(5)
+    os.kill(first.pid, signal.SIGSTOP)
+    ends = [trial.end_of(process) for process in others]
+    assert [process.returncode for process in others] == [0, 0, 0], ends
+    os.kill(first.pid, signal.SIGCONT)
+    trial.end_of(first)
+    assert first.returncode == 1
     trial.check_exact()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import threading
@@ -9,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from onceproof.engine.file_calls import SystemFileCalls
 from onceproof.engine.runtime import storage as module
 from onceproof.engine.runtime.storage import (
     LocalCheckpointStorage,
@@ -71,8 +73,34 @@ def test_a_local_listing_need_not_look_into_deep_folders(tmp_path):
     for path in ("top", "job/claim", "job/chk-1/_metadata", "job/chk-1/deep/c"):
         storage.write(path, b"")
     (tmp_path / "job" / "chk-1" / "deep").chmod(0)
-    assert storage.list_near(2) == ["job/chk-1/_metadata", "job/claim", "top"]
-    assert storage.list_near(0) == ["top"]
+    assert storage.list_readable(2) == (["job/chk-1/_metadata", "job/claim", "top"], {})
+    assert storage.list_readable(0) == (["top"], {})
+
+
+class Unreadable(SystemFileCalls):
+    """Files of which the folders of one name cannot be listed."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def entries(self, folder):
+        if os.path.basename(folder) == self.name:
+            raise PermissionError(errno.EACCES, "Permission denied", folder)
+        return super().entries(folder)
+
+
+def test_a_local_listing_names_the_folders_that_it_cannot_read(tmp_path):
+    storage = LocalCheckpointStorage(tmp_path, calls=Unreadable("job"))
+    for path in ("top", "job/claim", "other/claim"):
+        storage.write(path, b"")
+    paths, unreadable = storage.list_readable()
+    assert paths == ["other/claim", "top"]
+    assert list(unreadable) == ["job"]
+    assert f"folder {tmp_path}/job cannot be listed: Permission denied: " in unreadable["job"]
+    with pytest.raises(StorageError, match="cannot be listed"):
+        storage.list("")
+    with pytest.raises(StorageError, match="cannot be listed"):
+        LocalCheckpointStorage(tmp_path, calls=Unreadable(tmp_path.name)).list_readable()
 
 
 def test_deleting_an_absent_file_does_nothing(storage):

@@ -195,3 +195,21 @@ def test_a_stored_row_whose_names_do_not_fit_its_values_is_refused(parts):
     forged = msgspec.msgpack.encode(msgspec.msgpack.Ext(4, msgspec.msgpack.encode(parts)))
     with pytest.raises((msgspec.DecodeError, ValueError, TypeError)):
         Types.DYNAMIC().decode(forged)
+
+
+class Unwilling:
+    def __deepcopy__(self, memo):
+        raise StopIteration
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        Types.PICKLED_BYTE_ARRAY().copy_column,
+        Types.LIST(Types.PICKLED_BYTE_ARRAY()).copy,
+        lambda values: Types.TUPLE([Types.PICKLED_BYTE_ARRAY()]).copy_column([(each,) for each in values]),
+    ],
+)
+def test_no_value_is_cut_off_where_one_raises_stop_iteration(copied):
+    with pytest.raises(StopIteration):
+        copied([{1}, Unwilling(), {2}])

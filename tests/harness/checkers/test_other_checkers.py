@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from onceproof.harness.checkers.coverage import CAMPAIGN, MODES, check_coverage, mode_point
 from onceproof.harness.checkers.determinism import check_determinism
 from onceproof.harness.checkers.no_leaks import NoLeaks
-from onceproof.harness.model.faults import FAULTS, POINTS
+from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 
 if TYPE_CHECKING:

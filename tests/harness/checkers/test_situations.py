@@ -176,6 +176,14 @@ STORIES: Final[dict[str, Callable[[], Story]]] = {
     "stop failed": lambda: Story().starts().says("stop_failed", "a task failed"),
     "cancelled with a savepoint": lambda: Story().starts().completes(1).says("job_stopped", cancelled=True),
     "stopped with something prepared": lambda: Story().starts().completes(1, ("a",)).completes(2, stops=True),
+    "function left": lambda: Story().starts().strikes("function_leaves"),
+    "function left behind a checkpoint": lambda: Story().starts().completes(1).strikes("function_leaves"),
+    "restored from a changed input": lambda: (
+        Story().starts().completes(1).strikes("change_input", "completed").starts(1)
+    ),
+    "changed input reported": lambda: (
+        Story().starts().completes(1).strikes("change_input", "completed").says("job_failed", "a file")
+    ),
     "killed while stopping": lambda: Story().starts().completes(1, stops=True).starts(1),
 }
 BY_STATISTICS: Final = {"record late after a restore", "incremental checkpoint restored"}

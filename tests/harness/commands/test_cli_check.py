@@ -88,7 +88,7 @@ def test_a_family_that_passed_is_not_checked_again(
     def check_again(*arguments: object) -> None:
         raise AssertionError("checked again")
 
-    monkeypatch.setattr("onceproof.harness.commands.check.mistakes_of", check_again)
+    monkeypatch.setattr("onceproof.harness.commands.check.supervised_mistakes", check_again)
     assert onceproof("run", *options).code == 0
 
 

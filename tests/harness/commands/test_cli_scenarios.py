@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family_places import family_names, load_family
-from onceproof.harness.model.faults import FAULT_KINDS
+from onceproof.harness.model.fault_kinds import FAULT_KINDS
 from onceproof.harness.model.scenario import Fault, read_scenario, to_json
 from onceproof.harness.shrinking.removals import needed_of
 from onceproof.harness.trials.runner import OUTCOMES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -254,7 +255,8 @@ def test_another_program_under_the_name_is_refused_with_exit_code_4(folder, caps
     assert main(["job", "run", "second.py"]) == 4
     line = capsys.readouterr().err
     assert line.count("\n") == 1
-    assert f"the name 'orders' belongs to another job in checkpoints (program {folder}/first.py)" in line
+    assert f"the name 'orders' belongs to another job in {folder}/checkpoints (program" in line
+    assert f"(program {folder}/first.py)" in line
     assert "source 'words' reads a collection" in line
     path = line.partition("--from ")[2].partition(",")[0]
     assert Path(path, "_metadata").exists()
@@ -285,6 +287,27 @@ def test_jobs_are_listed_with_name_id_state_checkpoint_and_program(folder, capsy
     assert main(["job", "list", "checkpoints"]) == 1
     assert "the record of a job cannot be read" in capsys.readouterr().out
     assert main(["job", "list", "other"]) == 5
+
+
+def test_jobs_are_listed_beside_what_is_deleted_or_damaged(folder, capsys):
+    Path("first.py").write_text(PROGRAM)
+    assert main(["job", "run", "first.py", "--name", "orders"]) == 0
+    other = PROGRAM.replace('"out"', '"other"').replace('"checkpoints"', '"elsewhere"')
+    Path("second.py").write_text(other)
+    assert main(["job", "run", "second.py", "--name", "sales"]) == 0
+    shutil.rmtree("elsewhere")
+    Path(".onceproof", "jobs", "third.json").write_text("no note")
+    capsys.readouterr()
+    assert main(["job", "list"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert sum("orders: id " in line and ", finished, " in line for line in lines) == 1
+    assert sum(f"{folder}/elsewhere: no such folder" in line for line in lines) == 1
+    assert sum("third.json: cannot be read" in line for line in lines) == 1
+    assert main(["job", "list", "--json"]) == 1
+    documents = json.loads(capsys.readouterr().out)
+    assert [document.get("name") for document in documents] == ["orders", None, None]
+    assert main(["job", "list", "elsewhere"]) == 4
 
 
 def test_a_program_without_a_name_begins_anew_and_says_so(folder):

@@ -19,7 +19,6 @@ from onceproof.harness.trials.runner import (
     OUTCOMES,
     OutputUnwritable,
     RunResult,
-    RunStopped,
     interrupts_held,
     load_families,
     run,
@@ -158,12 +157,15 @@ def test_batch_of_a_dead_worker_runs_again(
     assert warnings[0].startswith("a worker was killed by SIGKILL; scenarios ")
 
 
-def test_batch_that_kills_two_workers_ends_the_run(tmp_path: Path, sales: Path) -> None:
-    with pytest.raises(RunStopped) as stopped:
-        run([str(deadly(sales, 99))], scenarios=64, workers=2, out=tmp_path / "out")
-    assert isinstance(stopped.value.mistake, WorkerDied)
-    assert "second worker" in str(stopped.value)
-    assert stopped.value.result.tally.scenarios == len(lines_of(tmp_path / "out")) < 64
+def test_a_scenario_that_kills_two_workers_fails_alone(tmp_path: Path, sales: Path) -> None:
+    warnings: list[str] = []
+    family = str(deadly(sales, 6))
+    result = run([family], scenarios=64, workers=2, out=tmp_path / "out", warn=warnings.append)
+    assert result.tally.scenarios == len(lines_of(tmp_path / "out")) == 64
+    # Somebody else may have sent the first signal, so the scenario is tried again.
+    assert any("are run once more" in line for line in warnings)
+    assert 1 <= result.tally.failed <= 3
+    assert {signature for _, signature in result.tally.groups} == {("no_error", "its process died: SIGKILL")}
 
 
 def test_worker_that_cannot_start_is_reported() -> None:

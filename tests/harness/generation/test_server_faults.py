@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.generation.server_faults import LONGEST_DEATH_MS, LONGEST_PAUSE_MS, with_server_faults
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.faults import FAULTS, POINTS, SERVERS
+from onceproof.harness.model.fault_kinds import POINTS, SERVERS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Scenario, check, from_json, to_json
 from onceproof.harness.services import servers
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem

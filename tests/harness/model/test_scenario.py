@@ -10,7 +10,8 @@ import pytest
 
 from onceproof.engine import protocol_points
 from onceproof.engine.configuration import AUTO_WATERMARK_INTERVAL
-from onceproof.harness.model.faults import FAULTS, MESSAGES_ALONE, POINTS
+from onceproof.harness.model.fault_kinds import MESSAGES_ALONE, POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import (
     COORDINATOR,
     Fault,

@@ -11,7 +11,8 @@ from onceproof.harness.model import fault_answers
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.fault_answers import CarriedOut
-from onceproof.harness.model.faults import FAULT_KINDS, FAULTS, MESSAGES_ALONE, POINTS
+from onceproof.harness.model.fault_kinds import FAULT_KINDS, MESSAGES_ALONE, POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Operation
 from onceproof.harness.model.system import (
     UnknownSystem,

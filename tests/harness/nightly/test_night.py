@@ -9,16 +9,18 @@ from xml.etree import ElementTree
 
 import pytest
 
+from onceproof.engine.runtime.spark_session import SparkFailed
 from onceproof.harness.campaign.pipeline import CampaignResult, run_campaign
 from onceproof.harness.flights.data import DataMissing, write_year
 from onceproof.harness.flights.plans import LOCAL, run_plan
+from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.nightly import night as nightly
 from onceproof.harness.nightly.night_history import NightHistory
 from onceproof.harness.trials.mutant_trials import Result
 from onceproof.harness.trials.runner import OUTCOMES, OutputUnwritable, RunResult
-from onceproof.reports.headline import LEAST_SCENARIOS
+from onceproof.reports.headline import LEAST_SCENARIOS, conclude
 from onceproof.reports.render import read
 
 SOME_FAMILIES = ["page_windows", "tickets", "word_count"]
@@ -177,6 +179,34 @@ def test_interrupted_night_writes_its_report(small, tmp_path, monkeypatch):
     monkeypatch.setattr(nightly, "run_plan", interrupted)
     assert nightly.nightly(tmp_path, seconds=1, seed=1) == 130
     assert read(tmp_path).interrupted == "interrupted from the keyboard"
+
+
+def test_a_night_whose_campaign_fails_writes_report_and_history(smallest, tmp_path, monkeypatch):
+    def failing(*_, **__):
+        raise SparkFailed("Spark could not run the campaign: a worker died")
+
+    monkeypatch.setattr(nightly, "run_campaign", failing)
+    with pytest.raises(SparkFailed):
+        nightly.nightly(tmp_path, seconds=1, seed=1)
+    reason = "campaign: Spark could not run the campaign: a worker died"
+    report = read(tmp_path)
+    assert reason in report.problems
+    headline = conclude(report)
+    assert (headline.status, reason in headline.reasons) == ("failed", True)
+    [row] = NightHistory(tmp_path / "history", 9, print).read()
+    assert (row.seed, row.status) == (1, "failed")
+
+
+def test_a_night_begins_a_campaign_anew_and_in_the_budget(smallest, tmp_path, monkeypatch):
+    asked = []
+
+    def asking(names, *, seed, resumes, budget, **_):
+        asked.append((resumes, budget.seconds))
+        return CampaignResult(RunResult((), (), seed, 0))
+
+    monkeypatch.setattr(nightly, "run_campaign", asking)
+    nightly.nightly(tmp_path, seconds=1, seed=7, budget=Budget(5.0))
+    assert asked == [(False, 5.0)]
 
 
 def test_results_that_cannot_be_replaced_are_a_one_line_error(small, tmp_path):

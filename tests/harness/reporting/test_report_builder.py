@@ -10,7 +10,8 @@ import pytest
 from onceproof.harness.checkers import PROPERTIES
 from onceproof.harness.checkers.coverage import CAMPAIGN
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, POINTS
+from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.system import find_system
 from onceproof.harness.reporting.report_builder import (
     build_report,

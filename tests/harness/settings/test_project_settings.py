@@ -28,6 +28,8 @@ seed = -7
 system = "local"
 workers = 2
 shrink_time = 1.5
+scenario_time = 20
+scenario_memory = 512
 out = "build/onceproof"
 history = "../nights"
 nights = 90
@@ -70,6 +72,8 @@ def test_all_settings_are_read(project: Path) -> None:
         system="local",
         workers=2,
         shrink_time=1.5,
+        scenario_time=20.0,
+        scenario_memory=512,
         out=Path("build/onceproof"),
         history="../nights",
         nights=90,

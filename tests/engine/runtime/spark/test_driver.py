@@ -200,6 +200,9 @@ class Mute(Exception):
     ("error", "said"),
     [
         (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "RuntimeError: user code raised GeneratorExit"),
+        (StopIteration(), "RuntimeError: user code raised StopIteration"),
         (Odd("never any luck"), "Odd: never any luck"),
         (Mute(), "Mute: it has no message, because its __str__ raises ValueError"),
     ],

@@ -98,7 +98,10 @@ def test_a_job_for_another_master_than_that_of_the_process_is_refused(job, spark
     options = {"execution__target": "spark", "execution__spark__master": "local[3]"}
     env = StreamExecutionEnvironment.get_execution_environment(job.configuration(**options))
     job.describe(env)
-    with pytest.raises(InvalidJob, match=r"runs the Spark of local\[2,4\], and execution\.spark\.master is"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"cannot be local\[3\], it is local\[\*,4\]: this process already runs a Spark",
+    ):
         env.execute("words")
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.faults import FAULTS, POINTS
+from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, check
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.flink.flink_points import (

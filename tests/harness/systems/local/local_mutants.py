@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from threading import Event, Thread
 from time import sleep
 
-from onceproof.engine.connectors.file_sink_function import FileSinkFunction, Transaction, parts_of
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction
 from onceproof.engine.connectors.part_files import Mark, PartFile, PartFileWriter
+from onceproof.engine.connectors.part_transactions import Transaction, parts_of
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.events import CancelTasks

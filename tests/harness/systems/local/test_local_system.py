@@ -14,7 +14,8 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.faults import COORDINATOR_POINTS, FAULTS, POINTS
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.fault_kinds import MEANS_POINTS
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import FAULTS, MEANS_POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, ScenarioError, check, from_json, to_json
 from onceproof.harness.systems.process.board_state import LivingTask, StoppedTask, board_file
 from onceproof.harness.systems.process.fault_actions import lose_shuffle_files, room_for, send

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.faults import FAULTS, POINTS
+from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 from onceproof.harness.systems.quix.app_fault_points import (
     CAPABILITIES,

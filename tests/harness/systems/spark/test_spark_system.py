@@ -17,7 +17,8 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.faults import FAULTS, POINTS
+from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault

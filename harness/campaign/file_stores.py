@@ -1,11 +1,14 @@
-"""Where the files of the history of nights are: a folder, or an address in a file system of fsspec.
+"""Files at a place that several machines may share: a folder, or an address in a file system of fsspec.
+
+The trials of a campaign and the history of nights are kept there.
 
 The rules this module lives by:
 
 - A file appears whole: in a folder by a hidden name, fsync and a rename; in an object store a write is
   atomic.
-- A file may come from a stranger: what is no regular file, or larger than a night can be, is not read.
-- Errors are OSError or, for what is no file of a night, ValueError, whatever the file system raises.
+- A file may come from a stranger: what is no regular file, or larger than expected, is not read.
+- Errors are OSError or, for a file that is not one of ours, ValueError, whatever the file system raises.
+- A store can be pickled: each process opens it for itself.
 """
 
 from __future__ import annotations
@@ -13,21 +16,21 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import fsspec
 
 from onceproof.engine.extras import S3, require
-from onceproof.engine.locations import scheme_of
+from onceproof.engine.locations import join_location, location, scheme_of
 from onceproof.engine.outside_files import read_at_most
 
 _S3_SCHEMES: Final = ("s3", "s3a")
 
 
-class NightStore(Protocol):
-    """The files of one history."""
+class FileStore(Protocol):
+    """The files at one place."""
 
     place: str
     """As the user named it, for messages."""
@@ -38,8 +41,14 @@ class NightStore(Protocol):
     def names(self) -> list[str]:
         """Return the names of the files, in their order."""
 
-    def read(self, name: str, most_bytes: int) -> bytes:
-        """Return a file. Raises FileNotFoundError, OSError, and ValueError for what cannot be a night."""
+    def folders(self) -> list[str]:
+        """Return the names of the folders below it, in their order."""
+
+    def below(self, name: str) -> FileStore:
+        """Return the store of a folder below it."""
+
+    def read(self, name: str, most_bytes: int | None = None) -> bytes:
+        """Return a file. Raises FileNotFoundError, OSError, and ValueError for a file that is not ours."""
 
     def write(self, name: str, data: bytes) -> None:
         """Write a new file. Raises OSError."""
@@ -50,14 +59,17 @@ class NightStore(Protocol):
     def delete(self, name: str) -> None:
         """Delete a file; one that is gone already is no error."""
 
+    def remove_folder(self) -> None:
+        """Remove the place itself, if nothing is left in it."""
 
-def store_of(place: Path | str) -> NightStore:
+
+def store_of(place: Path | str) -> FileStore:
     """Return the store at a folder or an address, such as ``s3://bucket/nights``."""
     text = str(place)
-    return RemoteNights(text) if scheme_of(text) else FolderOfNights(Path(text))
+    return RemoteStore(text) if scheme_of(text) else FolderStore(Path(location(text)))
 
 
-class FolderOfNights:
+class FolderStore:
     """The files in a folder of this machine."""
 
     def __init__(self, folder: Path) -> None:
@@ -73,19 +85,28 @@ class FolderOfNights:
 
     def names(self) -> list[str]:
         """Return the names of the files; none where there is no folder."""
-        return sorted(path.name for path in self._folder.glob("*"))
+        return sorted(path.name for path in self._folder.glob("*") if not path.is_dir())
 
-    def read(self, name: str, most_bytes: int) -> bytes:
+    def folders(self) -> list[str]:
+        """Return the names of the folders."""
+        return sorted(path.name for path in self._folder.glob("*") if path.is_dir())
+
+    def below(self, name: str) -> FolderStore:
+        """Return the store of a folder below it."""
+        return FolderStore(self._folder / name)
+
+    def read(self, name: str, most_bytes: int | None = None) -> bytes:
         """Return a regular file."""
         path = self._folder / name
         # To open a pipe would wait for its writer.
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("no regular file")
-        return read_at_most(path, most_bytes)
+        return path.read_bytes() if most_bytes is None else read_at_most(path, most_bytes)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a hidden file, and rename it."""
         hidden = self._folder / f".{name}.part"
+        self._folder.mkdir(parents=True, exist_ok=True)
         try:
             with hidden.open("wb") as file:
                 file.write(data)
@@ -103,9 +124,14 @@ class FolderOfNights:
         """Delete a file."""
         (self._folder / name).unlink(missing_ok=True)
 
+    def remove_folder(self) -> None:
+        """Remove the folder, if it is empty."""
+        with suppress(OSError):
+            self._folder.rmdir()
 
-class RemoteNights:
-    """The files below an address of fsspec; machines that share it share one history."""
+
+class RemoteStore:
+    """The files below an address of fsspec."""
 
     def __init__(self, address: str) -> None:
         """Name the address; it is opened at the first call."""
@@ -121,20 +147,39 @@ class RemoteNights:
 
     def names(self) -> list[str]:
         """Return the names of the files; none where there is nothing yet."""
+        return self._listed("file")
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders."""
+        return self._listed("directory")
+
+    def _listed(self, kind: str) -> list[str]:
         with _as_os_errors(self.place):
+            files = self._files()
             try:
-                found = self._files().ls(self._root, detail=True, refresh=True)
+                found = files.ls(self._root, detail=True, refresh=True)
             except FileNotFoundError:
                 return []
-            return sorted(each["name"].rpartition("/")[2] for each in found if each["type"] == "file")
+            # A folder may be an empty object of its own name.
+            names = [
+                each["name"].rstrip("/").rpartition("/")[2]
+                for each in found
+                if each["type"] == kind and each["name"].rstrip("/") != self._root
+            ]
+            return sorted(names)
 
-    def read(self, name: str, most_bytes: int) -> bytes:
+    def below(self, name: str) -> RemoteStore:
+        """Return the store of a folder below it."""
+        return RemoteStore(join_location(self.place, name))
+
+    def read(self, name: str, most_bytes: int | None = None) -> bytes:
         """Return a file."""
-        path = f"{self._root}/{name}"
         with _as_os_errors(self.place):
-            if (self._files().info(path)["size"] or 0) > most_bytes:
+            files = self._files()
+            path = f"{self._root}/{name}"
+            if most_bytes is not None and (files.info(path)["size"] or 0) > most_bytes:
                 raise ValueError(f"it is larger than {most_bytes:,} bytes")
-            data: bytes = self._files().cat_file(path)
+            data: bytes = files.cat_file(path)
             return data
 
     def write(self, name: str, data: bytes) -> None:
@@ -148,21 +193,30 @@ class RemoteNights:
     def rename(self, name: str, other: str) -> None:
         """Copy a file, and delete it under its first name."""
         with _as_os_errors(self.place):
-            self._files().mv(f"{self._root}/{name}", f"{self._root}/{other}")
+            files = self._files()
+            files.mv(f"{self._root}/{name}", f"{self._root}/{other}")
 
     def delete(self, name: str) -> None:
         """Delete a file."""
         with _as_os_errors(self.place):
+            files = self._files()
             try:
-                self._files().rm_file(f"{self._root}/{name}")
+                files.rm_file(f"{self._root}/{name}")
             except FileNotFoundError:
                 return
+
+    def remove_folder(self) -> None:
+        """Do nothing: in an object store a folder is gone with its last file."""
+
+    def __reduce__(self) -> tuple[type[RemoteStore], tuple[str]]:
+        """Pickle the address: each process opens it for itself."""
+        return RemoteStore, (self.place,)
 
     def _files(self) -> Any:
         if self._opened is None:
             if scheme_of(self.place) in _S3_SCHEMES:
-                require(f"history at {self.place}: it", S3)
-            # Nights of other machines must be visible.
+                require(f"{self.place}: it", S3)
+            # Files of other machines must be visible.
             self._opened, root = fsspec.url_to_fs(self.place, use_listings_cache=False)
             self._root = root.rstrip("/")
         return self._opened

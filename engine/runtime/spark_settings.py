@@ -1,0 +1,180 @@
+"""The settings of a Spark session, and the environment in which its Java starts.
+
+Rules:
+
+- What a user sets wins over everything here. Options for Java are added to ours.
+- Executors on a cluster get nothing that holds only on the driver's machine: neither its temporary folder nor
+  the loopback address. On one machine both are used, so that nothing listens to the network.
+- The driver of a standalone cluster is found at the address of this machine by which it reaches the master,
+  because the workers are beside the master. Elsewhere Spark chooses, as it does where the environment names
+  the address.
+- The settings are those whose effect was measured; the reasons stand beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from onceproof.engine.runtime.java import JavaInstallation
+from onceproof.engine.runtime.spark_class_archive import home_variables, package_folder, quick_start_options
+from onceproof.engine.runtime.spark_options import MASTER, SparkOptions, is_local
+
+PYTHON: Final = "spark.pyspark.python"
+"""Spark's option for the Python of the executors, which spark-submit would turn into a variable."""
+_APPLICATION: Final = "spark.app.name"
+_HOST: Final = "spark.driver.host"
+_LOCAL_FOLDER: Final = "spark.local.dir"
+_DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_EXECUTOR_OPTIONS: Final = "spark.executor.extraJavaOptions"
+_UTC: Final = "-Duser.timezone=UTC"
+
+# Inherited, each of these would turn the launch into something else: another Spark, Spark Connect, a shell.
+FOREIGN_VARIABLES: Final = (
+    "PYSPARK_DRIVER_PYTHON",
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYTHONHOME",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_REMOTE",
+    "SPARK_TESTING",
+)
+_ADDRESS_VARIABLES: Final = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
+
+EVERYWHERE: Final[Mapping[str, str]] = {
+    # Jobs that run side by side, each in a pool of its own, share the cores; else one waits for another.
+    "spark.scheduler.mode": "FAIR",
+    # Halves the time of a trivial job, and is off by default.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+"""The settings of each Spark, also of one that spark-submit has prepared."""
+
+SQL_SETTINGS: Final[Mapping[str, str]] = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # The default of 200 makes small queries wait for 200 small tasks.
+    "spark.sql.shuffle.partitions": "4",
+}
+"""The settings of each session, also of one in a Spark that other code has started."""
+
+
+def settings_of(
+    options: SparkOptions,
+    name: str,
+    folder: Path,
+    python_path: Sequence[Path],
+    java: JavaInstallation,
+    address: str | None,
+) -> dict[str, str]:
+    """Return the settings of a new session, as Spark names them.
+
+    Args:
+        options: the user's.
+        name: the application's name.
+        folder: the session's own folder.
+        python_path: folders from which workers import modules as well.
+        java: the installation that runs the driver.
+        address: the address by which this machine reaches the master; None if Spark is to choose.
+    """
+    master = options.chosen_master()
+    here = settings_on_this_machine(java, folder / "local")
+    driver_options = here.pop(_EXECUTOR_OPTIONS)
+    ours = {
+        **EVERYWHERE,
+        **SQL_SETTINGS,
+        _DRIVER_OPTIONS: driver_options,
+        _EXECUTOR_OPTIONS: driver_options if is_local(master) else _UTC,
+        **({} if _imports_from_working_folder() else {"spark.executorEnv.PYTHONSAFEPATH": "1"}),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [*_import_folders(), *python_path])),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        _APPLICATION: name,
+    }
+    if is_local(master):
+        ours |= here | {_LOCAL_FOLDER: str(folder / "local")}
+    elif address is not None and not any(os.environ.get(each) for each in _ADDRESS_VARIABLES):
+        ours[_HOST] = address
+    given = dict(options.configuration)
+    for each in (_DRIVER_OPTIONS, _EXECUTOR_OPTIONS):
+        if each in given:
+            given[each] = f"{ours[each]} {given[each]}"
+    return ours | given | {MASTER: master}
+
+
+def settings_on_this_machine(java: JavaInstallation, folder: Path) -> dict[str, str]:
+    """Return the settings of a session whose executors are all on this machine, wherever its master says.
+
+    Args:
+        java: the installation that runs the executors.
+        folder: a folder for their temporary files, with a path short enough for sockets.
+    """
+    log4j2 = Path(__file__).with_name("log4j2.properties").as_uri()
+    options = [
+        *quick_start_options(java),
+        _UTC,
+        f"-Djava.io.tmpdir={folder}",
+        f"-Dlog4j2.configurationFile={log4j2}",
+    ]
+    return {_HOST: "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", _EXECUTOR_OPTIONS: " ".join(options)}
+
+
+def launch_variables(
+    options: SparkOptions, links: Path, folder: Path, properties: Path, java: JavaInstallation
+) -> dict[str, str]:
+    """Return the environment in which Java starts.
+
+    Args:
+        options: the user's.
+        links: a folder with links to Spark.
+        folder: the session's own folder.
+        properties: the file with the settings.
+        java: the installation that runs the driver.
+    """
+    variables = {
+        **home_variables(links, java),
+        # In a file that only this user reads: every user of a machine sees the arguments of a process.
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(properties))} pyspark-shell",
+        # The launcher is a Java of its own that lives for a fraction of a second.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
+        # On YARN, pyspark would send itself as archives; the Python of executors has it installed.
+        "PYSPARK_ARCHIVES_PATH": f"local:{package_folder().parent}",
+        **worker_variables(options.configuration.get(PYTHON) or sys.executable),
+    }
+    if is_local(options.chosen_master()):
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+    elif _LOCAL_FOLDER not in options.configuration:
+        # For the driver alone: as an option it would be that of the executors, too.
+        variables["SPARK_LOCAL_DIRS"] = str(folder / "local")
+    return variables
+
+
+def worker_variables(python: str) -> dict[str, str]:
+    """Return the variables that are read when the context starts, and decide how each Python worker runs."""
+    return {"PYSPARK_PYTHON": python, "PYTHONHASHSEED": "0"}
+
+
+def _import_folders() -> list[Path]:
+    """Return the folder from which workers import onceproof; none where it is installed in editable mode.
+
+    An editable install needs none: the workers' interpreter finds the package as this one does.
+    """
+    package = sys.modules[__name__.partition(".")[0]]
+    folder = Path(package.__file__ or "").absolute().parent
+    return [folder.parent] if folder.name == package.__name__ else []
+
+
+def _imports_from_working_folder() -> bool:
+    """Return whether this process finds modules in its working directory, where its workers start.
+
+    Where it does not, they do not either: a json.py there must not stand in for Python's.
+    """
+    here = Path.cwd()
+    return any(Path(each or here) == here for each in sys.path)

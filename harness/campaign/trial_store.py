@@ -1,0 +1,309 @@
+"""The trials of a campaign on their store, and the manifest that says whose they are.
+
+The rules this module lives by:
+
+- A store is a folder, or an address that all executors reach. It holds a manifest, and for each family a
+  folder of Parquet files. Nothing else is read, and nothing else is ever deleted.
+- The manifest names the campaign: families with their versions, seed, number of scenarios, and the version of
+  onceproof. The same campaign resumes from the files that are there, unless it had ended. Another one is
+  refused while the one there is unfinished, and replaces it afterwards.
+- A file counts only as a whole: a damaged one is ignored, and its scenarios run again. So are scenarios that
+  another file has already.
+- A place without a manifest that is not empty belongs to its user, and is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from pyarrow import compute, parquet
+
+from onceproof.engine.locations import scheme_of
+from onceproof.harness.campaign.executor import FamilySource, digest_of
+from onceproof.harness.campaign.file_stores import FileStore, store_of
+from onceproof.harness.campaign.trial_tables import JUDGEMENT_COLUMNS, OUTCOME_COLUMNS, verdicts_in
+from onceproof.harness.generation.generator import generator_version
+from onceproof.harness.model.family import Family
+from onceproof.harness.trials.output_files import OutputUnwritable
+from onceproof.reports.text import counted
+
+MANIFEST: Final = "campaign.json"
+MOST_BYTES: Final = 16 << 20
+_PART: Final = re.compile(r"\.?part-\d+(-[0-9a-f]+)?\.parquet(\..*)?")
+_FOLDER: Final = re.compile(r"\d+-[A-Za-z0-9_-]+")
+_WAVE: Final = re.compile(r"wave-\d+")
+"""The folders of earlier versions."""
+_PROBE: Final = re.compile(r"\.?probe-.*")
+_NEEDED: Final = ("scenario_id", *OUTCOME_COLUMNS, *JUDGEMENT_COLUMNS)
+
+_OF_ONE_PROCESS: Final = ("memory", "local", "http", "https")
+
+
+class TrialsLost(Exception):
+    """Trials that were written are not there, or are not those that were written; the message is one line."""
+
+
+class CampaignFamily(msgspec.Struct, frozen=True):
+    """A family of a campaign."""
+
+    asked: str
+    name: str
+    version: int
+    modules: str
+    """The digest of the modules of a family in a file."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """Which campaign has written the trials of a store."""
+
+    version: str
+    """Of onceproof."""
+    families: tuple[CampaignFamily, ...]
+    seed: int
+    scenarios: int | None
+    is_finished: bool = False
+
+    def __str__(self) -> str:
+        names = ", ".join(each.asked for each in self.families[:3])
+        more = f" and {len(self.families) - 3} more" if len(self.families) > 3 else ""
+        size = "" if self.scenarios is None else f", {counted(self.scenarios, 'scenario')}"
+        return f"{names}{more}, seed {self.seed}{size}, onceproof {self.version}"
+
+
+def manifest_of(
+    families: Sequence[Family],
+    sources: Sequence[FamilySource],
+    seed: int,
+    scenarios: int | None,
+) -> Manifest:
+    """Return the manifest of a campaign that begins."""
+    return Manifest(
+        metadata.version("onceproof"),
+        tuple(
+            CampaignFamily(source.asked, family.name, generator_version(family), source.version)
+            for family, source in zip(families, sources, strict=True)
+        ),
+        seed,
+        scenarios,
+    )
+
+
+class WrittenFile(msgspec.Struct, frozen=True):
+    """A file of trials, as its task acknowledged it."""
+
+    name: str
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedFile:
+    """A file of trials that an earlier attempt at this campaign has written."""
+
+    written: WrittenFile
+    verdicts: pa.Table
+    """With the columns of VERDICTS."""
+
+    @property
+    def last(self) -> int:
+        """The number of its last scenario."""
+        last: int = compute.max(self.verdicts["scenario_id"]).as_py()
+        return last
+
+
+class TrialStore:
+    """The store of one campaign."""
+
+    def __init__(self, place: str, manifest: Manifest) -> None:
+        """Name the place; nothing is read or written yet. Raises OutputUnwritable for an unusable address."""
+        scheme = scheme_of(place)
+        if scheme in _OF_ONE_PROCESS:
+            raise OutputUnwritable(f"{place}: executors cannot write there: give --store s3://BUCKET/PATH")
+        if scheme == "hdfs":
+            raise OutputUnwritable(
+                f"{place}: hdfs:// needs a client of Hadoop in every process: write webhdfs://HOST:PORT/PATH,"
+                " with the address of the NameNode's web interface"
+            )
+        self.files = store_of(place)
+        self.place = self.files.place
+        self._manifest = manifest
+
+    def folder(self, place: int) -> FileStore:
+        """Return the files of one family."""
+        return self.files.below(_folder_name(place, self._manifest.families[place].name))
+
+    def resumes(self, may_resume: bool = True) -> bool:
+        """Return whether this campaign resumes the one that is there.
+
+        :param may_resume: False begins anew, whatever is there
+        :raises OutputUnwritable: what is there belongs to the user, or to an unfinished campaign
+        """
+        there = self._read_manifest()
+        if there is None:
+            self._refuse_what_is_not_ours()
+            return False
+        if there.is_finished or not may_resume:
+            return False
+        if there == self._manifest:
+            return True
+        rows = sum(each.written.rows for each in self._all_finished(there))
+        raise OutputUnwritable(
+            f"{self.place}: holds {counted(rows, 'finished scenario')} of another campaign, which has not"
+            f" ended ({there}): repeat its command to resume it, give another --out, or delete this place"
+        )
+
+    def begin(self, resumes: bool) -> None:
+        """Write the manifest, and delete an earlier campaign that is not resumed."""
+        try:
+            if not resumes:
+                self._delete_trials()
+            self.files.write(MANIFEST, msgspec.json.encode(self._manifest))
+        except OSError as error:
+            raise _unwritable(self.place, error) from None
+
+    def finish(self, acknowledged: Sequence[Sequence[WrittenFile]]) -> None:
+        """Delete the files of attempts that lost against others, and note that the campaign has ended."""
+        try:
+            for place, written in enumerate(acknowledged):
+                folder, kept = self.folder(place), {each.name for each in written}
+                for name in folder.names():
+                    if _PART.fullmatch(name) and name not in kept:
+                        folder.delete(name)
+            ended = msgspec.structs.replace(self._manifest, is_finished=True)
+            self.files.write(MANIFEST, msgspec.json.encode(ended))
+        except OSError as error:
+            raise _unwritable(self.place, error) from None
+
+    def finished(self, place: int, known: Sequence[WrittenFile] = ()) -> list[FinishedFile]:
+        """Return the whole files of a family beside those that are known, without a scenario twice."""
+        return list(_finished_in(self.folder(place), {each.name for each in known}))
+
+    def missing(self, place: int, written: Sequence[WrittenFile]) -> list[str]:
+        """Return the names of acknowledged files of a family that are gone."""
+        there = set(self.folder(place).names())
+        return [each.name for each in written if each.name not in there]
+
+    def _read_manifest(self) -> Manifest | None:
+        try:
+            return msgspec.json.decode(self.files.read(MANIFEST, MOST_BYTES), type=Manifest)
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, ValueError):
+            raise OutputUnwritable(
+                f"{self.place}/{MANIFEST}: not the manifest of a campaign: give another --out, or delete it"
+            ) from None
+        except OSError as error:
+            raise _unwritable(self.place, error) from None
+
+    def _refuse_what_is_not_ours(self) -> None:
+        try:
+            ours = self._folders_without_manifest()
+            strangers = [name for name in self.files.names() if not _PROBE.fullmatch(name)]
+            strangers += set(self.files.folders()) - set(ours)
+        except OSError as error:
+            raise _unwritable(self.place, error) from None
+        if strangers:
+            raise OutputUnwritable(
+                f"{self.place}: holds {sorted(strangers)[0]!r}, which no campaign has written: give another"
+                " --out or --store"
+            )
+
+    def _folders_without_manifest(self) -> list[str]:
+        """Return the folders of families, with nothing in them but what a campaign has written."""
+        return [
+            name
+            for name in self.files.folders()
+            if _FOLDER.fullmatch(name) and _is_ours(self.files.below(name), with_waves=True)
+        ]
+
+    def _delete_trials(self) -> None:
+        there = self._read_manifest()
+        names = (
+            self._folders_without_manifest()
+            if there is None
+            else [_folder_name(place, family.name) for place, family in enumerate(there.families)]
+        )
+        for name in names:
+            folder = self.files.below(name)
+            for wave in folder.folders():
+                if _WAVE.fullmatch(wave):
+                    _delete_parts(folder.below(wave))
+            _delete_parts(folder)
+
+    def _all_finished(self, there: Manifest) -> Iterator[FinishedFile]:
+        for place, family in enumerate(there.families):
+            yield from _finished_in(self.files.below(_folder_name(place, family.name)), set())
+
+
+def _folder_name(place: int, family: str) -> str:
+    return f"{place}-{re.sub(r'[^A-Za-z0-9_-]+', '_', family)}"
+
+
+def _is_ours(folder: FileStore, with_waves: bool = False) -> bool:
+    waves = folder.folders()
+    return all(map(_PART.fullmatch, folder.names())) and all(
+        with_waves and _WAVE.fullmatch(wave) and _is_ours(folder.below(wave)) for wave in waves
+    )
+
+
+def _delete_parts(folder: FileStore) -> None:
+    for name in folder.names():
+        if _PART.fullmatch(name):
+            folder.delete(name)
+    folder.remove_folder()
+
+
+def _finished_in(folder: FileStore, known: set[str]) -> Iterator[FinishedFile]:
+    numbers: set[int] = set()
+    for name in folder.names():
+        if name in known or name.startswith(".") or not _PART.fullmatch(name):
+            continue
+        try:
+            data = folder.read(name)
+            digest = digest_of(data)
+            if digest not in name:
+                continue
+            table = parquet.read_table(pa.BufferReader(data), columns=list(_NEEDED))
+        except (OSError, ValueError, pa.ArrowException):
+            # Deleted meanwhile, or of another version.
+            continue
+        own = set(table.column("scenario_id").to_pylist())
+        if own and numbers.isdisjoint(own):
+            numbers |= own
+            written = WrittenFile(name, table.num_rows, digest)
+            yield FinishedFile(written, verdicts_in(table))
+
+
+def _unwritable(place: str, error: OSError) -> OutputUnwritable:
+    return OutputUnwritable(f"{place}: cannot be written to: {error.strerror or error}")
+
+
+def verified_table(folder: FileStore, written: WrittenFile, columns: Sequence[str]) -> pa.Table:
+    """Return some columns of a file that was acknowledged.
+
+    :raises TrialsLost: it is gone, or has another content
+    """
+    place = f"{folder.place}/{written.name}"
+    try:
+        data = folder.read(written.name)
+    except FileNotFoundError:
+        raise TrialsLost(
+            f"{place}: was written and is gone; its {counted(written.rows, 'scenario')} cannot be judged:"
+            " repeat the command, which runs them again; executors on several machines need a --store that"
+            " all of them reach"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise TrialsLost(f"{place}: cannot be read: {' '.join(str(error).split())}") from None
+    if digest_of(data) != written.digest:
+        raise TrialsLost(
+            f"{place}: is not the file that was written; its {counted(written.rows, 'scenario')} cannot be"
+            " judged: delete it and repeat the command, which runs them again"
+        )
+    table: pa.Table = parquet.read_table(pa.BufferReader(data), columns=list(columns))
+    return table

@@ -1,0 +1,97 @@
+"""Faults of what the engine has no hand in, for real processes: functions, inputs, consumers, folders.
+
+The rules this module lives by:
+
+- They are drawn behind the faults of a scenario, by a chance of their own that follows from its seed: a run
+  in the simulation has the scenario without them. Only a system that can carry a kind out has it drawn.
+- Drawing again gives the same: a scenario that has such a fault keeps it, and one without a seed was written
+  or shrunk, and stays as it is.
+- A third of the scenarios has one. A process takes a second, so runs are small, and each kind, by each of its
+  means, has to come in some fifty of them.
+- What is taken away, or changed, matters to a job that comes back: so a kill follows.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from onceproof.harness.generation.generator import unfit_kinds
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.chance import Chance, derived_seed
+from onceproof.harness.model.family import KAFKA, S3, Family, options_of
+from onceproof.harness.model.fault_kinds import FaultKind, Means, Point
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
+
+SHARE: Final = 0.35
+"""The share of the scenarios that have such a fault."""
+
+KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
+    ("function_leaves", 4),
+    ("change_input", 2),
+    ("move_output", 2),
+    ("pause_worker", 2),
+    ("lose_folder", 1),
+)
+_WAYS_TO_LEAVE: Final[tuple[tuple[Means, int], ...]] = tuple(
+    # What only real processes have is not drawn in the simulation.
+    [(means, 3 if means in ("fork", "chdir") else 1) for means in ("", *FAULTS["function_leaves"].means)]
+)
+_PAUSE_POINTS: Final[tuple[Point, ...]] = FAULTS["pause_worker"].points
+
+
+def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozenset[Capability]) -> Scenario:
+    """Return the scenario with a fault drawn, for some scenarios of a system with real processes."""
+    kinds = [kind for kind, _ in KINDS if FAULTS[kind].needs in capabilities]
+    has_one = any(fault.kind in kinds for fault in scenario.faults)
+    if scenario.seed is None or not kinds or has_one or Capability.SCHEDULES in capabilities:
+        return scenario
+    chance = Chance(Random(derived_seed("outside faults", scenario.seed)))
+    if not chance.chance(SHARE):
+        return scenario
+    kind = chance.weighted(tuple([each for each in KINDS if each[0] in kinds]))
+    if kind in _unfit(family, scenario):
+        kind = "function_leaves"
+    return replace(scenario, faults=(*scenario.faults, *_drawn(kind, chance, scenario)))
+
+
+def _unfit(family: Family, scenario: Scenario) -> frozenset[FaultKind]:
+    """Return the kinds that the job of a family cannot suffer."""
+    servers = options_of(family).servers
+    unfit: set[FaultKind] = {*unfit_kinds(family)}
+    if KAFKA in servers or scenario.is_endless:
+        unfit.add("change_input")
+    if S3 in servers:
+        unfit |= {"lose_folder", "move_output"}
+    return frozenset(unfit)
+
+
+def _drawn(kind: FaultKind, chance: Chance, scenario: Scenario) -> list[Fault]:
+    records, sinks = scenario.record_count(), scenario.parallelisms().sink
+    element = chance.integer(1, 1 + records)
+    match kind:
+        case "function_leaves":
+            means = chance.weighted(_WAYS_TO_LEAVE)
+            return [Fault(kind, "element", ANY_TASK, 0, element, means=means)]
+        case "change_input":
+            changed: Means = chance.choice(("", "replaced"))
+            # As the second checkpoint is completed, the first one covers some of the input.
+            return [Fault(kind, "completed", occurrence=2, means=changed), _kill(chance, "completed", 2)]
+        case "move_output":
+            nth = chance.integer(1, 2 * sinks)
+            # The pass at which the output is moved does not count for the kill.
+            return [Fault(kind, "committed", ANY_TASK, 0, nth), _kill(chance, "committed", nth)]
+        case "pause_worker":
+            point = chance.choice(_PAUSE_POINTS)
+            nth = element if point == "element" else chance.integer(1, 2 * scenario.parallelism)
+            return [Fault(kind, point, ANY_TASK, 0, nth)]
+        case _:
+            return [Fault(kind, "completed", ANY_TASK, 0, chance.integer(1, 2))]
+
+
+def _kill(chance: Chance, point: Point, nth: int) -> Fault:
+    kind: FaultKind = chance.choice(("kill_process", "kill_all"))
+    return Fault(kind, point, ANY_TASK, 0, nth, chance.integer(0, 3))

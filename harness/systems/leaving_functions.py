@@ -1,0 +1,51 @@
+"""What a function does that leaves: the same in the simulation and in real processes.
+
+The rules this module lives by:
+
+- It raises what is no Exception, or what Python itself takes for the end of something, while the task that
+  calls it handles a record. The engine has to take each of them for a failure of that task: an exit with code
+  0 in a function is no end of the job.
+- Each comes of an InjectedError, so that the failure counts as one of the scenario.
+- A fork is a function that starts a child and waits for it, while the child returns into the engine, as where
+  an exec has failed. The child has to end there: the parent hears of its end, and goes on.
+- A function that changes the folder of its process fails as well: relative paths matter to the next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+from asyncio import CancelledError
+from collections.abc import Mapping
+from typing import Final
+
+from onceproof.harness.model.fault_kinds import Means
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault
+
+RAISED: Final[Mapping[Means, type[BaseException]]] = {
+    "": SystemExit,
+    "interrupt": KeyboardInterrupt,
+    "cancelled": CancelledError,
+    "generator_exit": GeneratorExit,
+    "stop_iteration": StopIteration,
+}
+"""By means, what a function raises."""
+LEAVES: Final[tuple[Means, ...]] = (*RAISED, "fork", "chdir")
+"""The means by which functions leave in real processes."""
+
+
+def leave(fault: Fault) -> None:
+    """Let a function leave by the means of a fault: raise, SystemExit with exit code 0; or fork, or chdir."""
+    if fault.means == "fork":
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        return
+    if fault.means == "chdir":
+        os.chdir("/")
+        raise InjectedError("a fault let the function fail in another folder")
+    raised = RAISED[fault.means]
+    cause = InjectedError("a fault let the function leave")
+    if raised is SystemExit:
+        raise SystemExit(0) from cause
+    raise raised("left by a fault") from cause

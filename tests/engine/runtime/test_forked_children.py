@@ -1,0 +1,121 @@
+"""Processes that user functions fork: they run nothing of their parent's job, and keep nothing of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from onceproof.engine.forked_children import EXIT_CODE
+from tests.engine.runtime.forking_job import ALONE, COUNT
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_SECONDS = 60
+COMES_BACK = ["returns", "raises", "leaves", "yields"]
+PREAMBLE: list[str] = []
+"""What the programs do first: defects are planted here."""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a program of the tests; end it and all that it has started."""
+    started = []
+
+    def start_program(module, *arguments):
+        run = f"import runpy, sys; sys.argv[0] = ''; runpy.run_module({module!r}, run_name='__main__')"
+        process = subprocess.Popen(
+            [sys.executable, "-c", "\n".join([*PREAMBLE, run]), *map(str, arguments)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start_program
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def rows(folder):
+    files = [path for path in (folder / "out").iterdir() if not path.name.startswith(".")]
+    return Counter(int(line) for path in files for line in path.read_text().split())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("how", COMES_BACK)
+def test_child_that_comes_back_from_a_function_ends_and_changes_nothing(tmp_path, start, how, workers):
+    process = start("tests.engine.runtime.forking_job", tmp_path, workers, how)
+    restarts, said = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, restarts) == (0, "0\n"), said
+    assert (tmp_path / "status").read_text() == str(EXIT_CODE)
+    assert "has returned from that function and ends here" in said
+    assert rows(tmp_path) == Counter(range(COUNT))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("how", ["exits", "runs a job", "pool"])
+def test_child_that_does_not_come_back_is_left_alone(tmp_path, start, how, workers):
+    process = start("tests.engine.runtime.forking_job", tmp_path, workers, how)
+    restarts, said = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, restarts) == (0, "0\n"), said
+    if how != "pool":
+        assert (tmp_path / "status").read_text() == "0"
+    if how == "runs a job":
+        assert rows(tmp_path / "child") == Counter(range(ALONE))
+    assert rows(tmp_path) == Counter(range(COUNT))
+
+
+LONG = "heartbeat.timeout=10 min"
+"""Only the processes themselves, and their connections, say that they are gone."""
+
+
+@pytest.mark.parametrize("how", ["is killed", "is killed beside C code"])
+def test_death_of_a_worker_is_noticed_although_a_process_that_it_forked_lives(tmp_path, start, how):
+    process = start("tests.engine.runtime.forking_job", tmp_path, 2, how, LONG)
+    # Standard output is held by the child that lives on.
+    assert process.wait(PATIENCE_SECONDS) == 0
+    assert process.stdout.readline() == "1\n"
+    assert rows(tmp_path) == Counter(range(COUNT))
+
+
+def test_stopped_worker_is_killed_and_the_job_resumes_from_its_last_checkpoint(tmp_path, start):
+    soon = ["heartbeat.interval=200 ms", "heartbeat.timeout=3 s"]
+    process = start("tests.engine.runtime.forking_job", tmp_path, 2, "stops", *soon)
+    restarts, said = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, said
+    assert int(restarts) >= 1
+    assert "has sent no heartbeat for 3000 ms and was killed" in said
+    assert rows(tmp_path) == Counter(range(COUNT))
+
+
+@pytest.mark.parametrize("how", ["is killed", "is killed beside C code"])
+def test_monitor_of_a_killed_job_frees_its_port_although_a_forked_process_lives(tmp_path, start, how):
+    process = start("tests.engine.runtime.forking_job", tmp_path, 1, how, "rest.port=0")
+    port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", process.stderr.readline())[1])
+    assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
+    until = time.monotonic() + PATIENCE_SECONDS
+    while is_open(port):
+        assert time.monotonic() < until, "the monitor serves a dead job"
+        time.sleep(0.02)
+
+
+def is_open(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True

@@ -1,0 +1,157 @@
+"""User code that leaves by any error: it costs an attempt, and no row is lost or doubled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onceproof.engine import MapFunction, StreamExecutionEnvironment, Types
+from onceproof.engine.errors import Interrupted
+from onceproof.engine.runtime import local
+from onceproof.engine.runtime.job_result import JobExecutionFailed
+from onceproof.engine.runtime.workers import worker_coordinator
+from tests.engine.runtime.leaving_job import ALL, ERRORS, Leaves, environment, rows
+
+PLACES = {
+    **dict.fromkeys(["source", "timestamps", "watermarks", "filter", "generator", "partitioner"], 5),
+    **dict.fromkeys(["partition key", "key", "process", "timer", "async", "encoder", "map"], 5),
+    **dict.fromkeys(["initialize", "open", "snapshot", "notify", "close"], 1),
+}
+"""Where user code is called, and at which call of a subtask it raises."""
+WORKERS = {"execution__local__workers": 2}
+RUNTIMES = {"local": (local.execute, {}), "workers": (worker_coordinator.execute, WORKERS)}
+
+
+@pytest.fixture(params=RUNTIMES)
+def run(request, tmp_path):
+    """Run the job on a runtime to its end."""
+    execute, options = RUNTIMES[request.param]
+
+    def run_job(leaves):
+        return execute(environment(tmp_path, leaves, **options).get_job_graph("leaving"))
+
+    return run_job
+
+
+@pytest.mark.parametrize("error", ["exit", "iteration", "generator"])
+@pytest.mark.parametrize("place", PLACES)
+def test_error_in_any_place_costs_an_attempt_and_no_row(tmp_path, place, error):
+    leaves = Leaves(tmp_path, place, error, PLACES[place])
+    result = local.execute(environment(tmp_path, leaves).get_job_graph("leaving"))
+    assert Path(leaves.mark).exists(), "the place was not passed"
+    assert result.restarts == 1
+    assert rows(tmp_path) == ALL
+
+
+@pytest.mark.parametrize("error", ["exit", "interrupt", "generator"])
+@pytest.mark.parametrize("place", ["copy", "pickle"])
+def test_value_of_a_state_that_leaves_while_it_is_stored_costs_an_attempt(tmp_path, place, error):
+    leaves = Leaves(tmp_path, place, error)
+    result = local.execute(environment(tmp_path, leaves).get_job_graph("leaving"))
+    assert result.restarts == 1
+    assert rows(tmp_path) == ALL
+
+
+@pytest.mark.parametrize("place", ["copy", "pickle"])
+def test_value_of_a_state_that_cannot_be_stored_is_named_and_not_cut_off(tmp_path, place):
+    leaves = Leaves(tmp_path, place, "iteration")
+    with pytest.raises(JobExecutionFailed, match=r"state 'held'.*: .*\w"):
+        local.execute(environment(tmp_path, leaves).get_job_graph("leaving"))
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_any_error_costs_an_attempt_and_no_row(tmp_path, run, error):
+    result = run(Leaves(tmp_path, "map", error, 5))
+    assert result.restarts == 1
+    assert len(result.last_restart_cause) < 12_000
+    assert rows(tmp_path) == ALL
+
+
+@pytest.mark.parametrize("place", ["source", "generator", "async", "pickle", "notify", "encoder"])
+def test_function_that_exits_in_a_worker_costs_an_attempt_and_no_row(tmp_path, place):
+    leaves = Leaves(tmp_path, place, "exit", PLACES.get(place, 1))
+    result = worker_coordinator.execute(environment(tmp_path, leaves, **WORKERS).get_job_graph("leaving"))
+    assert result.restarts == 1
+    assert "SystemExit" in result.last_restart_cause
+    assert rows(tmp_path) == ALL
+
+
+def test_function_that_always_exits_fails_the_job(tmp_path):
+    class Always(Leaves):
+        def at(self, place):
+            if place == "map":
+                sys.exit(0)
+
+    options = {"restart_strategy__fixed_delay__attempts": 1_000_000}
+    graph = environment(tmp_path, Always(tmp_path, "map", "exit"), **options).get_job_graph("leaving")
+    with pytest.raises(JobExecutionFailed, match="SystemExit: 0"):
+        local.execute(graph)
+
+
+def test_rows_that_a_program_collects_end_with_the_error_of_a_function_that_exits():
+    class Exits(MapFunction):
+        def map(self, value):
+            if value == 50:
+                sys.exit(0)
+            return value
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    numbers = env.from_collection(range(100), Types.LONG())
+    with (
+        numbers.map(Exits(), Types.LONG()).execute_and_collect() as collected,
+        pytest.raises(JobExecutionFailed, match="SystemExit: 0"),
+    ):
+        list(collected)
+
+
+def test_client_of_a_job_whose_function_exits_learns_the_failure(tmp_path):
+    options = {"restart_strategy__fixed_delay__attempts": 0}
+    env = environment(tmp_path, Leaves(tmp_path, "map", "exit", 5), **options)
+    client = env.execute_async("leaving")
+    with pytest.raises(JobExecutionFailed, match="SystemExit: 0"):
+        client.get_job_execution_result().result(60)
+
+
+def test_interrupt_of_the_engines_own_handler_is_no_failure_of_the_function(tmp_path):
+    class Pressed(Leaves):
+        def at(self, place):
+            if place == "map":
+                raise Interrupted
+
+    graph = environment(tmp_path, Pressed(tmp_path, "map", "exit")).get_job_graph("leaving")
+    with pytest.raises(KeyboardInterrupt):
+        local.execute(graph)
+
+
+PROGRAM = """
+import os, signal, sys
+from onceproof.engine import Configuration, NumberSequenceSource, StreamExecutionEnvironment
+from onceproof.engine.runtime.local import LocalExecution
+
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+handle_events, rounds = LocalExecution._handle_events, []
+
+def handle(execution):
+    # The signal comes while the engine's own code runs.
+    rounds.append(0)
+    if len(rounds) == 20:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return handle_events(execution)
+
+LocalExecution._handle_events = handle
+configuration = Configuration.from_mapping({"pipeline.buffer-records": 1})
+environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+environment.from_source(NumberSequenceSource(0, 1_000_000), None, "numbers").print()
+environment.execute("terminated")
+"""
+
+
+def test_program_that_exits_with_0_while_its_job_runs_ends_with_another_code(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 1
+    assert "was left by SystemExit(0) before it had ended" in ran.stderr

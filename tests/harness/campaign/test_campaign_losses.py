@@ -1,0 +1,182 @@
+"""Campaigns that lose a worker, trials, a driver or room on the disk, and how they say so and resume."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fsspec
+import msgspec
+import pytest
+
+from onceproof.harness.campaign.file_stores import store_of
+from onceproof.harness.campaign.trial_store import TrialsLost
+from onceproof.harness.model.budget import Budget
+from onceproof.harness.model.exit_codes import USAGE, exit_code_of
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.services.object_store_server import BUCKET
+from onceproof.harness.trials.runner import OutputUnwritable, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from onceproof.harness.campaign.pipeline import CampaignResult
+
+pytestmark = pytest.mark.spark
+
+WORD_COUNT = Path(__file__).parents[3] / "scenarios" / "word_count.py"
+FIRST_LINE = "    chance = Chance(random)\n"
+SCENARIOS = 120
+
+
+def campaign(spark: SparkSession, family: str | Path, **options: Any) -> CampaignResult:
+    from onceproof.harness.campaign.pipeline import run_campaign
+
+    return run_campaign([str(family)], session=spark, **{"scenarios": SCENARIOS, **options})
+
+
+def poisoned(folder: Path) -> tuple[Path, int]:
+    """Write a family with a few scenarios that abort their process; return it and their number."""
+    path = folder / "poisoned.py"
+    text = WORD_COUNT.read_text(encoding="utf-8").replace('name = "word_count"', 'name = "poisoned"')
+    evil = f"{FIRST_LINE}    if chance.integer(1, 40) == 1:\n        import os\n        os.abort()\n"
+    assert FIRST_LINE in text
+    path.write_text(text.replace(FIRST_LINE, evil), encoding="utf-8")
+    result = run([str(path)], scenarios=SCENARIOS, workers=2)
+    assert 0 < result.tally.failed < 12
+    return path, result.tally.failed
+
+
+def test_a_family_that_aborts_its_workers_ends_no_campaign(spark: SparkSession, tmp_path: Path) -> None:
+    family, failed = poisoned(tmp_path)
+    result = campaign(spark, family, out=tmp_path / "out", budget=Budget(20.0))
+    tally = result.run.tally
+    assert (tally.scenarios, tally.failed, result.judged) == (SCENARIOS, failed, SCENARIOS)
+    assert result.disagreements == []
+    [group] = tally.groups.values()
+    assert group.signature == ("no_error", "its process died: SIGABRT")
+    # The same scenarios as in a run, with the same outcomes.
+    plain = run([str(family)], scenarios=SCENARIOS, workers=2)
+    assert tally.trace_hash() == plain.tally.trace_hash()
+    assert group.first.seed in {scenario_seed(0, "poisoned", number) for number in range(SCENARIOS)}
+
+
+def parts(folder: Path) -> list[Path]:
+    return sorted((folder / "trials" / "0-word_count").glob("part-*"))
+
+
+def after_the_wave(monkeypatch: pytest.MonkeyPatch, harm: Any) -> None:
+    """Do harm once, after the executors have answered and before Spark SQL judges."""
+    from onceproof.harness.campaign import pipeline
+
+    simulate, harms = pipeline.run_in_parallel, [harm]
+
+    def harmed(*arguments: Any) -> Any:
+        answers = simulate(*arguments)
+        while harms:
+            harms.pop()()
+        return answers
+
+    monkeypatch.setattr(pipeline, "run_in_parallel", harmed)
+
+
+def test_trials_that_are_gone_are_not_judged_and_run_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onceproof.harness.campaign.pipeline import CampaignStopped
+
+    deleted: list[str] = []
+
+    def delete_all_but_one() -> None:
+        for path in parts(tmp_path)[1:]:
+            deleted.append(path.name)
+            path.unlink()
+
+    after_the_wave(monkeypatch, delete_all_but_one)
+    with pytest.raises(CampaignStopped) as stopped:
+        campaign(spark, "word_count", out=tmp_path)
+    mistake = stopped.value.mistake
+    assert isinstance(mistake, TrialsLost)
+    assert exit_code_of(mistake) == USAGE
+    assert "\n" not in str(mistake)
+    assert any(name in str(mistake) for name in deleted)
+    assert "was written and is gone" in str(mistake)
+    assert stopped.value.campaign.judged == 0
+
+    again = campaign(spark, "word_count", out=tmp_path)
+    assert 0 < again.resumed < SCENARIOS
+    assert (again.judged, again.run.tally.scenarios, again.passed) == (SCENARIOS, SCENARIOS, True)
+
+
+def test_outcomes_that_are_gone_fail_the_campaign_by_number(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onceproof.harness.campaign import pipeline
+    from onceproof.harness.campaign.pipeline import CampaignStopped
+
+    judge = pipeline.disagreements
+
+    def judging(*arguments: Any) -> Any:
+        path = tmp_path / "outcomes.jsonl"
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-20]))
+        return judge(*arguments)
+
+    monkeypatch.setattr(pipeline, "disagreements", judging)
+    with pytest.raises(
+        CampaignStopped, match="holds 100 outcomes of 120 scenarios, and Spark SQL has judged"
+    ):
+        campaign(spark, "word_count", out=tmp_path)
+
+
+def test_a_full_disk_keeps_what_was_written(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onceproof.harness.campaign.pipeline import CampaignStopped
+    from onceproof.harness.trials.output_files import OutcomeFile
+
+    monkeypatch.setattr("onceproof.harness.campaign.pace.LARGEST_WAVE", 50)
+    write, waves = OutcomeFile.write, []
+
+    def full(self: OutcomeFile, lines: Any) -> None:
+        waves.append(1)
+        if len(waves) > 1:
+            raise OutputUnwritable(f"{self.path}: cannot be written: No space left on device")
+        write(self, lines)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OutcomeFile, "write", full)
+        with pytest.raises(CampaignStopped, match="No space left"):
+            campaign(spark, "word_count", out=tmp_path)
+    again = campaign(spark, "word_count", out=tmp_path)
+    assert again.resumed == 80
+    assert (again.judged, again.run.tally.scenarios, again.passed) == (SCENARIOS, SCENARIOS, True)
+    plain = run(["word_count"], scenarios=SCENARIOS, workers=1)
+    assert again.run.tally.trace_hash() == plain.tally.trace_hash()
+
+
+@pytest.mark.slow
+def test_executors_write_to_an_object_store(tmp_path: Path, object_store: object) -> None:
+    store = f"s3://{BUCKET}/trials-{os.urandom(4).hex()}"
+    command = [sys.executable, "-m", "onceproof", "campaign", "word_count", "--scenarios", "40"]
+    command += ["--out", "out", "--store", store]
+    # Processes of their own: the workers of a session that runs already do not know the server's address.
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "agree on 40 scenarios" in ended.stdout
+    assert len((tmp_path / "out" / "outcomes.jsonl").read_bytes().splitlines()) == 40
+    assert not (tmp_path / "out" / "trials").exists()
+    try:
+        files = store_of(store)
+        assert msgspec.json.decode(files.read("campaign.json"))["is_finished"]
+        assert all(name.startswith("part-") for name in files.below("0-word_count").names())
+        files.write("mine.csv", b"mine")
+        files.delete("campaign.json")
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ended.returncode == USAGE
+        assert f"{store}: holds 'mine.csv', which no campaign has written" in ended.stderr
+    finally:
+        # The client of an object store keeps the server's address; another test may have another server.
+        fsspec.filesystem("s3").clear_instance_cache()

@@ -1,0 +1,207 @@
+"""The store of a campaign's trials: what it resumes, what it refuses, and what it never deletes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from onceproof.harness.campaign.executor import FamilySource, Simulation, digest_of
+from onceproof.harness.campaign.trial_store import (
+    Manifest,
+    TrialsLost,
+    TrialStore,
+    WrittenFile,
+    manifest_of,
+    verified_table,
+)
+from onceproof.harness.campaign.trial_tables import TrialTables
+from onceproof.harness.model.budget import Budget
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.trials.output_files import OutputUnwritable, made_folder
+
+SOURCE = FamilySource("word_count")
+FAMILY = load_family("word_count")
+RECORD = pa.schema(
+    [("split", pa.string()), ("offset", pa.int64()), ("timestamp", pa.int64()), ("word", pa.string())]
+)
+TABLES = TrialTables("word_count", RECORD, pa.schema([("word", pa.string()), ("count", pa.int64())]))
+
+
+def manifest(seed: int = 7, scenarios: int | None = 20) -> Manifest:
+    return manifest_of([FAMILY], [SOURCE], seed, scenarios)
+
+
+def store_at(folder: Path, **options: int) -> TrialStore:
+    return TrialStore(str(folder), manifest(**options))
+
+
+def simulate(store: TrialStore, turns: range) -> list[WrittenFile]:
+    """Run scenarios as a task does; return the files that it acknowledges."""
+    simulation = Simulation(
+        source=SOURCE,
+        tables=TABLES,
+        run_seed=7,
+        families=1,
+        place=0,
+        turns=[turns],
+        store=store.folder(0),
+        budget=Budget(),
+    )
+    batches = simulation([pa.record_batch({"id": list(range(len(turns)))})])
+    rows = [row for batch in batches for row in batch.column("written").to_pylist()]
+    return [WrittenFile(**row) for row in rows if row]
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two files of an unfinished campaign; tests use copies of it."""
+    folder = tmp_path_factory.mktemp("simulated") / "trials"
+    store = store_at(folder)
+    store.begin(resumes=False)
+    simulate(store, range(2))
+    simulate(store, range(5, 8))
+    return folder
+
+
+@pytest.fixture
+def unfinished(simulated: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(simulated, tmp_path / "trials"))
+
+
+def numbers(store: TrialStore) -> list[int]:
+    files = store.finished(0)
+    return sorted(number for file in files for number in file.verdicts["scenario_id"].to_pylist())
+
+
+def test_the_same_campaign_resumes_from_what_is_written(unfinished: Path) -> None:
+    store = store_at(unfinished)
+    assert store.resumes()
+    store.begin(resumes=True)
+    assert numbers(store) == [0, 1, 5, 6, 7]
+    for file in store.finished(0):
+        data = (unfinished / "0-word_count" / file.written.name).read_bytes()
+        assert file.written.digest == digest_of(data)
+
+
+def test_verdicts_read_back_from_a_file_are_those_of_its_task(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    simulation = Simulation(
+        source=SOURCE,
+        tables=TABLES,
+        run_seed=7,
+        families=1,
+        place=0,
+        turns=[range(9)],
+        store=store.folder(0),
+        budget=Budget(),
+    )
+    answers = pa.Table.from_batches(list(simulation([pa.record_batch({"id": list(range(9))})])))
+    [file] = store.finished(0)
+    assert file.verdicts.equals(answers.drop_columns(["written"]))
+
+
+def test_a_damaged_file_is_ignored_and_so_is_a_scenario_that_is_there_twice(unfinished: Path) -> None:
+    _, second = sorted((unfinished / "0-word_count").iterdir())
+    simulate(store_at(unfinished), range(2))
+    data = bytearray(second.read_bytes())
+    data[len(data) // 3] ^= 1
+    second.write_bytes(data)
+    assert numbers(store_at(unfinished)) == [0, 1]
+
+
+def test_another_campaign_is_told_what_is_there_and_how_to_go_on(unfinished: Path) -> None:
+    for other in ({"seed": 8}, {"scenarios": 21}):
+        with pytest.raises(OutputUnwritable) as refused:
+            store_at(unfinished, **other).resumes()
+        said = str(refused.value)
+        assert said.startswith(f"{unfinished}: holds 5 finished scenarios of another campaign")
+        assert "word_count, seed 7, 20 scenarios" in said
+        assert "give another --out" in said
+        assert "\n" not in said
+    assert numbers(store_at(unfinished)) == [0, 1, 5, 6, 7]
+
+
+def test_a_campaign_that_has_ended_is_replaced(unfinished: Path) -> None:
+    written = [file.written for file in store_at(unfinished).finished(0)]
+    store_at(unfinished).finish([written])
+    for again in (store_at(unfinished), store_at(unfinished, seed=8)):
+        assert not again.resumes()
+    again.begin(resumes=False)
+    assert [path.name for path in unfinished.iterdir()] == ["campaign.json"]
+
+
+def test_a_campaign_that_must_begin_anew_replaces_an_unfinished_one(unfinished: Path) -> None:
+    store = store_at(unfinished, seed=8)
+    assert not store.resumes(may_resume=False)
+    store.begin(resumes=False)
+    assert numbers(store) == []
+
+
+def test_files_of_attempts_that_lost_are_deleted_at_the_end(unfinished: Path) -> None:
+    store = store_at(unfinished)
+    kept = store.finished(0)[0].written
+    stranger = unfinished / "0-word_count" / "notes.txt"
+    stranger.write_text("mine")
+    store.finish([[kept]])
+    assert sorted(path.name for path in stranger.parent.iterdir()) == ["notes.txt", kept.name]
+
+
+def test_a_place_with_files_of_a_user_is_refused_and_stays(tmp_path: Path) -> None:
+    trials = tmp_path / "trials"
+    for path in (trials / "mine.csv", trials / "0-word_count" / "thesis.tex"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+        with pytest.raises(OutputUnwritable, match="which no campaign has written: give another --out"):
+            store_at(trials).resumes()
+        assert path.read_text() == "mine"
+        path.unlink()
+    # An empty folder is nobody's.
+    assert not store_at(trials).resumes()
+
+
+def test_files_of_a_user_beside_those_of_a_campaign_are_never_deleted(unfinished: Path) -> None:
+    (unfinished / "mine.csv").write_text("mine")
+    (unfinished / "0-word_count" / "thesis.tex").write_text("mine")
+    store = store_at(unfinished, seed=8)
+    store.begin(store.resumes(may_resume=False))
+    left = sorted(path.name for path in unfinished.rglob("*") if path.is_file())
+    assert left == ["campaign.json", "mine.csv", "thesis.tex"]
+
+
+def test_trials_of_an_earlier_version_are_replaced(tmp_path: Path) -> None:
+    old = tmp_path / "trials" / "0-word_count" / "wave-0000" / "part-00000000.parquet"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"")
+    store = store_at(tmp_path / "trials")
+    store.begin(store.resumes())
+    assert not old.parent.exists()
+
+
+@pytest.mark.parametrize("place", ["memory://trials", "hdfs://name:9000/trials", "http://name/trials"])
+def test_an_address_that_executors_cannot_write_to_is_refused(place: str) -> None:
+    with pytest.raises(OutputUnwritable, match=r"s3://BUCKET/PATH|webhdfs://HOST:PORT/PATH"):
+        TrialStore(place, manifest())
+
+
+def test_an_address_is_no_folder_of_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputUnwritable, match=r"an address cannot be a folder of results: .* --store"):
+        made_folder(Path("s3://bucket/campaign"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_judged_must_be_the_file_that_was_acknowledged(unfinished: Path) -> None:
+    store = store_at(unfinished)
+    first, second = (file.written for file in store.finished(0))
+    folder = store.folder(0)
+    assert verified_table(folder, first, ["scenario_id"]).num_rows == 2
+    path = unfinished / "0-word_count" / first.name
+    shutil.copy(path.with_name(second.name), path)
+    with pytest.raises(TrialsLost, match=f"{first.name}: is not the file that was written"):
+        verified_table(folder, first, ["scenario_id"])
+    path.unlink()
+    with pytest.raises(TrialsLost, match=f"{first.name}: was written and is gone; its 2 scenarios"):
+        verified_table(folder, first, ["scenario_id"])

@@ -1,0 +1,106 @@
+"""Faults of what the engine has no hand in: few scenarios have one, and all others are what they were."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from onceproof.harness.generation import outside_patterns
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.generation.outside_faults import KINDS, SHARE, with_outside_faults
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.scenario import Fault, Scenario, check, from_json, to_json
+from onceproof.harness.model.system import capabilities_of
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.trials.trial import as_run
+
+SEEDS = 1200
+FAMILY = load_family("word_count")
+OF_PROCESSES = frozenset(kind for kind, _ in KINDS)
+LOCAL, WORKERS = capabilities_of("local"), capabilities_of("local-workers")
+
+
+def those(scenario: Scenario, kinds: frozenset[FaultKind] = OF_PROCESSES) -> list[Fault]:
+    return [fault for fault in scenario.faults if fault.kind in kinds]
+
+
+@pytest.fixture(scope="module")
+def scenarios() -> list[Scenario]:
+    return [generate(FAMILY, seed) for seed in range(SEEDS)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "least", "most"),
+    [
+        ("function_leaves", "LEAVING_FUNCTIONS", 0.015, 0.05),
+        ("change_input", "CHANGED_INPUT", 0.01, 0.04),
+    ],
+)
+def test_scenarios_without_the_kind_are_what_they_are_where_none_is_drawn(
+    kind: FaultKind,
+    share: str,
+    least: float,
+    most: float,
+    scenarios: list[Scenario],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    having = [bool(those(scenario, frozenset({kind}))) for scenario in scenarios]
+    assert least < sum(having) / SEEDS < most
+    monkeypatch.setattr(outside_patterns, share, 0.0)
+    for seed, (scenario, has_one) in enumerate(zip(scenarios, having, strict=True)):
+        if not has_one:
+            assert generate(FAMILY, seed) == scenario
+
+
+def test_every_way_to_leave_and_to_change_is_drawn(scenarios: list[Scenario]) -> None:
+    drawn = {(fault.kind, fault.means) for scenario in scenarios for fault in those(scenario)}
+    ways = {"", "interrupt", "cancelled", "generator_exit", "stop_iteration"}
+    assert drawn == {("function_leaves", means) for means in ways} | {
+        ("change_input", means) for means in ("", "replaced")
+    }
+
+
+@pytest.mark.parametrize("family", ["kafka_rows", "bursts"])
+def test_input_of_kafka_and_of_jobs_that_declare_does_not_change(family: str) -> None:
+    other: Family = load_family(family)
+    assert not any(those(generate(other, seed), frozenset({"change_input"})) for seed in range(300))
+
+
+def test_the_simulation_runs_the_scenario_as_it_is(scenarios: list[Scenario]) -> None:
+    system = SimulatedSystem()
+    assert all(as_run(system, FAMILY, scenario) == scenario for scenario in scenarios[:200])
+
+
+@pytest.mark.parametrize("capabilities", [LOCAL, WORKERS], ids=["local", "local-workers"])
+def test_real_processes_get_every_kind_they_can_suffer(
+    capabilities: frozenset[Capability], scenarios: list[Scenario]
+) -> None:
+    drawn = [with_outside_faults(FAMILY, scenario, capabilities) for scenario in scenarios]
+    for before, after in zip(scenarios, drawn, strict=True):
+        check(after)
+        assert from_json(to_json(after)) == after
+        assert replace(after, faults=before.faults) == before
+        assert with_outside_faults(FAMILY, after, capabilities) == after
+    suffered = {kind for kind in OF_PROCESSES if FAULTS[kind].needs in capabilities}
+    counts = Counter(fault.kind for scenario in drawn for fault in those(scenario) if fault.kind in suffered)
+    assert set(counts) == suffered
+    assert min(counts.values()) > 0.02 * SEEDS
+    share = sum(after != before for before, after in zip(scenarios, drawn, strict=True)) / SEEDS
+    assert SHARE - 0.05 < share < SHARE + 0.05
+
+
+def test_systems_that_carry_none_out_have_none_drawn(scenarios: list[Scenario]) -> None:
+    for name in ("spark", "relay", "flink"):
+        capabilities = capabilities_of(name)
+        assert all(with_outside_faults(FAMILY, each, capabilities) == each for each in scenarios[:100])
+
+
+def test_scenario_without_a_seed_stays_as_it_is(scenarios: list[Scenario]) -> None:
+    written = [replace(scenario, seed=None) for scenario in scenarios[:50]]
+    assert all(with_outside_faults(FAMILY, each, LOCAL) == each for each in written)

@@ -1,0 +1,61 @@
+"""Bugs planted into what only real processes meet: forks, consumers of files, workers that fall silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import FrameType
+
+from onceproof.engine import forked_children
+from onceproof.engine.connectors.commit_ledger import CommitLedger
+from onceproof.engine.connectors.part_files import Mark
+from onceproof.engine.job.heartbeats import HeartbeatMonitor
+from onceproof.harness.model.mutants import Reached, mutant, replaced
+
+
+@mutant(
+    id="forked-child-runs-the-job",
+    breaks="exactly_once",
+    summary="a child that a function has forked comes back into the engine, and runs the job to its end",
+)
+def forked_child_runs_the_job(reached: Reached) -> Iterator[None]:
+    """It has the connections, the files and the attempt of its parent."""
+
+    def no_frame(forking: FrameType | None) -> None:
+        reached()
+
+    with replaced(forked_children, "_caller_of_user_code", no_frame):
+        yield
+
+
+@mutant(
+    id="file-that-was-taken-away-is-lost",
+    breaks="liveness",
+    summary="a commit looks for the visible file, and takes one that a consumer has moved for lost",
+)
+def file_that_was_taken_away_is_lost(reached: Reached) -> Iterator[None]:
+    """The job can never be restarted."""
+
+    def unknown(self: CommitLedger, folder: str, mark: Mark, number: int) -> bool:
+        reached()
+        return False
+
+    with replaced(CommitLedger, "has", unknown):
+        yield
+
+
+@mutant(
+    id="silence-of-a-worker-is-no-death",
+    breaks="liveness",
+    summary="a worker that sends no heartbeats is waited for, as long as its process is there",
+)
+def silence_of_a_worker_is_no_death(reached: Reached) -> Iterator[None]:
+    """A process that is stopped is there."""
+    sound = HeartbeatMonitor.is_overdue
+
+    def patient(self: HeartbeatMonitor, now_ms: int) -> bool:
+        if sound(self, now_ms):
+            reached()
+        return False
+
+    with replaced(HeartbeatMonitor, "is_overdue", patient):
+        yield

@@ -1,0 +1,128 @@
+"""Inputs that change, consumers, paused workers and lost folders, for jobs in real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.verdict import judge
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.history import JOB_FAILED, JOB_FINISHED
+from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.seeds import numbered
+from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
+from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
+from tests.harness.systems.words import scenario_with
+
+pytestmark = pytest.mark.local_kill
+
+WORD_COUNT = load_family("word_count")
+MUTANTS = str(Path(__file__).with_name("outside_mutants.py"))
+SEED = 2
+SCENARIOS = 50
+"""In so many scenarios of a run a planted bug has to be found."""
+BOTH = pytest.mark.parametrize("system", [LocalSystem, LocalWorkersSystem])
+MEANS = pytest.mark.parametrize("means", ["", "replaced"])
+
+KILL = Fault("kill_process", "completed", occurrence=2)
+
+
+def change(means):
+    """Change the input as the second checkpoint is complete: the first one covers some of it."""
+    return Fault("change_input", "completed", occurrence=2, means=means)
+
+
+def tried(system, *faults, **options):
+    """Run a scenario with these faults; return its history, the causes of its end, and its verdict."""
+    scenario = scenario_with(*faults)
+    history = system(**options).run(WORD_COUNT, scenario)
+    causes = [details["cause"] for _, kind, _, details in history.events if kind == JOB_FAILED]
+    return history, causes, judge(scenario, history, PythonOracle(WORD_COUNT, scenario))
+
+
+def signatures(verdict):
+    return {(each.property, each.anomaly) for each in verdict.violations}
+
+
+@MEANS
+def test_job_whose_input_changed_before_a_restore_fails_and_names_the_file(means):
+    faults = change(means), KILL
+    history, causes, verdict = tried(LocalSystem, *faults)
+    assert verdict.violations == ()
+    assert history.statistics.coverage["change_input", "completed"] == 1
+    (cause,) = causes
+    assert "input-0.jsonl is not the one that was read" in cause
+
+
+def test_change_that_is_taken_for_the_end_of_the_input_is_found():
+    faults = change(""), KILL
+    _, _, verdict = tried(LocalSystem, *faults, mutant="file-that-has-changed-is-at-its-end")
+    assert ("completeness", "unread input") in signatures(verdict)
+
+
+def test_rows_of_two_files_that_are_mixed_are_found():
+    faults = change("replaced"), KILL
+    _, _, verdict = tried(LocalSystem, *faults, mutant="content-of-a-file-is-not-compared")
+    assert "exactly_once" in {name for name, _ in signatures(verdict)}
+
+
+@BOTH
+@pytest.mark.parametrize("kill", ["kill_process", "kill_all"])
+def test_output_that_a_consumer_takes_away_is_committed_once(system, kill):
+    faults = Fault("move_output", "committed", occurrence=3), Fault(kill, "committed", occurrence=3)
+    history, _, verdict = tried(system, *faults)
+    assert verdict.violations == ()
+    assert history.statistics.coverage["move_output", "committed"] == 1
+    assert history.statistics.attempts == 2
+
+
+def test_worker_that_is_paused_is_noticed_and_replaced():
+    history, _, verdict = tried(LocalWorkersSystem, Fault("pause_worker", "element", occurrence=40))
+    assert verdict.violations == ()
+    assert history.statistics.coverage["pause_worker", "element"] == 1
+    assert history.statistics.attempts == 2
+    assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]
+
+
+@BOTH
+def test_job_whose_checkpoints_vanish_ends_and_does_not_begin_anew(system):
+    history, causes, verdict = tried(system, Fault("lose_folder", "completed", occurrence=2))
+    assert verdict.violations == ()
+    assert history.statistics.coverage["lose_folder", "completed"] == 1
+    (cause,) = causes
+    assert "checkpoint folder of job 'word_count' was deleted, moved or replaced" in cause
+
+
+def drawn(system, kind, means) -> Iterator[Scenario]:
+    """Yield those of the first scenarios of a run that have a fault of a kind, by some means."""
+    for _, seed in numbered(SEED, [WORD_COUNT.name], 0, SCENARIOS):
+        scenario = as_run(system, WORD_COUNT, scenario_of(WORD_COUNT, seed))
+        if any(fault.kind == kind and fault.means in means for fault in scenario.faults):
+            yield scenario
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("system", "mutant", "file", "kind", "means"),
+    [
+        (LocalSystem, "exit-of-a-function-ends-the-process", "", "function_leaves", ("",)),
+        (LocalSystem, "forked-child-runs-the-job", MUTANTS, "function_leaves", ("fork",)),
+        (LocalSystem, "file-that-has-changed-is-at-its-end", "", "change_input", ("", "replaced")),
+        (LocalSystem, "content-of-a-file-is-not-compared", "", "change_input", ("replaced",)),
+        (LocalSystem, "file-that-was-taken-away-is-lost", MUTANTS, "move_output", ("",)),
+        (LocalWorkersSystem, "silence-of-a-worker-is-no-death", MUTANTS, "pause_worker", ("",)),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "." not in value else "",
+)
+def test_planted_bug_is_found_within_fifty_scenarios(system, mutant, file, kind, means):
+    """Only those that have the fault are run: all others cannot reach the bug."""
+    sound, broken = system(), system(mutant=mutant, mutant_file=file, process_seconds=30)
+    for scenario in drawn(sound, kind, means):
+        if not try_scenario(WORD_COUNT, scenario, system=broken).verdict.passed:
+            assert try_scenario(WORD_COUNT, scenario, system=sound).verdict.passed
+            return
+    pytest.fail(f"{mutant} survives {SCENARIOS} scenarios")
