@@ -80,6 +80,30 @@ def test_generic_sink_names_a_transaction_that_is_lost(job_of: Any, database: st
         job.start(restored=1)
 
 
+def test_generic_sink_misses_what_the_database_lacks_and_keeps_the_newest_entry(
+    job_of: Any, database: str, outside: Any
+) -> None:
+    job = job_of(lambda: JdbcSink.exactly_once_sink(INSERT, ROW, options(database)))
+    job.start()
+    for checkpoint_id in (1, 3):
+        job.functions[0].invoke((checkpoint_id, "a"), None)
+        job.snapshot(checkpoint_id)
+        job.notify(checkpoint_id)
+        job.snapshot(checkpoint_id + 1)
+    outside.execute("UPDATE onceproof_jdbc_ledger SET recorded_ms = 0")
+    job.functions[0]._completed = 1000
+    job.notify(4)
+    assert outside.execute("SELECT checkpoint_id FROM onceproof_jdbc_ledger").fetchall() == [(3,)]
+    # The entry of the older checkpoint may have been swept by then, that of the newer one may not.
+    job.now_ms = 8 * 24 * 3_600_000
+    job.start(restored=2)
+    job.start(restored=4)
+    outside.execute("TRUNCATE numbers, onceproof_jdbc_ledger")
+    for checkpoint_id in (2, 4):
+        with pytest.raises(LostTransaction, match="which was committed before the checkpoint, is not in"):
+            job.start(restored=checkpoint_id)
+
+
 def test_statement_sink_sends_rows_before_the_snapshot(job_of: Any, database: str, outside: Any) -> None:
     job = job_of(lambda: JdbcSink.sink(INSERT, ROW, options(database)))
     job.start()
