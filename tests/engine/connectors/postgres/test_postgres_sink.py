@@ -14,7 +14,7 @@ from onceproof.engine.connectors.jdbc.database_errors import (
     LostTransaction,
     RefusedByDatabase,
 )
-from onceproof.engine.connectors.jdbc.transaction_names import SessionName, TransactionName
+from onceproof.engine.connectors.jdbc.transaction_names import SessionName, TransactionName, is_dead
 from onceproof.engine.connectors.postgres import timed_connection
 from onceproof.engine.connectors.two_phase import CommitFailed
 from onceproof.harness.services.postgres_server import PostgresServer
@@ -177,6 +177,33 @@ def test_sessions_of_a_later_process_are_not_ended(job: Any, database: str, outs
     with psycopg.connect(database, application_name=str(later), autocommit=True) as other:
         job.start()
         assert other.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    ("owner", "subtask", "attempt", "dead"),
+    [
+        ("a" * 16, 1, "2.7", False),
+        ("a" * 16, 1, "2.6", True),
+        ("a" * 16, 3, "2.6", True),
+        ("a" * 16, 1, "2.8", False),
+        # Another task of the same Spark job, which runs beside this one.
+        ("a" * 16, 0, "2.6", False),
+        ("a" * 16, 0, "2.driver", False),
+        ("a" * 16, 0, "1.9", True),
+        ("a" * 16, 1, "3.1", False),
+        ("b" * 16, 1, "1.1", False),
+    ],
+)
+def test_session_is_dead_if_this_subtask_has_taken_its_place(
+    owner: str, subtask: int, attempt: str, dead: bool
+) -> None:
+    mine = SessionName("a" * 16, 1, "2.7")
+    assert is_dead(SessionName(owner, subtask, attempt), mine, parallelism=2) is dead
+
+
+def test_driver_ends_the_sessions_of_all_tasks_that_it_commits_for() -> None:
+    driver = SessionName("a" * 16, 0, "2.driver")
+    assert is_dead(SessionName("a" * 16, 0, "2.7"), driver, parallelism=1)
 
 
 def test_driver_commits_for_its_tasks_and_ends_its_sessions(job: Any, outside: Any) -> None:
