@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -48,7 +49,12 @@ def _noted(submit: Callable[[Callable[[], None]], None], job_name: str) -> Itera
         yield
         return
 
+    own_process = os.getpid()
+
     def note(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != own_process:
+            # A user function has forked this process; its run is not here.
+            raise KeyboardInterrupt
         signal.signal(signal.SIGINT, end_at_once)
         submit(interrupt)
 
