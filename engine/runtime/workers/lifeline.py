@@ -7,8 +7,8 @@ Rules:
   silence, unless it is C code that never releases the interpreter.
 - A coordinator that is stopped takes no heartbeat, and its workers wait for it, as long as it lives: no other
   process can have their tasks before it has claimed the job (recovery.py).
-- A worker ends by os._exit. So what Python does at a usual exit is done here: it ends the daemonic processes of
-  ``multiprocessing`` that a function has started.
+- A worker ends by os._exit. So it ends the daemonic processes of ``multiprocessing`` that a function has
+  started by itself, as Python does at a usual exit.
 - The coordinator also watches the process itself, by its pidfd where the system has them: the connections of
   a worker may live on in a process that C code has forked from it.
 """
