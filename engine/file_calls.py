@@ -7,6 +7,7 @@ each call, or let the same code run over a simulated disk that loses power.
 from __future__ import annotations
 
 import errno
+import fcntl
 import filecmp
 import os
 import stat
@@ -18,6 +19,7 @@ _MOST_PACKED: Final = 1000
 """...or a thousandth of it, where the file system compresses. So a forged file that takes no space on disk
 does not fill the memory."""
 _BLOCK_BYTES: Final = 512
+_STDERR: Final = 2
 
 
 class FileCalls(Protocol):
@@ -84,11 +86,25 @@ class FileCalls(Protocol):
         ...
 
 
+def _moved_up(descriptor: int) -> int:
+    """Return another descriptor of the same file, above those of the standard streams.
+
+    User code has closed one of these. What is printed or logged there later must not get into the file.
+    """
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, descriptor)
+    if null > _STDERR:
+        os.close(null)
+    return moved
+
+
 class SystemFileCalls:
     """The calls of the operating system itself."""
 
     def open(self, path: str, flags: int) -> int:
-        return os.open(path, flags | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        return descriptor if descriptor > _STDERR else _moved_up(descriptor)
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)

@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -43,23 +44,49 @@ def between_steps(submit: Callable[[Callable[[], None]], None], job_name: str) -
 
 @contextmanager
 def _noted(submit: Callable[[Callable[[], None]], None], job_name: str) -> Iterator[None]:
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not _python_handles_interrupts():
         yield
         return
 
-    def note(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, end_at_once)
-        submit(interrupt)
+    own_process = os.getpid()
 
-    def end_at_once(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
+    def note(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != own_process:
+            # A user function has forked this process; its run is not here.
+            raise KeyboardInterrupt
+        signal.signal(signal.SIGINT, _end_at_once)
+        submit(interrupt)
 
     def interrupt() -> None:
         _logger.warning("job %r is interrupted: its tasks close, and its checkpoints stay", job_name)
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, note)
+    with _handled_by(note):
+        yield
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Let Ctrl-C end the context, a job's run, wherever it is; no function of a user is to blame."""
+    if not _python_handles_interrupts():
+        yield
+        return
+    with _handled_by(_end_at_once):
+        yield
+
+
+def _python_handles_interrupts() -> bool:
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    raise Interrupted
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    signal.signal(signal.SIGINT, handler)
     try:
         yield
     except Interrupted:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from onceproof.engine.errors import Interrupted
 from onceproof.harness.model.exit_codes import INTERRUPTED, TERMINATED
 
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
@@ -36,11 +37,14 @@ class Interruption:
         return TERMINATED if code == INTERRUPTED and self._first == signal.SIGTERM else code
 
     def take(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: raise KeyboardInterrupt, or end the process if it is the second one."""
+        """Handle a signal: raise Interrupted, or end the process if it is the second one.
+
+        It is a KeyboardInterrupt that no job takes for an error of the function that it strikes in.
+        """
         if self._first is not None:
             os._exit(EXIT_CODES[signal.Signals(number)])
         self._first = number
-        raise KeyboardInterrupt
+        raise Interrupted
 
 
 @contextmanager

@@ -7,6 +7,8 @@ Rules:
   silence, unless it is C code that never releases the interpreter.
 - A coordinator that is stopped takes no heartbeat, and its workers wait for it, as long as it lives: no other
   process can have their tasks before it has claimed the job (recovery.py).
+- A worker ends by os._exit. So it ends the daemonic processes of ``multiprocessing`` that a function has
+  started by itself, as Python does at a usual exit.
 - The coordinator also watches the process itself, by its pidfd where the system has them: the connections of
   a worker may live on in a process that C code has forked from it.
 """
@@ -17,6 +19,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 from contextlib import suppress
 
@@ -38,7 +41,19 @@ def _keep_alive(lifeline: socket.socket, interval_ms: int) -> None:
                 lifeline.send(BEAT, socket.MSG_DONTWAIT)
             if poll.poll(interval_ms):
                 break
+    end_daemonic_children()
     os._exit(1)
+
+
+def end_daemonic_children() -> None:
+    """End the daemonic processes that this one has started with ``multiprocessing``."""
+    # Most jobs never import it, which takes its time.
+    multiprocessing = sys.modules.get("multiprocessing")
+    for child in () if multiprocessing is None else multiprocessing.active_children():
+        # The processes of the program that has forked this one are none of its children.
+        with suppress(AssertionError, OSError):
+            if child.daemon and child.is_alive():
+                child.terminate()
 
 
 def process_descriptor(pid: int) -> int | None:

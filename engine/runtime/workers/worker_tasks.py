@@ -57,7 +57,7 @@ from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.snapshot_work import snapshot_work
 from onceproof.engine.runtime.task_turns import Schedule
 from onceproof.engine.runtime.workers.launcher import Ends
-from onceproof.engine.runtime.workers.lifeline import keep_alive
+from onceproof.engine.runtime.workers.lifeline import end_daemonic_children, keep_alive
 from onceproof.engine.runtime.workers.link import MESSAGE, Link
 from onceproof.engine.runtime.workers.placement import worker_of
 from onceproof.engine.runtime.workers.protocol import (
@@ -108,6 +108,7 @@ def live(make: Callable[[Ends], Worker], heartbeat_interval_ms: int, ends: Ends)
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
+        end_daemonic_children()
         os._exit(code)
 
 

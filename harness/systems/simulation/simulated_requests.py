@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any, Final
 
+from onceproof.engine.errors import Ending
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.async_requests import Answer, MakeRequests
 from onceproof.engine.runtime.execution import Execution
@@ -74,7 +75,13 @@ class VirtualLoop:
                     self._ready.append(heapq.heappop(self._later)[2])
                 if not self._ready:
                     return
-                self._ready.popleft().make()
+                try:
+                    self._ready.popleft().make()
+                except Ending:
+                    raise
+                except (SystemExit, KeyboardInterrupt):
+                    # Asyncio lets these two through. They are the answer of the coroutine as well.
+                    pass
         finally:
             _set_running_loop(None)
 

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from onceproof.engine.configuration.backend_options import HASHMAP
+from onceproof.engine.runtime.interrupts import at_once
 from onceproof.engine.runtime.recovery import FINISHED, recover
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.engine.state.file_envelope import StateError
@@ -160,8 +161,9 @@ class World:
     def run(self) -> History:
         """Perform actions until the job is over, stuck or out of steps."""
         started = time.perf_counter()
-        self._start_process(None)
-        self._perform_all()
+        with at_once():
+            self._start_process(None)
+            self._perform_all()
         self._sum_up()
         self.history.statistics.milliseconds = (time.perf_counter() - started) * 1000
         return self.history

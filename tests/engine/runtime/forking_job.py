@@ -81,6 +81,9 @@ class Forks(FlatMapFunction):
             return [value]
         if self.how == "pool":
             return [value] if squares(range(100)) == 4950 else []
+        if self.how == "daemon":
+            self.start_daemon()
+            return [value]
         if self.how in ("is killed", "is killed beside C code", "stops"):
             self.die_once()
             return [value]
@@ -90,6 +93,12 @@ class Forks(FlatMapFunction):
         _, status = os.waitpid(child, 0)
         (self.folder / "status").write_text(str(os.waitstatus_to_exitcode(status)))
         return [value]
+
+    def start_daemon(self):
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=time.sleep, args=[A_LONG_TIME], daemon=True)
+        child.start()
+        (self.folder / "daemon").write_text(str(child.pid))
 
     def die_once(self):
         mark = self.folder / "died"

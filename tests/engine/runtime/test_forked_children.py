@@ -17,6 +17,7 @@ import pytest
 
 from onceproof.engine.forked_children import EXIT_CODE
 from tests.engine.runtime.forking_job import ALONE, COUNT
+from tests.engine.runtime.killed_worker_job import is_alive
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_SECONDS = 60
@@ -119,3 +120,14 @@ def is_open(port):
     except ConnectionRefusedError:
         return False
     return True
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_daemonic_process_of_a_function_ends_with_the_job(tmp_path, start, workers):
+    process = start("tests.engine.runtime.forking_job", tmp_path, workers, "daemon")
+    assert process.wait(PATIENCE_SECONDS) == 0
+    daemon = int((tmp_path / "daemon").read_text())
+    until = time.monotonic() + PATIENCE_SECONDS
+    while is_alive(daemon):
+        assert time.monotonic() < until, "the process is left behind"
+        time.sleep(0.02)

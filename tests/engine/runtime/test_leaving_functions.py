@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +157,37 @@ def test_program_that_exits_with_0_while_its_job_runs_ends_with_another_code(tmp
     )
     assert ran.returncode == 1
     assert "was left by SystemExit(0) before it had ended" in ran.stderr
+
+
+SLEEPS = """
+import time
+from onceproof.engine import NumberSequenceSource, StreamExecutionEnvironment
+
+def slowly(number):
+    print("working", flush=True)
+    time.sleep(600)
+
+environment = StreamExecutionEnvironment.get_execution_environment()
+environment.from_source(NumberSequenceSource(0, 10), None, "numbers").map(slowly).print()
+environment.execute("sleeps")
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_that_strikes_in_a_function_ends_the_command_and_fails_no_function(tmp_path, number, code):
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    main = "from onceproof.harness.commands.cli import main; raise SystemExit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", main, "job", "run", "-D", "restart-strategy.type=fixed-delay", "sleeps.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        while not process.stdout.readline().startswith("working"):
+            assert process.poll() is None
+        os.kill(process.pid, number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "attempt" not in said
