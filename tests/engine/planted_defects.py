@@ -11,15 +11,19 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
 from onceproof.engine.checkpoint import metadata
-from onceproof.engine.connectors import sqlite
+from onceproof.engine.checkpoint.events import MetadataStored
+from onceproof.engine.connectors import file_sink, file_sink_function, sqlite
+from onceproof.engine.connectors.commit_ledger import CommitLedger
 from onceproof.engine.connectors.two_phase import Recovery
-from onceproof.engine.runtime import storage
+from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN
+from onceproof.engine.runtime import job_identity, lease, storage
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
 from onceproof.engine.runtime.growing_pause import GrowingPause
 from onceproof.engine.runtime.job_driver import JobDriver
@@ -119,6 +123,47 @@ def values_are_given_to_sqlite_unseen(patch: pytest.MonkeyPatch, test: pytest.Fu
     patch.setattr(sqlite, "unwritable", lambda value: None)
 
 
+def claims_are_checked_at_checkpoints_only(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def report(self: JobDriver, checkpoint_id: int) -> None:
+        self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        self.master_event(MetadataStored(checkpoint_id))
+
+    patch.setattr(JobDriver, "metadata_published", report)
+
+
+def an_empty_folder_gives_the_first_incarnation(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(job_identity, "_refuse_lost_folder", lambda graph, directory: None)
+    patch.setattr(file_sink_function, "refuse_earlier_run", lambda folder, names, place, owner: None)
+
+
+def commits_look_for_their_target(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(CommitLedger, "has", lambda self, folder, mark, number: False)
+
+
+def the_first_in_line_is_waited_for(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def patience_ms(self: Any, timeout_ms: int) -> float:
+        return timeout_ms if self.is_first() else float("inf")
+
+    patch.setattr(lease._Line, "patience_ms", patience_ms)
+
+
+def output_follows_the_working_folder(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(file_sink, "base_path_of", os.fspath)
+
+
+def one_missing_folder_hides_all_jobs(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def list_readable(
+        self: storage.LocalCheckpointStorage, folders: int | None = None
+    ) -> tuple[list[str], dict[str, str]]:
+        return self._list("", folders, None), {}
+
+    patch.setattr(storage.LocalCheckpointStorage, "list_readable", list_readable)
+
+
+def block_caches_outlive_their_databases(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(database.BlockCaches, "give_back", lambda self, size: None)
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "state/test_file_names.py::test_a_forged_name_in_a_snapshot_is_a_damaged_file": (
         names_in_checkpoints_are_trusted
@@ -160,6 +205,28 @@ PLANTED: Final[dict[str, Plant]] = {
         metadata_are_put_after_the_claim_was_checked
     ),
     "connectors/test_idempotent.py::test_row_that_does_not_fit_is_named": values_are_given_to_sqlite_unseen,
+    "runtime/test_vanished_folder.py::test_job_whose_folder_vanishes_commits_nothing_more_and_fails": (
+        claims_are_checked_at_checkpoints_only
+    ),
+    "runtime/test_vanished_folder.py::test_second_process_over_a_new_folder_does_not_write_the_rows_again": (
+        an_empty_folder_gives_the_first_incarnation
+    ),
+    "connectors/test_file_sink.py::test_a_file_that_a_consumer_has_taken_is_committed_and_not_lost": (
+        commits_look_for_their_target
+    ),
+    "runtime/test_standby.py::test_process_behind_another_one_takes_an_expired_lease_by_itself": (
+        the_first_in_line_is_waited_for
+    ),
+    "runtime/test_relative_paths.py::"
+    "test_a_function_that_changes_the_folder_moves_no_input_output_or_checkpoint": (
+        output_follows_the_working_folder
+    ),
+    "runtime/test_job_identity.py::test_jobs_are_listed_beside_one_whose_record_or_folder_cannot_be_read": (
+        one_missing_folder_hides_all_jobs
+    ),
+    "state/test_database.py::test_block_cache_ends_with_the_last_database": (
+        block_caches_outlive_their_databases
+    ),
 }
 """By test below tests/engine, the defect that it must catch."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.rocksdb.database import (
+    BLOCK_CACHES,
     Database,
     DatabaseUnreadable,
     WorkingFolders,
@@ -102,6 +104,22 @@ def test_process_without_finalizers_removes_its_folders_itself(
     # It may begin again.
     Database.fresh(settings).close()
     assert len(roots(base)) == 1
+
+
+def test_block_cache_ends_with_the_last_database(settings: StateBackendSettings) -> None:
+    """It would fill up with the blocks of dead attempts, 28 kB or so of each."""
+    gc.collect()
+    before = BLOCK_CACHES.users
+    one, other = Database.fresh(settings), Database.fresh(settings)
+    assert BLOCK_CACHES.users == before + 2
+    one.close()
+    one.close()
+    assert BLOCK_CACHES.users == before + 1
+    with pytest.raises(DatabaseUnreadable):
+        Database.of_files([("CURRENT", b"")], settings)
+    del other
+    gc.collect()
+    assert BLOCK_CACHES.users == before
 
 
 def test_scan_ends_with_its_prefix(settings: StateBackendSettings) -> None:
