@@ -161,7 +161,8 @@ def one_missing_folder_hides_all_jobs(patch: pytest.MonkeyPatch, test: pytest.Fu
 
 
 def block_caches_outlive_their_databases(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    patch.setattr(database.BlockCaches, "give_back", lambda self, size: None)
+    patch.setattr(database, "BLOCK_CACHES", kept := {})
+    patch.setattr(test.module, "BLOCK_CACHES", kept)
 
 
 PLANTED: Final[dict[str, Plant]] = {

@@ -21,9 +21,8 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
-from threading import RLock
 from typing import Any, Final
 
 from msgspec import Struct
@@ -131,52 +130,30 @@ def remove_working_folders() -> None:
     WorkingFolders.close_all()
 
 
-class _SharedCache(Struct, eq=False):
-    cache: Any
-    users: int = 0
+class BlockCache:
+    """The block cache that all databases of this process with one setting share."""
+
+    __slots__ = ("__weakref__", "native")
+
+    def __init__(self, size: int) -> None:
+        self.native = Cache(size)
+
+    @classmethod
+    def of(cls, size: int) -> BlockCache:
+        """Return the cache of a size; it lasts as long as a database holds it."""
+        found = BLOCK_CACHES.get(size)
+        if found is None:
+            found = BLOCK_CACHES[size] = cls(size)
+        return found
 
 
-class BlockCaches:
-    """The block caches of this process by their size, each for as long as a database uses it."""
-
-    def __init__(self) -> None:
-        self._used: dict[int, _SharedCache] = {}
-        # A database may be garbage-collected, and give its cache back, while its thread changes this.
-        self._changing = RLock()
-        os.register_at_fork(after_in_child=self._forget)
-
-    def take(self, size: int) -> Cache:
-        """Return the cache of a size for one more database, which calls ``give_back`` at its end."""
-        with self._changing:
-            shared = self._used.get(size) or _SharedCache(Cache(size))
-            shared.users += 1
-            self._used[size] = shared
-            return shared.cache
-
-    def give_back(self, size: int) -> None:
-        """Forget the cache with its last database."""
-        with self._changing:
-            shared = self._used[size]
-            shared.users -= 1
-            if not shared.users:
-                del self._used[size]
-
-    def _forget(self) -> None:
-        """Leave the lock of a parent's thread; a process with open databases opens none after a fork."""
-        self._changing = RLock()
-
-    @property
-    def users(self) -> int:
-        """How many databases use a cache."""
-        return sum(shared.users for shared in self._used.values())
+BLOCK_CACHES: Final[MutableMapping[int, BlockCache]] = weakref.WeakValueDictionary()
+"""By size."""
 
 
-BLOCK_CACHES: Final = BlockCaches()
-
-
-def _options(settings: StateBackendSettings, tables: int, cache: Cache) -> Options:
+def _options(settings: StateBackendSettings, tables: int, cache: BlockCache) -> Options:
     blocks = BlockBasedOptions()
-    blocks.set_block_cache(cache)
+    blocks.set_block_cache(cache.native)
     blocks.set_cache_index_and_filter_blocks(True)
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
     blocks.set_bloom_filter(BLOOM_BITS, False)
@@ -221,21 +198,17 @@ class Database:
         path = os.path.join(folder.path, "db")
         note_opened()
         self._path = path
-        cache = BLOCK_CACHES.take(settings.block_cache_bytes)
+        cache = BlockCache.of(settings.block_cache_bytes)
         try:
             with _full_disk_named(path):
                 self._rdict = Rdict(path, _options(settings, tables, cache), access_type=access)
         except OSError:
-            BLOCK_CACHES.give_back(settings.block_cache_bytes)
             raise
         except Exception as error:
-            BLOCK_CACHES.give_back(settings.block_cache_bytes)
             # The binding raises plain Exception for every error; only the message differs.
             reason = " ".join(str(error).replace(path, "").split())
             raise DatabaseUnreadable(reason) from error
-        self._finalizer = weakref.finalize(
-            self, _close_and_remove, self._rdict, folder, os.getpid(), settings.block_cache_bytes
-        )
+        self._finalizer = weakref.finalize(self, _close_and_remove, self._rdict, folder, os.getpid(), cache)
         without_log = WriteOptions()
         without_log.disable_wal = True  # type: ignore[method-assign, assignment]
         self._rdict.set_write_options(without_log)
@@ -362,14 +335,16 @@ def _full_disk_named(path: str) -> Iterator[None]:
         raise
 
 
-def _close_and_remove(rdict: Rdict, folder: Folder, owner: int, cache_bytes: int) -> None:
-    """Close the database, then remove its folder: in the other order closing never returns."""
+def _close_and_remove(rdict: Rdict, folder: Folder, owner: int, cache: BlockCache) -> None:
+    """Close the database, then remove its folder: in the other order closing never returns.
+
+    ``cache`` is held until then.
+    """
     # A forked process has a copy of the object, but not its threads, and the folder belongs to its parent.
     if os.getpid() == owner:
         # A write that fails now is no loss: the database is deleted.
         with suppress(Exception):
             rdict.close()
-        BLOCK_CACHES.give_back(cache_bytes)
         folder.remove()
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,20 +107,21 @@ def test_process_without_finalizers_removes_its_folders_itself(
     assert len(roots(base)) == 1
 
 
-def test_block_cache_ends_with_the_last_database(settings: StateBackendSettings) -> None:
+def test_block_cache_ends_with_the_last_database(base: Path) -> None:
     """It would fill up with the blocks of dead attempts, 28 kB or so of each."""
-    gc.collect()
-    before = BLOCK_CACHES.users
+    size = 1_234_567
+    settings = StateBackendSettings("rocksdb", str(base), size)
     one, other = Database.fresh(settings), Database.fresh(settings)
-    assert BLOCK_CACHES.users == before + 2
+    shared = weakref.ref(BLOCK_CACHES[size])
     one.close()
-    one.close()
-    assert BLOCK_CACHES.users == before + 1
+    assert Database.fresh(settings)
+    assert shared() is BLOCK_CACHES[size]
     with pytest.raises(DatabaseUnreadable):
         Database.of_files([("CURRENT", b"")], settings)
-    del other
+    other.close()
     gc.collect()
-    assert BLOCK_CACHES.users == before
+    assert shared() is None
+    assert size not in BLOCK_CACHES
 
 
 def test_scan_ends_with_its_prefix(settings: StateBackendSettings) -> None:
