@@ -79,12 +79,12 @@ class FormattedFileSource(Source):
         """Return the paths, or ``path@begin-end`` for each byte range."""
         splits: list[str] = []
         for path in self._paths:
-            size = _size(self.place_of(path))
+            size = _size(self._place_of(path))
             step = self._bytes_per_split
             if step is None:
                 splits.append(path)
                 continue
-            self.check_ranges(self.place_of(path))
+            self.check_ranges(self._place_of(path))
             for begin in range(0, max(size, 1), step):
                 splits.append(f"{path}@{begin:015d}-{min(begin + step, size):015d}")
         return splits
@@ -111,7 +111,7 @@ class FormattedFileSource(Source):
             return self.open_file(path, position)
         return self._lines(path, begin, end, position)
 
-    def place_of(self, path: str) -> str:
+    def _place_of(self, path: str) -> str:
         """Return the absolute path of a file; splits and positions name it as it was given."""
         return os.path.join(self._folder, path)
 
@@ -121,7 +121,7 @@ class FormattedFileSource(Source):
 
     def _lines(self, path: str, begin: int, end: int | None, position: Any | None) -> FileReader:
         assert isinstance(self._format, Format)
-        return FileReader(self._format, self.place_of(path), begin, end, position, self._block_bytes)
+        return FileReader(self._format, self._place_of(path), begin, end, position, self._block_bytes)
 
     def identity(self) -> SourceIdentity:
         """Return the format and the paths as they were given: columns and byte ranges may change."""

@@ -110,7 +110,7 @@ class FileSource(FormattedFileSource):
     def open_file(self, path: str, position: Any | None) -> SplitReader:
         """Return a reader of a whole file, from a position of an earlier reader on."""
         if isinstance(self._format, BulkFormat):
-            return BulkFileReader(self._format, self.place_of(path), position)
+            return BulkFileReader(self._format, self._place_of(path), position)
         return super().open_file(path, position)
 
     def splits(self) -> Sequence[str]:
