@@ -59,7 +59,10 @@ class FileSink(Sink):
         rolling_policy: RollingPolicy = ON_CHECKPOINT,
         bucket_assigner: BucketAssigner = IN_BASE_PATH,
         check_interval_ms: int = CHECK_INTERVAL_MS,
+        *,
+        has_consumed_objects: bool = False,
     ) -> None:
+        self._has_consumed_objects = has_consumed_objects
         self.base_path = base_path
         self._form = form
         self._output_file_config = output_file_config
@@ -104,8 +107,8 @@ class FileSink(Sink):
 
     def create_function(self) -> FileSinkFunction:
         """Return a function for one subtask."""
-        function = ObjectSinkFunction if scheme_of(self.base_path) else FileSinkFunction
-        return function(
+        kind = ObjectSinkFunction if scheme_of(self.base_path) else FileSinkFunction
+        function = kind(
             self.base_path,
             self._form,
             self._output_file_config,
@@ -113,6 +116,9 @@ class FileSink(Sink):
             self._bucket_assigner,
             self._check_interval_ms,
         )
+        if isinstance(function, ObjectSinkFunction):
+            function.notes_commits = self._has_consumed_objects
+        return function
 
     class BaseBuilder(ABC):
         """What the builders of both kinds of formats set (PyFlink: FileSink.BaseBuilder)."""
@@ -124,6 +130,7 @@ class FileSink(Sink):
             self._rolling_policy: RollingPolicy = ON_CHECKPOINT
             self._bucket_assigner: BucketAssigner = IN_BASE_PATH
             self._check_interval_ms = CHECK_INTERVAL_MS
+            self._has_consumed_objects = False
 
         @abstractmethod
         def with_rolling_policy(self, rolling_policy: Any) -> Self:
@@ -157,6 +164,15 @@ class FileSink(Sink):
             self._check_interval_ms = interval
             return self
 
+        def with_consumed_objects(self, is_consumed: bool = True) -> Self:
+            """Set that a consumer moves or deletes objects at s3:// (ours); in a folder it always may.
+
+            Each commit is noted in an object below ``.committed/``, so that a restore does not take an object
+            that is gone for lost.
+            """
+            self._has_consumed_objects = is_consumed
+            return self
+
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
             """Set the names of part files."""
             self._output_file_config = output_file_config
@@ -172,6 +188,7 @@ class FileSink(Sink):
                 self._rolling_policy,
                 self._bucket_assigner,
                 self._check_interval_ms,
+                has_consumed_objects=self._has_consumed_objects,
             )
 
     class RowFormatBuilder(BaseBuilder):

@@ -74,7 +74,7 @@ class FormattedFileSource(Source):
         """Return the paths, or ``path@begin-end`` for each byte range; the last one of a file ends in "+"."""
         splits: list[str] = []
         for path in self._paths:
-            size = _size(self.place_of(path))
+            size = _size(self._place_of(path))
             packed = is_packed(path)
             step = self._bytes_per_split
             if step is None:
@@ -84,7 +84,7 @@ class FormattedFileSource(Source):
                 raise UnreadableFile(
                     f"file {path} is compressed, which byte ranges are not made of: leave out bytes_per_split"
                 )
-            self.check_ranges(self.place_of(path))
+            self.check_ranges(self._place_of(path))
             for begin in range(0, max(size, 1), step):
                 end = min(begin + step, size)
                 splits.append(f"{path}@{begin:015d}-{end:015d}{'+' * (end == size)}")
@@ -109,7 +109,7 @@ class FormattedFileSource(Source):
             return self._lines(match[1], FileRange(int(match[2]), int(match[3]), bool(match[4])), position)
         return self.open_file(split, position)
 
-    def place_of(self, path: str) -> str:
+    def _place_of(self, path: str) -> str:
         """Return the absolute path of a file; splits and positions name it as it was given."""
         return os.path.join(self._folder, path)
 
@@ -123,7 +123,7 @@ class FormattedFileSource(Source):
     def _lines(self, path: str, part: FileRange, position: Any, holds_back: bool = False) -> FileReader:
         assert isinstance(self._format, Format)
         self._warn_of_old(path, position)
-        return FileReader(self._format, self.place_of(path), part, position, self._block_bytes, holds_back)
+        return FileReader(self._format, self._place_of(path), part, position, self._block_bytes, holds_back)
 
     def _warn_of_old(self, path: str, position: Any) -> None:
         """Warn, once, where a position of an earlier version does not know the content of its file."""

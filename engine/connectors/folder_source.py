@@ -115,7 +115,7 @@ class FileSource(FormattedFileSource):
         """Return a reader of a whole file, from a position of an earlier reader on."""
         if isinstance(self._format, BulkFormat):
             self._warn_of_old(path, position)
-            return BulkFileReader(self._format, self.place_of(path), position)
+            return BulkFileReader(self._format, self._place_of(path), position)
         return super().open_file(path, position, holds_back=holds_back)
 
     def splits(self) -> Sequence[str]:

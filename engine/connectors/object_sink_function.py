@@ -9,18 +9,24 @@ are in `part_objects.py`. Here:
   the rule of two_phase. One that a request of a dead process begins later is left to the store's own rule
   for incomplete uploads.
 - An error of the store is no reason to give up: the restart strategy decides.
+- Where a consumer removes objects, the sink notes each commit in an object below ``.committed/`` while the
+  upload still waits, and then completes the upload. So a restore that finds neither the object nor its upload
+  knows whether it was committed. That costs five requests more for each file, so it is an option.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
 
 from onceproof.engine.connectors.file_sink_function import FileSinkFunction, OpenPart, PartWriter
 from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed, Mark
 from onceproof.engine.connectors.part_objects import (
     LONGEST_KEY,
     PART_BYTES,
+    PartObjectLost,
     PartObjectWriter,
     WrongAddress,
     listed_object,
@@ -32,7 +38,9 @@ from onceproof.engine.connectors.part_transactions import FURTHER, OPEN, Transac
 from onceproof.engine.connectors.s3_calls import s3_calls
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.locations import scheme_of
-from onceproof.engine.object_calls import ObjectCalls
+from onceproof.engine.object_calls import ObjectCalls, ObjectInTheWay
+
+NOTES: Final = ".committed"
 
 
 class ObjectSinkFunction(FileSinkFunction):
@@ -41,6 +49,8 @@ class ObjectSinkFunction(FileSinkFunction):
     calls_of: Callable[[str], ObjectCalls] = staticmethod(s3_calls)
     """Returns the requests to a bucket of the store."""
     part_bytes = PART_BYTES
+    notes_commits = False
+    """Whether a commit is noted in an object of its own, for consumers that remove objects."""
 
     def new_part(self, number: int) -> Transaction:
         mark = Mark(self.owner, self.subtask, self.epoch, self.attempt)
@@ -86,12 +96,26 @@ class ObjectSinkFunction(FileSinkFunction):
             return
         part = listed_object(*transaction[:FURTHER])
         folder = object_folder(transaction[2])
+        key, note = folder.key_of(bucket_of(transaction), part.name), folder.key_of(NOTES, part.name)
         try:
-            part.commit(self.calls_of(folder.bucket), folder.key_of(bucket_of(transaction), part.name))
+            calls = self.calls_of(folder.bucket)
+            if self.notes_commits and calls.has_upload(key, part.upload_id):
+                self._note(calls, note)
+            part.commit(calls, key)
+        except PartObjectLost:
+            if not self.notes_commits or calls.find(note) is None:
+                raise
         except FileSinkFailed:
             raise
         except OSError as error:
             raise self.failure(transaction, "cannot be committed", error) from error
+
+    def _note(self, calls: ObjectCalls, key: str) -> None:
+        """Note durably that an upload, which still waits, is about to be completed."""
+        if calls.find(key) is None:
+            upload_id = calls.begin_upload(key, calls.new_token())
+            with suppress(ObjectInTheWay):
+                calls.complete_upload(key, upload_id, [calls.put_part(key, upload_id, 1, b"committed\n")])
 
     def all_committed(self) -> None:
         """Do nothing: an object store keeps no ledger."""

@@ -47,6 +47,10 @@ class WrongAddress(UnrecoverableError, ValueError):
     """The base path of a file sink is no address that it can write to. The message is one line."""
 
 
+class PartObjectLost(FileSinkBroken):
+    """Neither a part file nor its upload exists. The message is one line."""
+
+
 class ObjectFolder(NamedTuple):
     """The place of the part files: a bucket, and the beginning of the keys in it."""
 
@@ -119,11 +123,12 @@ class PartObject(NamedTuple):
     def _check(self, found: FoundObject | None, key: str) -> None:
         """Raise FileSinkBroken unless the object is this part file."""
         if found is None:
-            raise FileSinkBroken(
+            raise PartObjectLost(
                 f"transaction {self.name} is lost: neither the object {key} nor its upload exists, though a"
                 f" checkpoint lists it with {self.length} bytes: it was aborted or deleted, or the"
                 " bucket's rule for incomplete uploads is shorter than the job was down: restore the object"
-                " from a copy, or start afresh"
+                " from a copy, or start afresh; where a consumer removes objects, build the sink with"
+                " with_consumed_objects()"
             )
         if found.token != self.token:
             raise FileSinkBroken(

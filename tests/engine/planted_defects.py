@@ -18,15 +18,25 @@ from typing import Any, Final
 import pytest
 
 from onceproof.engine.checkpoint import metadata
-from onceproof.engine.connectors import file_content, known_files, sqlite, upsert_fence
+from onceproof.engine.checkpoint.events import MetadataStored
+from onceproof.engine.connectors import (
+    file_content,
+    file_sink,
+    file_sink_function,
+    known_files,
+    sqlite,
+    upsert_fence,
+)
 from onceproof.engine.connectors import print as print_sink
+from onceproof.engine.connectors.commit_ledger import CommitLedger
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
 from onceproof.engine.connectors.kafka.topic_ids import TopicWatch
 from onceproof.engine.connectors.postgres.postgres_sinks import LedgerCommitter
 from onceproof.engine.connectors.postgres.table_guard import GrowingGuard, RangeGuard
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.connectors.upsert_fence import UpsertFence
-from onceproof.engine.runtime import spark_settings, storage
+from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN
+from onceproof.engine.runtime import job_identity, lease, spark_settings, storage
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
 from onceproof.engine.runtime.growing_pause import GrowingPause
 from onceproof.engine.runtime.job_driver import JobDriver
@@ -236,6 +246,48 @@ def monitored_files_are_their_paths(patch: pytest.MonkeyPatch, test: pytest.Func
     patch.setattr(known_files.KnownFile, "is_in", lambda self, content: content.path == self.path)
 
 
+def claims_are_checked_at_checkpoints_only(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def report(self: JobDriver, checkpoint_id: int) -> None:
+        self.probe(METADATA_WRITTEN, COORDINATOR, checkpoint_id)
+        self.master_event(MetadataStored(checkpoint_id))
+
+    patch.setattr(JobDriver, "metadata_published", report)
+
+
+def an_empty_folder_gives_the_first_incarnation(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(job_identity, "_refuse_lost_folder", lambda graph, directory: None)
+    patch.setattr(file_sink_function, "refuse_earlier_run", lambda folder, names, place, owner: None)
+
+
+def commits_look_for_their_target(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(CommitLedger, "has", lambda self, folder, mark, number: False)
+
+
+def the_first_in_line_is_waited_for(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def patience_ms(self: Any, timeout_ms: int) -> float:
+        return timeout_ms if self.is_first() else float("inf")
+
+    patch.setattr(lease._Line, "patience_ms", patience_ms)
+
+
+def output_follows_the_working_folder(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(file_sink, "base_path_of", os.fspath)
+
+
+def one_missing_folder_hides_all_jobs(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def list_readable(
+        self: storage.LocalCheckpointStorage, folders: int | None = None
+    ) -> tuple[list[str], dict[str, str]]:
+        return self._list("", folders, None), {}
+
+    patch.setattr(storage.LocalCheckpointStorage, "list_readable", list_readable)
+
+
+def block_caches_outlive_their_databases(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(database, "BLOCK_CACHES", kept := {})
+    patch.setattr(test.module, "BLOCK_CACHES", kept)
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "runtime/test_spark_options.py::test_executors_on_a_cluster_get_nothing_of_the_driver_s_machine": (
         executors_get_the_driver_s_machine
@@ -343,6 +395,28 @@ PLANTED: Final[dict[str, Plant]] = {
     "test_file_of_blocks_that_is_cut_while_it_is_read_never_ends_its_split": cut_files_end_their_splits,
     "connectors/test_rotated_files.py::test_log_that_is_renamed_and_begun_anew_is_read_once": (
         monitored_files_are_their_paths
+    ),
+    "runtime/test_vanished_folder.py::test_job_whose_folder_vanishes_commits_nothing_more_and_fails": (
+        claims_are_checked_at_checkpoints_only
+    ),
+    "runtime/test_vanished_folder.py::test_second_process_over_a_new_folder_does_not_write_the_rows_again": (
+        an_empty_folder_gives_the_first_incarnation
+    ),
+    "connectors/test_file_sink.py::test_a_file_that_a_consumer_has_taken_is_committed_and_not_lost": (
+        commits_look_for_their_target
+    ),
+    "runtime/test_standby.py::test_process_behind_another_one_takes_an_expired_lease_by_itself": (
+        the_first_in_line_is_waited_for
+    ),
+    "runtime/test_relative_paths.py::"
+    "test_a_function_that_changes_the_folder_moves_no_input_output_or_checkpoint": (
+        output_follows_the_working_folder
+    ),
+    "runtime/test_job_identity.py::test_jobs_are_listed_beside_one_whose_record_or_folder_cannot_be_read": (
+        one_missing_folder_hides_all_jobs
+    ),
+    "state/test_database.py::test_block_cache_ends_with_the_last_database": (
+        block_caches_outlive_their_databases
     ),
 }
 """By test below tests/engine, the defect that it must catch."""

@@ -8,6 +8,8 @@ The rules this module lives by:
   folders; the next process below the same base folder finds them unlocked and removes them.
 - A checkpoint of the database is a folder of hard links to its SST files, which never change. The small files
   that do change are read into memory.
+- The databases of a process share one block cache, because they share its memory. It ends with the last of
+  them: otherwise it would fill up with the blocks of databases whose attempts are dead.
 - A full disk is an OSError with its number and the folder, as it is for Python's own files. It is no
   damage of the checkpoint that is restored.
 """
@@ -19,7 +21,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -128,15 +130,30 @@ def remove_working_folders() -> None:
     WorkingFolders.close_all()
 
 
-_caches: Final[dict[int, Cache]] = {}
+class BlockCache:
+    """The block cache that all databases of this process with one setting share."""
+
+    __slots__ = ("__weakref__", "native")
+
+    def __init__(self, size: int) -> None:
+        self.native = Cache(size)
+
+    @classmethod
+    def of(cls, size: int) -> BlockCache:
+        """Return the cache of a size; it lasts as long as a database holds it."""
+        found = BLOCK_CACHES.get(size)
+        if found is None:
+            found = BLOCK_CACHES[size] = cls(size)
+        return found
 
 
-def _options(settings: StateBackendSettings, tables: int) -> Options:
-    cache = _caches.get(settings.block_cache_bytes)
-    if cache is None:
-        cache = _caches[settings.block_cache_bytes] = Cache(settings.block_cache_bytes)
+BLOCK_CACHES: Final[MutableMapping[int, BlockCache]] = weakref.WeakValueDictionary()
+"""By size."""
+
+
+def _options(settings: StateBackendSettings, tables: int, cache: BlockCache) -> Options:
     blocks = BlockBasedOptions()
-    blocks.set_block_cache(cache)
+    blocks.set_block_cache(cache.native)
     blocks.set_cache_index_and_filter_blocks(True)
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
     blocks.set_bloom_filter(BLOOM_BITS, False)
@@ -181,16 +198,17 @@ class Database:
         path = os.path.join(folder.path, "db")
         note_opened()
         self._path = path
+        cache = BlockCache.of(settings.block_cache_bytes)
         try:
             with _full_disk_named(path):
-                self._rdict = Rdict(path, _options(settings, tables), access_type=access)
+                self._rdict = Rdict(path, _options(settings, tables, cache), access_type=access)
         except OSError:
             raise
         except Exception as error:
             # The binding raises plain Exception for every error; only the message differs.
             reason = " ".join(str(error).replace(path, "").split())
             raise DatabaseUnreadable(reason) from error
-        self._finalizer = weakref.finalize(self, _close_and_remove, self._rdict, folder, os.getpid())
+        self._finalizer = weakref.finalize(self, _close_and_remove, self._rdict, folder, os.getpid(), cache)
         without_log = WriteOptions()
         without_log.disable_wal = True  # type: ignore[method-assign, assignment]
         self._rdict.set_write_options(without_log)
@@ -317,8 +335,11 @@ def _full_disk_named(path: str) -> Iterator[None]:
         raise
 
 
-def _close_and_remove(rdict: Rdict, folder: Folder, owner: int) -> None:
-    """Close the database, then remove its folder: in the other order closing never returns."""
+def _close_and_remove(rdict: Rdict, folder: Folder, owner: int, cache: BlockCache) -> None:
+    """Close the database, then remove its folder: in the other order closing never returns.
+
+    ``cache`` is held until then.
+    """
     # A forked process has a copy of the object, but not its threads, and the folder belongs to its parent.
     if os.getpid() == owner:
         # A write that fails now is no loss: the database is deleted.

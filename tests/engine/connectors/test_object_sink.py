@@ -50,6 +50,27 @@ def prepare(job, *values, checkpoint_id=1):
     return transaction
 
 
+def test_object_that_a_consumer_has_removed_is_committed_and_not_lost(new_job, reader):
+    job = new_job(consumed_objects=True)
+    prepare(job, "pending")
+    job.start(restored=1)
+    [name] = [name for name in reader.objects() if not name.startswith(".")]
+    assert [each for each in reader.objects() if each != name] == [f".committed/{name}"]
+    reader.delete(name)
+    for _ in range(2):
+        job.start(restored=1)
+    assert [each for each in reader.objects() if not each.startswith(".")] == []
+
+
+def test_upload_aborted_before_its_commit_is_lost_though_objects_are_consumed(new_job, reader):
+    job = new_job(consumed_objects=True)
+    prepare(job, "pending")
+    reader.abort_uploads()
+    for _ in range(2):
+        with pytest.raises(FileSinkBroken, match=r"is lost: .* with_consumed_objects"):
+            job.start(restored=1)
+
+
 def test_rows_are_stored_while_written_and_visible_only_after_the_commit(new_job, reader):
     job = new_job(suffix=".txt")
     sink = job.start()

@@ -144,6 +144,7 @@ def test_job_restores_its_checkpoints_at_an_address(job, address, backend, after
         "finished",
         "history",
         "incarnation",
+        "incarnation",
         "owner",
     ]
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from onceproof.engine import Configuration, StreamExecutionEnvironment
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.graph import InvalidJob
+from onceproof.engine.runtime.job_startup import open_job_storage
+from onceproof.engine.runtime.lease import STANDBY, LeaseNote, held
+from onceproof.engine.runtime.recovery import Superseded
 from onceproof.engine.runtime.request_folder import is_running
 from tests.engine.runtime.exact_rows import computed, differences, rows_in_files
 from tests.engine.runtime.killed_job import checkpoints_of, make_input
@@ -187,6 +193,43 @@ def test_of_several_processes_that_stand_by_one_goes_on_when_the_holder_is_stopp
     trial.end_of(first)
     assert first.returncode == 1
     trial.check_exact()
+
+
+def test_process_behind_another_one_takes_an_expired_lease_by_itself(tmp_path):
+    """The first in line and the holder show no sign of life, as processes that are stopped."""
+    graph = job_with(tmp_path, **{OPTION: "200 ms", "execution.checkpointing.dir": str(tmp_path)})
+    graph = graph.get_job_graph("a job")
+    holder, storage = open_job_storage(graph), open_job_storage(graph)
+    holder.publish("lease-1", msgspec.json.encode(LeaseNote(1, holds_lock=True)))
+    taken = []
+
+    def stand_by():
+        with held(graph, storage, lambda: "claimed") as (_, claimed):
+            taken.append(claimed)
+
+    with holder.exclusive(), open(f"{holder.root}/{STANDBY}", "wb") as line:
+        fcntl.flock(line, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=stand_by, daemon=True)
+        waiting.start()
+        waiting.join(timeout=20)
+    assert taken == ["claimed"]
+
+
+def test_process_that_another_one_forestalls_stands_by_again(tmp_path):
+    env = job_with(tmp_path, **{OPTION: "200 ms", "execution.checkpointing.dir": str(tmp_path)})
+    graph = env.get_job_graph("a job")
+    storage = open_job_storage(graph)
+    looks = []
+
+    def claim():
+        looks.append(len(looks))
+        if len(looks) < 3:
+            raise Superseded("another one was faster")
+        return "claimed"
+
+    with held(graph, storage, claim) as (_, claimed):
+        assert claimed == "claimed"
+    assert looks == [0, 1, 2]
 
 
 def job_with(tmp_path, **options):

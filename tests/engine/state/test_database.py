@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.rocksdb.database import (
+    BLOCK_CACHES,
     Database,
     DatabaseUnreadable,
     WorkingFolders,
@@ -102,6 +105,23 @@ def test_process_without_finalizers_removes_its_folders_itself(
     # It may begin again.
     Database.fresh(settings).close()
     assert len(roots(base)) == 1
+
+
+def test_block_cache_ends_with_the_last_database(base: Path) -> None:
+    """It would fill up with the blocks of dead attempts, 28 kB or so of each."""
+    size = 1_234_567
+    settings = StateBackendSettings("rocksdb", str(base), size)
+    one, other = Database.fresh(settings), Database.fresh(settings)
+    shared = weakref.ref(BLOCK_CACHES[size])
+    one.close()
+    assert Database.fresh(settings)
+    assert shared() is BLOCK_CACHES[size]
+    with pytest.raises(DatabaseUnreadable):
+        Database.of_files([("CURRENT", b"")], settings)
+    other.close()
+    gc.collect()
+    assert shared() is None
+    assert size not in BLOCK_CACHES
 
 
 def test_scan_ends_with_its_prefix(settings: StateBackendSettings) -> None:

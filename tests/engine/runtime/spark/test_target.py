@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from onceproof.engine import Configuration, ConfigurationError, InvalidJob, StreamExecutionEnvironment
+from onceproof.engine import (
+    Configuration,
+    ConfigurationError,
+    CsvSource,
+    Encoder,
+    FileSink,
+    InvalidJob,
+    StreamExecutionEnvironment,
+    Types,
+)
 from onceproof.engine.runtime.java import JavaMissing
 from onceproof.engine.runtime.spark_session import SparkFailed, start_spark
 
@@ -157,3 +166,23 @@ def test_missing_java_is_an_error_of_one_line(job, monkeypatch):
     job.describe(env)
     with pytest.raises(JavaMissing, match=r"^no Java 17 or later: nowhere; run `make setup`$"):
         env.execute("words")
+
+
+@pytest.mark.spark
+def test_relative_paths_on_spark_mean_the_folder_where_the_job_is_submitted(tmp_path, spark, monkeypatch):
+    """The Python workers of Spark, which have begun elsewhere, have another working folder."""
+    spark.sparkContext.parallelize([1], 1).map(lambda _: os.getcwd()).collect()
+    monkeypatch.chdir(tmp_path)
+    Path("numbers.csv").write_text("n\n" + "".join(f"{number}\n" for number in range(40)))
+    options = {
+        "execution.target": "spark",
+        "execution.checkpointing.interval-records": 10,
+        "execution.checkpointing.dir": "checkpoints",
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+    numbers = env.from_source(CsvSource(["numbers.csv"], [("n", Types.LONG())]), None, "numbers")
+    numbers.sink_to(FileSink.for_row_format("rows", Encoder.csv_encoder()).build())
+    assert env.execute("relative").restarts == 0
+    parts = [part for part in (tmp_path / "rows").iterdir() if not part.name.startswith(".")]
+    rows = sorted(int(line) for part in parts for line in part.read_text().split())
+    assert rows == list(range(40))
