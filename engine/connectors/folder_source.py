@@ -39,8 +39,9 @@ from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
 
 _BUCKET: Final = re.compile(r"bucket ([0-9]+) of ([0-9]+)( by content)?")
-_MOST_LOSSES: Final = 3
-"""How often a file is looked for at once: a listing during a rename may lack it."""
+_MOST_LOSSES: Final = 2
+"""How often a file is looked for, and not found, while nothing is renamed."""
+_MOST_LOOKS: Final = 1000
 
 
 class WrongBucket(UnrecoverableError, ValueError):
@@ -263,9 +264,13 @@ class BucketReader(CheckedReader):
         Raises UnreadableFile if it cannot be found.
         """
         self._close()
-        self._losses += 1
-        if self._losses <= _MOST_LOSSES:
+        for _ in range(_MOST_LOOKS):
+            # While files are being renamed, a listing may lack some, and each name be another file by now.
+            settled = self._known.is_settled()
             self._find()
+            self._losses += settled and self._known.is_settled()
+            if self._losses > _MOST_LOSSES:
+                break
             if known.is_placed:
                 return
         if not isinstance(error, ChangedFile):

@@ -67,6 +67,10 @@ class Listing(NamedTuple):
     """By path, the oldest first."""
     identities: Set[tuple[int, int]]
 
+    def names(self) -> dict[str, tuple[int, int]]:
+        """Return which file each path names."""
+        return {path: stamp.identity for path, stamp in self.stamps.items()}
+
 
 class KnownFile:
     """A file that was found.
@@ -195,12 +199,9 @@ class Bucket:
         """
         seen = self._keys.get(stamp.identity)
         if seen is None or seen[0] != stamp:
-            try:
-                content = Content(path)
-            except UnreadableFile as error:
-                if isinstance(error.__cause__, FileNotFoundError):
-                    return None
-                raise
+            content = _opened(path, stamp)
+            if content is None:
+                return None
             try:
                 key = self._first_line(content, is_young)
             finally:
@@ -237,14 +238,21 @@ class KnownFiles:
         self._bucket = bucket
         self._interval_ns = interval_ms * 1_000_000
         self.files: list[KnownFile] = list(known)
+        self._names: Mapping[str, tuple[int, int]] = {}
+        """Which file each path named at the last look."""
 
     def is_young(self, stamp: Stamp, now_ns: int) -> bool:
         """Return whether a file was changed so recently that its writer may still be at work."""
         return abs(now_ns - stamp.changed_ns) < self._interval_ns
 
+    def is_settled(self) -> bool:
+        """Return whether each path names the same file as at the last look."""
+        return self._names == self._bucket.list().names()
+
     def look(self, now_ns: int) -> list[KnownFile]:
         """Find the known files again; return those that are new or have more to read, the oldest first."""
         listing = self._bucket.list()
+        self._names = listing.names()
         placed: dict[tuple[int, int], KnownFile] = {}
         # A file that is where its inode says is found first: another one of that name need not be read.
         for known in sorted(
@@ -295,7 +303,7 @@ class KnownFiles:
         """Return whether a known file is still under its path; learn the content of one that has no mark."""
         if known.stamp == stamp and known.mark is not None:
             return True
-        content = _opened(known.path)
+        content = _opened(known.path, stamp)
         if content is None:
             return False
         try:
@@ -321,7 +329,7 @@ class KnownFiles:
         now_ns: int,
     ) -> KnownFile | None:
         """Return the known file that is now under a path, or a new one; None: it must wait for a look."""
-        content = _opened(path)
+        content = _opened(path, stamp)
         if content is None:
             return None
         try:
@@ -348,10 +356,14 @@ def _is_same(known: KnownFile, stamp: Stamp | None) -> bool:
     return stamp is not None and known.stamp is not None and known.stamp.identity == stamp.identity
 
 
-def _opened(path: str) -> Content | None:
+def _opened(path: str, stamp: Stamp) -> Content | None:
     """Open a file; return None for one that was deleted or renamed since it was listed."""
     try:
-        return Content(path)
+        content = Content(path)
+        if content.identity == stamp.identity:
+            return content
+        content.close()
+        return None
     except UnreadableFile as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None

@@ -7,6 +7,8 @@ import gzip
 import os
 import random
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
@@ -362,5 +364,43 @@ def test_each_row_is_read_once_while_logs_grow_rotate_and_the_job_restarts(tmp_p
                 job.read_some(chance.randrange(1, 50))
             case "one":
                 job.read(chance.choice(list(job.readers)))
+    job.read()
+    assert sorted(job.rows) == rows_of(0, written)
+
+
+WRITER = """
+import os, random, sys
+
+folder, chance = sys.argv[1], random.Random(sys.argv[2])
+written = 0
+for _ in range(int(sys.argv[3])):
+    log = os.path.join(folder, chance.choice(["app.log", "web.log"]))
+    count = chance.randrange(1, 60)
+    with open(log, "ab", buffering=0) as file:
+        rows = range(written, written + count)
+        file.write(b"".join(b"row %05d of the log\\n" % row for row in rows))
+    written += count
+    if chance.random() < 0.4:
+        for older in range(20, 0, -1):
+            if os.path.exists(f"{log}.{older}"):
+                os.rename(f"{log}.{older}", f"{log}.{older + 1}" if older < 20 else f"{log}-{written}")
+        os.rename(log, f"{log}.1")
+print(written)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_row_is_read_once_while_another_process_rotates_the_logs(tmp_path, seed):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    chance = random.Random(seed)
+    job = Job(folder, 3)
+    command = [sys.executable, "-c", WRITER, str(folder), str(seed), "600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        while writer.poll() is None:
+            job.read_some(chance.randrange(1, 100))
+            if chance.random() < 0.02:
+                job.restart()
+        written = int(writer.stdout.read())
     job.read()
     assert sorted(job.rows) == rows_of(0, written)
