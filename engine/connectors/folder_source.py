@@ -31,7 +31,7 @@ from onceproof.engine.connectors.bulk_files import BulkFileReader, BulkFormat
 from onceproof.engine.connectors.file_content import ChangedFile, CheckedReader, UnreadableFile
 from onceproof.engine.connectors.file_source import BLOCK_BYTES, FormattedFileSource
 from onceproof.engine.connectors.formats import FileFormat, Format
-from onceproof.engine.connectors.known_files import Bucket, KnownFile, KnownFiles, Stamp, listing_of
+from onceproof.engine.connectors.known_files import Bucket, KnownFile, KnownFiles, SeenFile, listing_of
 from onceproof.engine.connectors.source import SourceIdentity, SplitReader
 from onceproof.engine.connectors.text_lines import StreamFormat
 from onceproof.engine.durations import Duration, Time, milliseconds_of
@@ -67,7 +67,7 @@ class FileSource(FormattedFileSource):
         self._given = tuple(paths)
         self._interval_ms = interval_ms
         self._single_files = frozenset(path for path in paths if not os.path.isdir(path))
-        self._keys: dict[tuple[int, int], tuple[Stamp, str]] = {}
+        self._seen: dict[tuple[int, int], SeenFile] = {}
         self.is_bounded = interval_ms is None
 
     @staticmethod
@@ -150,7 +150,7 @@ class FileSource(FormattedFileSource):
                 if isinstance(stored, str):
                     self._warn_of_old(stored, ())
         head_lines = self._format.header_lines if isinstance(self._format, Format) else None
-        bucket = Bucket(self._given, self._single_files, number, buckets, by_content, head_lines, self._keys)
+        bucket = Bucket(self._given, self._single_files, number, buckets, by_content, head_lines, self._seen)
         return BucketReader(bucket, self.open_file, self._interval_ms, position)
 
     def identity(self) -> SourceIdentity:

@@ -60,6 +60,15 @@ class Stamp(NamedTuple):
         return self.device, self.inode
 
 
+class SeenFile(NamedTuple):
+    """What is known of a file after a look into it."""
+
+    stamp: Stamp
+    key: str
+    """What it shares with all that could be the same file: its first line with a record, in digest."""
+    beginning: Mark
+
+
 class Listing(NamedTuple):
     """The visible files of a moment."""
 
@@ -107,7 +116,8 @@ class KnownFile:
     def stored(self) -> list[Any]:
         """Return the file as plain data."""
         stamp = None if self.stamp is None else list(self.stamp)
-        return [self.path, stamp, self.key, self.position, self.beginning]
+        begun = self.position is not None and len(self.position) > 2
+        return [self.path, stamp, self.key, self.position, None if begun else self.beginning]
 
     @property
     def mark(self) -> Mark | None:
@@ -157,7 +167,7 @@ class Bucket:
         by_content: whether the first line decides in which bucket a file is, so that it stays there under any
             name; if not, the path does, as in earlier versions.
         head_lines: how many lines of a file come before its first record; None: it is not made of lines.
-        keys: the keys of files that were seen before, by inode; shared by the buckets of a process.
+        seen: the files that were looked into before, by identity; shared by the buckets of a process.
     """
 
     def __init__(
@@ -168,7 +178,7 @@ class Bucket:
         buckets: int,
         by_content: bool,
         head_lines: int | None,
-        keys: dict[tuple[int, int], tuple[Stamp, str]],
+        seen: dict[tuple[int, int], SeenFile],
     ) -> None:
         self._paths = tuple(paths)
         self._single_files = single_files
@@ -176,46 +186,45 @@ class Bucket:
         self._buckets = buckets
         self._by_content = by_content
         self._head_lines = head_lines
-        self._keys = keys
+        self._seen = seen
 
     def list(self) -> Listing:
         """Return the visible files, the oldest first. Raises UnreadableFile."""
         listing = listing_of(self._paths, self._single_files)
         identities = {stamp.identity for stamp in listing.values()}
-        if len(self._keys) > 2 * len(listing):
-            for identity in self._keys.keys() - identities:
-                del self._keys[identity]
+        if len(self._seen) > 2 * len(listing):
+            for identity in self._seen.keys() - identities:
+                del self._seen[identity]
         return Listing(listing, identities)
 
     def may_have(self, path: str) -> bool:
         """Return whether a file can be in this bucket, before its content is known."""
         return self._by_content or bucket_of(path, self._buckets) == self._number
 
-    def key_of(self, path: str, stamp: Stamp, is_young: bool) -> str | None:
-        """Return what a file of this bucket shares with all that could be the same file.
+    def look_into(self, path: str, stamp: Stamp, is_young: bool) -> SeenFile | None:
+        """Look into a file, unless it is as it was at an earlier look.
 
-        It is the first line with a record, so it stays the same while the file grows. None: the file is of
-        another bucket, has no record yet, or its first line is not complete yet.
+        None: the file is of another bucket, has no record yet, or its first line is not complete yet.
         """
-        seen = self._keys.get(stamp.identity)
-        if seen is None or seen[0] != stamp:
+        seen = self._seen.get(stamp.identity)
+        if seen is None or seen.stamp != stamp:
             content = _opened(path, stamp)
             if content is None:
                 return None
             try:
-                key = self._first_line(content, is_young)
+                head = content.head()
             finally:
                 content.close()
+            key = self._key_of(head, is_young)
             if key is None:
                 return None
-            seen = self._keys[stamp.identity] = stamp, key
-        key = seen[1]
-        if self._by_content and int(key, 16) % self._buckets != self._number:
+            seen = self._seen[stamp.identity] = SeenFile(stamp, key, mark_of(head, b"", len(head)))
+        if self._by_content and int(seen.key, 16) % self._buckets != self._number:
             return None
-        return key
+        return seen
 
-    def _first_line(self, content: Content, is_young: bool) -> str | None:
-        head = content.head()
+    def _key_of(self, head: bytes, is_young: bool) -> str | None:
+        """Return the digest of the first line with a record, which stays the same while the file grows."""
         if self._head_lines is None:
             return digest_of(head) if head else None
         begin = 0
@@ -238,8 +247,8 @@ class KnownFiles:
         self._bucket = bucket
         self._interval_ns = interval_ms * 1_000_000
         self.files: list[KnownFile] = list(known)
-        self._names: Mapping[str, tuple[int, int]] = {}
-        """Which file each path named at the last look."""
+        self._listing = Listing({}, frozenset())
+        """Of the last look."""
 
     def is_young(self, stamp: Stamp, now_ns: int) -> bool:
         """Return whether a file was changed so recently that its writer may still be at work."""
@@ -247,12 +256,12 @@ class KnownFiles:
 
     def is_settled(self) -> bool:
         """Return whether each path names the same file as at the last look."""
-        return self._names == self._bucket.list().names()
+        return self._listing.names() == self._bucket.list().names()
 
     def look(self, now_ns: int) -> list[KnownFile]:
         """Find the known files again; return those that are new or have more to read, the oldest first."""
         listing = self._bucket.list()
-        self._names = listing.names()
+        self._listing = listing
         placed: dict[tuple[int, int], KnownFile] = {}
         # A file that is where its inode says is found first: another one of that name need not be read.
         for known in sorted(
@@ -276,10 +285,10 @@ class KnownFiles:
                 or self._is_packing(path, stamp, now_ns)
             ):
                 continue
-            key = self._bucket.key_of(path, stamp, self.is_young(stamp, now_ns))
-            if key is None:
+            seen = self._bucket.look_into(path, stamp, self.is_young(stamp, now_ns))
+            if seen is None:
                 continue
-            found = self._identify(path, stamp, key, listing, alike[key], now_ns)
+            found = self._identify(path, seen, alike[seen.key], now_ns)
             if found is not None:
                 placed[stamp.identity] = found
         found_now = dict.fromkeys(
@@ -314,38 +323,33 @@ class KnownFiles:
                     # An earlier version has read it: how much it had then is not known.
                     known.position = (end, 0, known.beginning)
             if not known.key:
-                known.key = self._bucket.key_of(known.path, stamp, False) or ""
+                seen = self._bucket.look_into(known.path, stamp, False)
+                known.key = "" if seen is None else seen.key
             return known.is_in(content)
         finally:
             content.close()
 
-    def _identify(
-        self,
-        path: str,
-        stamp: Stamp,
-        key: str,
-        listing: Listing,
-        alike: list[KnownFile],
-        now_ns: int,
-    ) -> KnownFile | None:
+    def _identify(self, path: str, seen: SeenFile, alike: list[KnownFile], now_ns: int) -> KnownFile | None:
         """Return the known file that is now under a path, or a new one; None: it must wait for a look."""
-        content = _opened(path, stamp)
-        if content is None:
-            return None
-        try:
-            missing = [known for known in alike if not known.is_placed and known.may_be(path, stamp, listing)]
-            missing.sort(key=lambda known: (not _is_same(known, stamp), -known.end))
-            for known in missing:
-                if known.is_in(content):
-                    known.path, known.stamp, known.is_placed = path, stamp, True
-                    return known
-            is_fresh = abs(now_ns - stamp.touched_ns) < self._interval_ns
-            if is_fresh and any(known.is_in(content) for known in alike if known.is_placed and known.end):
+        stamp = seen.stamp
+        missing = [each for each in alike if not each.is_placed and each.may_be(path, stamp, self._listing)]
+        missing.sort(key=lambda known: (not _is_same(known, stamp), -known.end))
+        is_fresh = abs(now_ns - stamp.touched_ns) < self._interval_ns
+        originals = [each for each in alike if is_fresh and each.is_placed and each.end]
+        if missing or originals:
+            content = _opened(path, stamp)
+            if content is None:
                 return None
-            head = content.head()
-        finally:
-            content.close()
-        known = KnownFile(path, stamp, key, None, mark_of(head, b"", len(head)))
+            try:
+                found = next((known for known in missing if known.is_in(content)), None)
+                if found is not None:
+                    found.path, found.stamp, found.is_placed = path, stamp, True
+                    return found
+                if any(known.is_in(content) for known in originals):
+                    return None
+            finally:
+                content.close()
+        known = KnownFile(path, stamp, seen.key, None, seen.beginning)
         known.is_placed = True
         self.files.append(known)
         alike.append(known)
