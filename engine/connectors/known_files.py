@@ -46,18 +46,13 @@ _HIDDEN: Final = (".", "_")
 class Stamp(NamedTuple):
     """What the file system says of a file: as long as it is the same, the content is."""
 
-    device: int
-    inode: int
+    identity: tuple[int, int]
+    """What all names of the file share: its device and inode."""
     size: int
     changed_ns: int
     """The time of the last change of its content."""
     touched_ns: int
     """The time of the last change of its content, name or owner."""
-
-    @property
-    def identity(self) -> tuple[int, int]:
-        """Return what names of one file share."""
-        return self.device, self.inode
 
 
 class SeenFile(NamedTuple):
@@ -109,13 +104,14 @@ class KnownFile:
         path, stamp, key, position, beginning = (
             (stored, None, "", None, None) if isinstance(stored, str) else stored
         )
-        known = cls(path, None if stamp is None else Stamp(*stamp), key, position, beginning)
+        at = None if stamp is None else Stamp((stamp[0], stamp[1]), *stamp[2:])
+        known = cls(path, at, key, position, beginning)
         known.is_read = is_read
         return known
 
     def stored(self) -> list[Any]:
         """Return the file as plain data."""
-        stamp = None if self.stamp is None else list(self.stamp)
+        stamp = None if self.stamp is None else [*self.stamp.identity, *self.stamp[1:]]
         begun = self.position is not None and len(self.position) > 2
         return [self.path, stamp, self.key, self.position, None if begun else self.beginning]
 
@@ -297,14 +293,14 @@ class KnownFiles:
         return [known for known in found_now if self._has_more(known, now_ns)]
 
     def _is_packing(self, path: str, stamp: Stamp, now_ns: int) -> bool:
-        return is_packed(path) and abs(now_ns - stamp.changed_ns) < PACKED_REST_NS
+        return abs(now_ns - stamp.changed_ns) < PACKED_REST_NS and is_packed(path)
 
     def _has_more(self, known: KnownFile, now_ns: int) -> bool:
         if known.position is None:
             return not known.is_read
         stamp = known.stamp
         assert stamp is not None
-        if is_packed(known.path) or stamp.size <= known.end:
+        if stamp.size <= known.end or is_packed(known.path):
             return False
         return known.tried != (stamp, self.is_young(stamp, now_ns))
 
@@ -406,7 +402,8 @@ def _files_below(folder: str) -> Iterator[tuple[str, Stamp]]:
 
 
 def _stamp_of(status: os.stat_result) -> Stamp:
-    return Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    identity = status.st_dev, status.st_ino
+    return Stamp(identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def bucket_of(path: str, buckets: int) -> int:
