@@ -4,8 +4,8 @@ The rules this module lives by:
 
 - A bounded source reads the files that are there when it is built, each file as one split.
 - A monitoring source finds files while the job runs, and the engine asks for splits only once. So its splits
-  are buckets: a file belongs to the bucket that a hash of its first line names, so that it stays there when it
-  grows or is renamed. There are as many buckets as the job has subtasks at its first start, and they stay
+  are buckets: a file belongs to the bucket that a hash of its first line names, so that it stays there when
+  it grows or is renamed. There are as many buckets as the job has subtasks at its first start, and they stay
   when the job is restarted at another parallelism. In buckets of earlier versions the path names the bucket.
 - Who owns a bucket lists the folders and reads the files of the bucket, one after another. The position holds
   the files that are read and those that are not read to their end, each with its content and the place in it
@@ -13,10 +13,10 @@ The rules this module lives by:
 - So a log is read once although it grows, is renamed and begun anew; a name with new content is a new file.
 - A last line without an end waits until it has one, or until the file is older than the interval of looks.
 - Files that are found at once are read in the order of their times of change.
-- Names that begin with "." or "_" are hidden, those of folders as well (Flink: DefaultFileFilter). A file whose
-  format has no lines must be whole when it appears: write it under a hidden name and move it.
-- A file that was cut or replaced before it was read to its end is first looked for under other names. If it is
-  not found, the option ``source.on-change`` decides; what is under its name now is a new file.
+- Names that begin with "." or "_" are hidden, those of folders as well (Flink: DefaultFileFilter). A file
+  whose format has no lines must be whole when it appears: write it under a hidden name and move it.
+- A file that was cut or replaced before it was read to its end is first looked for under other names. If it
+  is not found, the option ``source.on-change`` decides; what is under its name now is a new file.
 - A file may be deleted once a checkpoint that came after it was read is complete; before, a restart needs it.
 """
 

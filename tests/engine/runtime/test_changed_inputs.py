@@ -24,6 +24,7 @@ SPARK = [
     "execution.target=spark",
     "execution.spark.master=local[2]",
     "execution.checkpointing.interval=200 ms",
+    "execution.checkpointing.interval-records=500",
 ]
 
 
