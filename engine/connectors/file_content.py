@@ -162,10 +162,16 @@ class Content:
             self._head = self.bytes_at(0, HEAD_BYTES)
         return self._head
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What all names of the file share while it exists: its device and inode."""
+        status = os.fstat(self._descriptor)
+        return status.st_dev, status.st_ino
+
     def is_at(self, path: str) -> bool:
         """Return whether a path names this file now."""
-        here, there = os.fstat(self._descriptor), os.stat(path)
-        return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+        there = os.stat(path)
+        return self.identity == (there.st_dev, there.st_ino)
 
     def size(self) -> int:
         """Return how many bytes the file had at the last look, packed as they are."""

@@ -4,17 +4,20 @@ The rules this module lives by:
 
 - A bounded source reads the files that are there when it is built, each file as one split.
 - A monitoring source finds files while the job runs, and the engine asks for splits only once. So its splits
-  are buckets: a file belongs to the bucket that a hash of its path names. There are as many buckets as the
-  job has subtasks at its first start, and they stay when the job is restarted at another parallelism.
+  are buckets: a file belongs to the bucket that a hash of its first line names, so that it stays there when
+  it grows or is renamed. There are as many buckets as the job has subtasks at its first start, and they stay
+  when the job is restarted at another parallelism. In buckets of earlier versions the path names the bucket.
 - Who owns a bucket lists the folders and reads the files of the bucket, one after another. The position holds
-  the files that are read, those that are found and not read yet, and the offset in the first of these. So a
-  file is read once, whichever subtask owns the bucket: the position is what Flink's enumerator stores as
-  pathsAlreadyProcessed (ContinuousFileSplitEnumerator).
+  the files that are read and those that are not read to their end, each with its content and the place in it
+  (`known_files.py`). Flink's enumerator stores the paths alone (ContinuousFileSplitEnumerator).
+- So a log is read once although it grows, is renamed and begun anew; a name with new content is a new file.
+- A last line without an end waits until it has one, or until the file is older than the interval of looks.
 - Files that are found at once are read in the order of their times of change.
-- A file must be whole when it appears: write it under a hidden name, or elsewhere in the file system, and
-  move it. Names that begin with "." or "_" are hidden, those of folders as well (Flink: DefaultFileFilter).
-- A file that has been read is never read again, also if it changes. It may be deleted once a later checkpoint
-  is complete; before, a restart needs it.
+- Names that begin with "." or "_" are hidden, those of folders as well (Flink: DefaultFileFilter). A file
+  whose format has no lines must be whole when it appears: write it under a hidden name and move it.
+- A file that was cut or replaced before it was read to its end is first looked for under other names. If it
+  is not found, the option ``source.on-change`` decides; what is under its name now is a new file.
+- A file may be deleted once a checkpoint that came after it was read is complete; before, a restart needs it.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from onceproof.engine.connectors.bulk_files import BulkFileReader, BulkFormat
 from onceproof.engine.connectors.file_content import ChangedFile, CheckedReader, UnreadableFile
 from onceproof.engine.connectors.file_source import BLOCK_BYTES, FormattedFileSource
 from onceproof.engine.connectors.formats import FileFormat, Format
-from onceproof.engine.connectors.known_files import Bucket, KnownFile, KnownFiles, Stamp, listing_of
+from onceproof.engine.connectors.known_files import Bucket, KnownFile, KnownFiles, SeenFile, listing_of
 from onceproof.engine.connectors.source import SourceIdentity, SplitReader
 from onceproof.engine.connectors.text_lines import StreamFormat
 from onceproof.engine.durations import Duration, Time, milliseconds_of
@@ -39,8 +42,9 @@ from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
 
 _BUCKET: Final = re.compile(r"bucket ([0-9]+) of ([0-9]+)( by content)?")
-_MOST_LOSSES: Final = 3
-"""How often a file is looked for at once: a listing during a rename may lack it."""
+_MOST_LOSSES: Final = 2
+"""How often a file is looked for, and not found, while nothing is renamed."""
+_MOST_LOOKS: Final = 1000
 
 
 class WrongBucket(UnrecoverableError, ValueError):
@@ -66,7 +70,7 @@ class FileSource(FormattedFileSource):
         self._given = tuple(paths)
         self._interval_ms = interval_ms
         self._single_files = frozenset(path for path in paths if not os.path.isdir(path))
-        self._keys: dict[tuple[int, int], tuple[Stamp, str]] = {}
+        self._seen: dict[tuple[int, int], SeenFile] = {}
         self.is_bounded = interval_ms is None
 
     @staticmethod
@@ -156,7 +160,7 @@ class FileSource(FormattedFileSource):
             buckets,
             by_content,
             head_lines,
-            self._keys,
+            self._seen,
             self._folder,
         )
         return BucketReader(bucket, self.open_file, self._interval_ms, position)
@@ -272,9 +276,13 @@ class BucketReader(CheckedReader):
         Raises UnreadableFile if it cannot be found.
         """
         self._close()
-        self._losses += 1
-        if self._losses <= _MOST_LOSSES:
+        for _ in range(_MOST_LOOKS):
+            # While files are being renamed, a listing may lack some, and each name be another file by now.
+            settled = self._known.is_settled()
             self._find()
+            self._losses += settled and self._known.is_settled()
+            if self._losses > _MOST_LOSSES:
+                break
             if known.is_placed:
                 return
         if not isinstance(error, ChangedFile):

@@ -46,18 +46,22 @@ _HIDDEN: Final = (".", "_")
 class Stamp(NamedTuple):
     """What the file system says of a file: as long as it is the same, the content is."""
 
-    device: int
-    inode: int
+    identity: tuple[int, int]
+    """What all names of the file share: its device and inode."""
     size: int
     changed_ns: int
     """The time of the last change of its content."""
     touched_ns: int
     """The time of the last change of its content, name or owner."""
 
-    @property
-    def identity(self) -> tuple[int, int]:
-        """Return what names of one file share."""
-        return self.device, self.inode
+
+class SeenFile(NamedTuple):
+    """What is known of a file after a look into it."""
+
+    stamp: Stamp
+    key: str
+    """What it shares with all that could be the same file: its first line with a record, in digest."""
+    beginning: Mark
 
 
 class Listing(NamedTuple):
@@ -66,6 +70,10 @@ class Listing(NamedTuple):
     stamps: Mapping[str, Stamp]
     """By path, the oldest first."""
     identities: Set[tuple[int, int]]
+
+    def names(self) -> dict[str, tuple[int, int]]:
+        """Return which file each path names."""
+        return {path: stamp.identity for path, stamp in self.stamps.items()}
 
 
 class KnownFile:
@@ -96,14 +104,16 @@ class KnownFile:
         path, stamp, key, position, beginning = (
             (stored, None, "", None, None) if isinstance(stored, str) else stored
         )
-        known = cls(path, None if stamp is None else Stamp(*stamp), key, position, beginning)
+        at = None if stamp is None else Stamp((stamp[0], stamp[1]), *stamp[2:])
+        known = cls(path, at, key, position, beginning)
         known.is_read = is_read
         return known
 
     def stored(self) -> list[Any]:
         """Return the file as plain data."""
-        stamp = None if self.stamp is None else list(self.stamp)
-        return [self.path, stamp, self.key, self.position, self.beginning]
+        stamp = None if self.stamp is None else [*self.stamp.identity, *self.stamp[1:]]
+        begun = self.position is not None and len(self.position) > 2
+        return [self.path, stamp, self.key, self.position, None if begun else self.beginning]
 
     @property
     def mark(self) -> Mark | None:
@@ -153,7 +163,7 @@ class Bucket:
         by_content: whether the first line decides in which bucket a file is, so that it stays there under any
             name; if not, the path does, as in earlier versions.
         head_lines: how many lines of a file come before its first record; None: it is not made of lines.
-        keys: the keys of files that were seen before, by inode; shared by the buckets of a process.
+        seen: the files that were looked into before, by identity; shared by the buckets of a process.
         folder: where relative paths are; "": the working folder.
     """
 
@@ -165,7 +175,7 @@ class Bucket:
         buckets: int,
         by_content: bool,
         head_lines: int | None,
-        keys: dict[tuple[int, int], tuple[Stamp, str]],
+        seen: dict[tuple[int, int], SeenFile],
         folder: str = "",
     ) -> None:
         self._paths = tuple(paths)
@@ -174,13 +184,17 @@ class Bucket:
         self._buckets = buckets
         self._by_content = by_content
         self._head_lines = head_lines
-        self._keys = keys
+        self._seen = seen
         self._folder = folder
 
-    def opened(self, path: str) -> Content | None:
+    def opened(self, path: str, stamp: Stamp) -> Content | None:
         """Open a file; return None for one that was deleted or renamed since it was listed."""
         try:
-            return Content(os.path.join(self._folder, path))
+            content = Content(os.path.join(self._folder, path))
+            if content.identity == stamp.identity:
+                return content
+            content.close()
+            return None
         except UnreadableFile as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
@@ -190,40 +204,39 @@ class Bucket:
         """Return the visible files, the oldest first. Raises UnreadableFile."""
         listing = listing_of(self._paths, self._single_files, self._folder)
         identities = {stamp.identity for stamp in listing.values()}
-        if len(self._keys) > 2 * len(listing):
-            for identity in self._keys.keys() - identities:
-                del self._keys[identity]
+        if len(self._seen) > 2 * len(listing):
+            for identity in self._seen.keys() - identities:
+                del self._seen[identity]
         return Listing(listing, identities)
 
     def may_have(self, path: str) -> bool:
         """Return whether a file can be in this bucket, before its content is known."""
         return self._by_content or bucket_of(path, self._buckets) == self._number
 
-    def key_of(self, path: str, stamp: Stamp, is_young: bool) -> str | None:
-        """Return what a file of this bucket shares with all that could be the same file.
+    def look_into(self, path: str, stamp: Stamp, is_young: bool) -> SeenFile | None:
+        """Look into a file, unless it is as it was at an earlier look.
 
-        It is the first line with a record, so it stays the same while the file grows. None: the file is of
-        another bucket, has no record yet, or its first line is not complete yet.
+        None: the file is of another bucket, has no record yet, or its first line is not complete yet.
         """
-        seen = self._keys.get(stamp.identity)
-        if seen is None or seen[0] != stamp:
-            content = self.opened(path)
+        seen = self._seen.get(stamp.identity)
+        if seen is None or seen.stamp != stamp:
+            content = self.opened(path, stamp)
             if content is None:
                 return None
             try:
-                key = self._first_line(content, is_young)
+                head = content.head()
             finally:
                 content.close()
+            key = self._key_of(head, is_young)
             if key is None:
                 return None
-            seen = self._keys[stamp.identity] = stamp, key
-        key = seen[1]
-        if self._by_content and int(key, 16) % self._buckets != self._number:
+            seen = self._seen[stamp.identity] = SeenFile(stamp, key, mark_of(head, b"", len(head)))
+        if self._by_content and int(seen.key, 16) % self._buckets != self._number:
             return None
-        return key
+        return seen
 
-    def _first_line(self, content: Content, is_young: bool) -> str | None:
-        head = content.head()
+    def _key_of(self, head: bytes, is_young: bool) -> str | None:
+        """Return the digest of the first line with a record, which stays the same while the file grows."""
         if self._head_lines is None:
             return digest_of(head) if head else None
         begin = 0
@@ -246,14 +259,21 @@ class KnownFiles:
         self._bucket = bucket
         self._interval_ns = interval_ms * 1_000_000
         self.files: list[KnownFile] = list(known)
+        self._listing = Listing({}, frozenset())
+        """Of the last look."""
 
     def is_young(self, stamp: Stamp, now_ns: int) -> bool:
         """Return whether a file was changed so recently that its writer may still be at work."""
         return abs(now_ns - stamp.changed_ns) < self._interval_ns
 
+    def is_settled(self) -> bool:
+        """Return whether each path names the same file as at the last look."""
+        return self._listing.names() == self._bucket.list().names()
+
     def look(self, now_ns: int) -> list[KnownFile]:
         """Find the known files again; return those that are new or have more to read, the oldest first."""
         listing = self._bucket.list()
+        self._listing = listing
         placed: dict[tuple[int, int], KnownFile] = {}
         # A file that is where its inode says is found first: another one of that name need not be read.
         for known in sorted(
@@ -277,10 +297,10 @@ class KnownFiles:
                 or self._is_packing(path, stamp, now_ns)
             ):
                 continue
-            key = self._bucket.key_of(path, stamp, self.is_young(stamp, now_ns))
-            if key is None:
+            seen = self._bucket.look_into(path, stamp, self.is_young(stamp, now_ns))
+            if seen is None:
                 continue
-            found = self._identify(path, stamp, key, listing, alike[key], now_ns)
+            found = self._identify(path, seen, alike[seen.key], now_ns)
             if found is not None:
                 placed[stamp.identity] = found
         found_now = dict.fromkeys(
@@ -289,14 +309,14 @@ class KnownFiles:
         return [known for known in found_now if self._has_more(known, now_ns)]
 
     def _is_packing(self, path: str, stamp: Stamp, now_ns: int) -> bool:
-        return is_packed(path) and abs(now_ns - stamp.changed_ns) < PACKED_REST_NS
+        return abs(now_ns - stamp.changed_ns) < PACKED_REST_NS and is_packed(path)
 
     def _has_more(self, known: KnownFile, now_ns: int) -> bool:
         if known.position is None:
             return not known.is_read
         stamp = known.stamp
         assert stamp is not None
-        if is_packed(known.path) or stamp.size <= known.end:
+        if stamp.size <= known.end or is_packed(known.path):
             return False
         return known.tried != (stamp, self.is_young(stamp, now_ns))
 
@@ -304,7 +324,7 @@ class KnownFiles:
         """Return whether a known file is still under its path; learn the content of one that has no mark."""
         if known.stamp == stamp and known.mark is not None:
             return True
-        content = self._bucket.opened(known.path)
+        content = self._bucket.opened(known.path, stamp)
         if content is None:
             return False
         try:
@@ -315,38 +335,33 @@ class KnownFiles:
                     # An earlier version has read it: how much it had then is not known.
                     known.position = (end, 0, known.beginning)
             if not known.key:
-                known.key = self._bucket.key_of(known.path, stamp, False) or ""
+                seen = self._bucket.look_into(known.path, stamp, False)
+                known.key = "" if seen is None else seen.key
             return known.is_in(content)
         finally:
             content.close()
 
-    def _identify(
-        self,
-        path: str,
-        stamp: Stamp,
-        key: str,
-        listing: Listing,
-        alike: list[KnownFile],
-        now_ns: int,
-    ) -> KnownFile | None:
+    def _identify(self, path: str, seen: SeenFile, alike: list[KnownFile], now_ns: int) -> KnownFile | None:
         """Return the known file that is now under a path, or a new one; None: it must wait for a look."""
-        content = self._bucket.opened(path)
-        if content is None:
-            return None
-        try:
-            missing = [known for known in alike if not known.is_placed and known.may_be(path, stamp, listing)]
-            missing.sort(key=lambda known: (not _is_same(known, stamp), -known.end))
-            for known in missing:
-                if known.is_in(content):
-                    known.path, known.stamp, known.is_placed = path, stamp, True
-                    return known
-            is_fresh = abs(now_ns - stamp.touched_ns) < self._interval_ns
-            if is_fresh and any(known.is_in(content) for known in alike if known.is_placed and known.end):
+        stamp = seen.stamp
+        missing = [each for each in alike if not each.is_placed and each.may_be(path, stamp, self._listing)]
+        missing.sort(key=lambda known: (not _is_same(known, stamp), -known.end))
+        is_fresh = abs(now_ns - stamp.touched_ns) < self._interval_ns
+        originals = [each for each in alike if is_fresh and each.is_placed and each.end]
+        if missing or originals:
+            content = self._bucket.opened(path, stamp)
+            if content is None:
                 return None
-            head = content.head()
-        finally:
-            content.close()
-        known = KnownFile(path, stamp, key, None, mark_of(head, b"", len(head)))
+            try:
+                found = next((known for known in missing if known.is_in(content)), None)
+                if found is not None:
+                    found.path, found.stamp, found.is_placed = path, stamp, True
+                    return found
+                if any(known.is_in(content) for known in originals):
+                    return None
+            finally:
+                content.close()
+        known = KnownFile(path, stamp, seen.key, None, seen.beginning)
         known.is_placed = True
         self.files.append(known)
         alike.append(known)
@@ -395,7 +410,8 @@ def _files_below(folder: str) -> Iterator[tuple[str, Stamp]]:
 
 
 def _stamp_of(status: os.stat_result) -> Stamp:
-    return Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    identity = status.st_dev, status.st_ino
+    return Stamp(identity, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def bucket_of(path: str, buckets: int) -> int:

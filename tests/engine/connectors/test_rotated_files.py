@@ -7,11 +7,13 @@ import gzip
 import os
 import random
 import shutil
+import subprocess
+import sys
 import time
 
 import pytest
 
-from onceproof.engine import Duration, FileSource, StreamFormat
+from onceproof.engine import CsvReaderFormat, CsvSchema, Duration, FileSource, StreamFormat
 from onceproof.engine.connectors.file_content import ChangedFile, UnreadableFile
 from onceproof.engine.connectors.known_files import PACKED_REST_NS, bucket_of
 
@@ -21,9 +23,9 @@ INTERVAL_MS = 1
 class Job:
     """The readers of all buckets of a folder; ``restart`` opens them again at their positions."""
 
-    def __init__(self, folder, buckets=1, reaction="fail"):
-        text = StreamFormat.text_line_format()
-        builder = FileSource.for_record_stream_format(text, str(folder))
+    def __init__(self, folder, buckets=1, reaction="fail", stream_format=None):
+        lines = stream_format or StreamFormat.text_line_format()
+        builder = FileSource.for_record_stream_format(lines, str(folder))
         self.make = builder.monitor_continuously(Duration.of_millis(INTERVAL_MS)).build
         self.reaction = reaction
         self.positions = dict.fromkeys(self.make().splits_for(buckets))
@@ -164,6 +166,41 @@ def test_rotated_log_that_is_compressed_is_not_read_again(log, pack, suffix):
     assert sorted(job.read()) == rows_of(0, 60)
     job.restart()
     assert sorted(job.read()) == rows_of(0, 60)
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_rotated_logs_with_a_header_may_have_no_rows_at_first(log, buckets):
+    schema = CsvSchema.builder().add_string_column("row").set_use_header().build()
+    job = Job(log.parent, buckets, stream_format=CsvReaderFormat.for_schema(schema))
+    append(log, ["row"])
+    assert job.read() == []
+    append(log, rows_of(0, 10))
+    job.read()
+    os.rename(log, f"{log}.1")
+    append(log, ["row"])
+    job.read()
+    job.restart()
+    append(log, rows_of(10, 20))
+    assert sorted(row[0] for row in job.read()) == rows_of(0, 20)
+
+
+def test_compressed_file_waits_until_it_is_left_alone(log):
+    path = log.with_name("old.gz")
+    path.write_bytes(gzip.compress(b"one\ntwo\n")[:20])
+    job = Job(log.parent)
+    assert job.read() == []
+    path.write_bytes(gzip.compress(b"one\ntwo\n"))
+    assert job.read() == []
+    long_ago = time.time() - 2 * PACKED_REST_NS / 1e9
+    os.utime(path, (long_ago, long_ago))
+    assert job.read() == ["one", "two"]
+
+
+def test_file_compressed_in_another_way_is_refused_by_name(log):
+    job = Job(log.parent)
+    log.with_name("old.zst").write_bytes(b"x")
+    with pytest.raises(UnreadableFile, match=r"old\.zst is compressed in a way that is not read"):
+        job.read()
 
 
 def test_copies_on_a_new_machine_are_not_read_again(log):
@@ -362,5 +399,43 @@ def test_each_row_is_read_once_while_logs_grow_rotate_and_the_job_restarts(tmp_p
                 job.read_some(chance.randrange(1, 50))
             case "one":
                 job.read(chance.choice(list(job.readers)))
+    job.read()
+    assert sorted(job.rows) == rows_of(0, written)
+
+
+WRITER = """
+import os, random, sys
+
+folder, chance = sys.argv[1], random.Random(sys.argv[2])
+written = 0
+for _ in range(int(sys.argv[3])):
+    log = os.path.join(folder, chance.choice(["app.log", "web.log"]))
+    count = chance.randrange(1, 60)
+    with open(log, "ab", buffering=0) as file:
+        rows = range(written, written + count)
+        file.write(b"".join(b"row %05d of the log\\n" % row for row in rows))
+    written += count
+    if chance.random() < 0.4:
+        for older in range(20, 0, -1):
+            if os.path.exists(f"{log}.{older}"):
+                os.rename(f"{log}.{older}", f"{log}.{older + 1}" if older < 20 else f"{log}-{written}")
+        os.rename(log, f"{log}.1")
+print(written)
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_row_is_read_once_while_another_process_rotates_the_logs(tmp_path, seed):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    chance = random.Random(seed)
+    job = Job(folder, 3)
+    command = [sys.executable, "-c", WRITER, str(folder), str(seed), "600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        while writer.poll() is None:
+            job.read_some(chance.randrange(1, 100))
+            if chance.random() < 0.02:
+                job.restart()
+        written = int(writer.stdout.read())
     job.read()
     assert sorted(job.rows) == rows_of(0, written)

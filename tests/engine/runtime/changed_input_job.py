@@ -29,7 +29,7 @@ from onceproof.engine import (
 from onceproof.engine.api.job_client import JobClient, SavepointFailed
 
 FAST_ROWS = 3000
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.005
 
 
 class Crawl(MapFunction):
@@ -37,11 +37,9 @@ class Crawl(MapFunction):
 
     def __init__(self, folder: Path) -> None:
         self._go = folder / "go"
-        self._rows = 0
 
     def map(self, value: tuple[str, int]) -> tuple[str, int]:
-        self._rows += 1
-        if self._rows > FAST_ROWS and not self._go.exists():
+        if value[1] > FAST_ROWS and not self._go.exists():
             time.sleep(PAUSE_SECONDS)
         return value
 

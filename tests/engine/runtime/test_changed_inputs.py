@@ -24,6 +24,7 @@ SPARK = [
     "execution.target=spark",
     "execution.spark.master=local[2]",
     "execution.checkpointing.interval=200 ms",
+    "execution.checkpointing.interval-records=500",
 ]
 
 
@@ -136,9 +137,7 @@ def test_job_goes_on_in_a_copy_of_its_file(tmp_path, options):
 
 
 def check_reaction(tmp_path, options, reaction):
-    begin(tmp_path, options).kill()
-    write_csv(tmp_path / "input.csv", "new")
-    (tmp_path / "go").touch()
+    """Check what a job makes of a new file at a position in the old one."""
     code, log = Run(tmp_path, "csv", [*options, f"source.on-change={reaction}"]).ended()
     assert code == 0, log
     rows = rows_in(tmp_path)
@@ -151,6 +150,9 @@ def check_reaction(tmp_path, options, reaction):
 
 @pytest.mark.parametrize("reaction", ["from-start", "skip"])
 def test_job_reads_the_new_file_or_leaves_it_out_where_its_options_say_so(tmp_path, options, reaction):
+    begin(tmp_path, options).kill()
+    write_csv(tmp_path / "input.csv", "new")
+    (tmp_path / "go").touch()
     check_reaction(tmp_path, options, reaction)
 
 
@@ -161,8 +163,7 @@ def test_spark_fails_and_reacts_like_the_local_runtime(tmp_path):
     write_csv(tmp_path / "input.csv", "new")
     (tmp_path / "go").touch()
     failed(Run(tmp_path, "csv", SPARK), tmp_path)
-    (tmp_path / "second").mkdir()
-    check_reaction(tmp_path / "second", SPARK, "from-start")
+    check_reaction(tmp_path, SPARK, "from-start")
 
 
 @pytest.mark.parametrize("seed", [1, 2])
