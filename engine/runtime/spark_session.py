@@ -132,10 +132,19 @@ def spark_context(
 
 
 @contextmanager
-def obtained_session(options: SparkOptions, name: str) -> Iterator[SparkSession]:
-    """Return a context manager over a session in the Spark of obtained_context."""
+def obtained_session(
+    options: SparkOptions, name: str, given: SparkSession | None = None
+) -> Iterator[SparkSession]:
+    """Return a context manager over a session beside a given one, or in the Spark of obtained_context.
+
+    It has our SQL settings, and temporary views of its own. Raises ConfigurationError for a given session of
+    Spark Connect.
+    """
+    if given is not None:
+        yield _session_beside(given)
+        return
     with obtained_context(options, name) as context:
-        yield own_session(SparkSession(context))
+        yield _session_beside(SparkSession(context))
 
 
 @contextmanager
@@ -160,11 +169,7 @@ def obtained_context(
         stop_spark()
 
 
-def own_session(session: SparkSession) -> SparkSession:
-    """Return a session beside one of a user's, with our SQL settings and temporary views of its own.
-
-    Raises ConfigurationError for a session of Spark Connect.
-    """
+def _session_beside(session: SparkSession) -> SparkSession:
     if not isinstance(session, SparkSession):
         raise ConfigurationError(
             "a session of Spark Connect is not supported, because it runs no RDD jobs: give one of a cluster"

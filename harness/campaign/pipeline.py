@@ -29,7 +29,7 @@ from pyarrow import compute
 from pyspark.sql import SparkSession
 
 from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
-from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session, own_session
+from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session
 from onceproof.harness.campaign.executor import FamilySource, Simulation
 from onceproof.harness.campaign.jobs import SimulationJob, run_in_parallel
 from onceproof.harness.campaign.judge import (
@@ -148,11 +148,7 @@ def run_campaign(
     is_resumed = trials.resumes(resumes)
     with ExitStack() as stack:
         # Before anything is deleted: if Spark does not start, the results of the last campaign stay.
-        session = (
-            stack.enter_context(obtained_session(spark, "onceproof campaign"))
-            if session is None
-            else own_session(session)
-        )
+        session = stack.enter_context(obtained_session(spark, "onceproof campaign", session))
         result.master = session.sparkContext.master or ""
         run.workers = session.sparkContext.defaultParallelism
         try:

@@ -30,6 +30,7 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, recover
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
+from onceproof.engine.runtime.spark_executors import TIMEOUT
 from onceproof.engine.runtime.spark_session import spark_context
 from onceproof.engine.runtime.spark_settings import settings_on_this_machine
 from onceproof.harness.systems.process.driver_process import JAVA_DIED
@@ -51,6 +52,8 @@ from onceproof.harness.systems.spark.standalone_cluster import SETTINGS, start_s
 from onceproof.harness.systems.spark.worker_kills import WorkerKills
 from onceproof.harness.systems.spark.yarn_cluster import start_yarn
 
+PATIENCE: Final = "10 min"
+"""How long a job on a cluster waits for an executor."""
 SECONDS_BETWEEN_LOOKS: Final = 0.005
 """Polling interval for faults with a delay."""
 
@@ -122,6 +125,8 @@ def main(folder: str, mutant: str, mutant_file: str, master: str) -> int:
     try:
         if master in (STANDALONE_MASTER, YARN_MASTER):
             configuration |= settings_on_this_machine(find_java(os.environ), Path(folder))
+            # Executors that a fault has killed come back in the time that a loaded machine needs.
+            configuration[TIMEOUT] = PATIENCE
         if master == STANDALONE_MASTER:
             master = start_standalone(Path(folder))
             configuration |= SETTINGS

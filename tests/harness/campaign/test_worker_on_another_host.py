@@ -44,6 +44,7 @@ totals.sink_to(FileSink.for_row_format(f"{here}/totals", Encoder.csv_encoder()).
 env.execute("shop totals")
 """
 BESIDE = "NAME = 'far_words'\n\n\ndef shop(sale):\n    return sale[0]\n"
+GREAT_PATIENCE = ("--conf", "spark.onceproof.executorTimeout=10 min")
 LITTLE_PATIENCE = ("--conf", "spark.onceproof.executorTimeout=5 s")
 
 
@@ -106,7 +107,7 @@ def test_a_campaign_runs_on_another_host(cluster: FarSpark, temporary: Path, tmp
         temporary,
         tmp_path,
         *("campaign", str(family / "words.py"), "--scenarios", str(SCENARIOS), "--seed", "5", "--json"),
-        *("--master", cluster.master, "--out", "out"),
+        *("--master", cluster.master, "--out", "out", *GREAT_PATIENCE),
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -128,7 +129,7 @@ def test_a_job_runs_on_another_host(cluster: FarSpark, temporary: Path, tmp_path
         temporary,
         tmp_path,
         *("job", "run", "program.py", "--system", "spark", "--master", cluster.master),
-        *("--conf", "spark.executor.memory=512m"),
+        *("--conf", "spark.executor.memory=512m", *GREAT_PATIENCE),
         *(each for key, value in options.items() for each in ("-D", f"{key}={value}")),
         *("--", str(tmp_path)),
     )
@@ -204,7 +205,9 @@ def test_executors_without_this_package_end_the_start(
     # Isolated, and without the packages of this environment.
     python.write_text(f'#!/bin/sh\nPYTHONPATH={pyspark_paths()} exec {sys.base_prefix}/bin/python3 -S "$@"\n')
     python.chmod(0o755)
-    done = refused_start(cluster, temporary, tmp_path, "--conf", f"spark.pyspark.python={python}")
+    done = refused_start(
+        cluster, temporary, tmp_path, "--conf", f"spark.pyspark.python={python}", *GREAT_PATIENCE
+    )
     assert "ModuleNotFoundError: No module named 'onceproof'" in done.stderr
     assert "--conf spark.pyspark.python names it" in done.stderr
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,16 +78,12 @@ def test_unwritable_folder_is_reported_before_spark_starts(onceproof: Command, t
 @pytest.mark.spark
 @pytest.mark.slow
 def test_failing_designed_scenario_is_shrunk_explained_and_exits_with_1(
-    onceproof: Command, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    onceproof: Command, spark: SparkSession, tmp_path: Path
 ) -> None:
+    # The command uses the Spark that this process has.
     family, out = tmp_path / "forgetful.py", tmp_path / "out"
     family.write_text(FORGETFUL, encoding="utf-8")
 
-    @contextmanager
-    def shared(master: str, name: str) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr("onceproof.engine.runtime.spark_session.spark_session", shared)
     options = ["--family", str(family), "--scenarios", "64", "--seed", "3", "--json"]
     ended = onceproof("sensitivity", str(out), *options)
     assert ended.code == 1, ended.error

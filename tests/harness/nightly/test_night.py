@@ -32,7 +32,7 @@ def small(monkeypatch):
     """Replace the parts of a night by small ones without Spark."""
 
     @contextmanager
-    def none(name):
+    def none(options, name):
         yield None
 
     def part_of_year(folder):
@@ -47,7 +47,7 @@ def small(monkeypatch):
     def empty(names, *, seed, **_):
         return CampaignResult(RunResult((), (), seed, 0))
 
-    monkeypatch.setattr(nightly, "spark_session", none)
+    monkeypatch.setattr(nightly, "obtained_session", none)
     monkeypatch.setattr(nightly, "run_campaign", empty)
     monkeypatch.setattr(nightly, "write_year", part_of_year)
     monkeypatch.setattr(nightly, "built_in_mutants", lambda: (find_mutant("commit-before-completion"),))
@@ -73,10 +73,10 @@ def test_passing_night_reports_flights_mutants_campaign_and_history(
     small, spark, tmp_path, monkeypatch, capsys
 ):
     @contextmanager
-    def shared(name):
+    def shared(options, name):
         yield spark
 
-    monkeypatch.setattr(nightly, "spark_session", shared)
+    monkeypatch.setattr(nightly, "obtained_session", shared)
     monkeypatch.setattr(nightly, "run_campaign", run_campaign)
     # Flights on Spark have their own test. Here the result of the local run stands in for them.
     flown = []
