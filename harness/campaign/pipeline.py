@@ -160,16 +160,13 @@ def run_campaign(
             latest = None if max_time is None else started + 2 * max_time
             pace = Pace(run.workers, scenarios, deadline, len(families), least, latest)
             campaign = _Campaign(session, result, sources, trials, lines, pace, budget, progress)
-            try:
-                campaign.run(is_resumed)
-            except BaseException:
-                # A second error must not hide the first one.
-                with suppress(OutputUnwritable, OSError):
-                    campaign.take_written()
-                raise
+            campaign.run_or_keep(is_resumed)
         except KeyboardInterrupt:
             run.interrupted = True
         except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed, SparkFailed, TrialsLost) as mistake:
+            if isinstance(mistake, FamilyError):
+                # The family that is fixed is another one, and replaces what this one has left.
+                trials.end()
             raise CampaignStopped(result, mistake) from mistake
         finally:
             run.seconds = time.time() - started
@@ -245,6 +242,16 @@ class _Campaign:
         self._taken = 0
         """All scenarios before this number are in the tally, or were left out."""
 
+    def run_or_keep(self, is_resumed: bool) -> None:
+        """Run the campaign; however it ends, what executors have written counts."""
+        try:
+            self.run(is_resumed)
+        except BaseException:
+            # A second error must not hide the first one.
+            with suppress(OutputUnwritable, OSError):
+                self.take_written()
+            raise
+
     def run(self, is_resumed: bool) -> None:
         """Run waves until there are enough scenarios or the time is over, and judge them."""
         if is_resumed:
@@ -256,7 +263,7 @@ class _Campaign:
                 self._judge()
         if any(trials.found for trials in self._trials):
             # An earlier attempt had more time.
-            self.take_written()
+            self._take_found()
             self._judge()
         self._compare_counts()
         self._store.finish([trials.written for trials in self._trials])
@@ -268,9 +275,12 @@ class _Campaign:
         self._result.resumed = sum(file.written.rows for trials in self._trials for file in trials.found)
 
     def take_written(self) -> None:
-        """Take the outcomes that executors have written and nobody has taken; they are not judged yet."""
+        """Take the outcomes that executors have written and no wave has taken; they are not judged yet."""
         for place, trials in enumerate(self._trials):
             trials.found = self._store.finished(place, trials.written)
+        self._take_found()
+
+    def _take_found(self) -> None:
         files = [file for trials in self._trials for file in trials.found]
         if not files:
             return
