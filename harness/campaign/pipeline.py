@@ -140,9 +140,7 @@ def run_campaign(
     result = CampaignResult(run)
     sources = [FamilySource.of(name) for name in names]
     made_folder(out)
-    # An absolute path, because executors have other working folders.
-    place = store or str((out / TRIALS).resolve())
-    trials = TrialStore(place, manifest_of(families, sources, seed, scenarios))
+    trials = TrialStore(store or str(out / TRIALS), manifest_of(families, sources, seed, scenarios))
     is_resumed = trials.resumes(resumes)
     with ExitStack() as stack:
         # Before anything is deleted: if Spark does not start, the results of the last campaign stay.
@@ -156,9 +154,8 @@ def run_campaign(
             lines = stack.enter_context(open_output(out))
             assert lines is not None
             deadline = None if max_time is None else started + max_time
-            least = least_each * len(families)
             latest = None if max_time is None else started + 2 * max_time
-            pace = Pace(run.workers, scenarios, deadline, len(families), least, latest)
+            pace = Pace(run.workers, scenarios, deadline, len(families), least_each * len(families), latest)
             campaign = _Campaign(session, result, sources, trials, lines, pace, budget, progress)
             campaign.run_or_keep(is_resumed)
         except KeyboardInterrupt:
