@@ -102,9 +102,13 @@ class ScenarioProcess:
         """
         while True:
             self._worker.give(batch)
-            while not select.select([self._worker.stdout], [], [], LOOK_SECONDS)[0]:
+            is_ready = False
+            while not is_ready and not self._worker.is_dead:
+                is_ready = bool(select.select([self._worker.stdout], [], [], LOOK_SECONDS)[0])
                 self._worker.look()
-            done = self._worker.answer()
+            # Of a dead one that has forked, nothing comes and the stream does not end.
+            is_ready = is_ready or bool(select.select([self._worker.stdout], [], [], 0)[0])
+            done = self._worker.answer() if is_ready else None
             if done is not None:
                 raise_error_of([done])
                 return done
