@@ -10,6 +10,7 @@ from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.failures import examine_failures
 from onceproof.harness.trials.runner import RunResult, run
+from onceproof.harness.trials.supervised_checks import supervised_mistakes
 
 SCENARIOS = 40
 CULPRIT = scenario_seed(0, "shelves", 17)
@@ -145,6 +146,14 @@ def test_a_forked_child_that_returns_from_a_scenario_ends(tmp_path: Path) -> Non
     assert (result.tally.scenarios, result.tally.failed) == (SCENARIOS, 0)
     lines = (tmp_path / "out" / "outcomes.jsonl").read_bytes().splitlines()
     assert len(lines) == SCENARIOS
+
+
+def test_the_check_of_a_family_names_a_scenario_that_ends_its_process(tmp_path: Path) -> None:
+    path = family(tmp_path, "os.abort()", "its run")
+    [mistake] = supervised_mistakes(path, 0, 18)
+    assert mistake.member == "job"
+    said = f"seed {CULPRIT}: its process died: SIGABRT, during its run, in evil ({path}:"
+    assert mistake.sentence.startswith(said)
 
 
 def test_the_same_scenario_is_lost_in_every_run(tmp_path: Path) -> None:
