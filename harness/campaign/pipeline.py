@@ -26,7 +26,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyarrow import compute
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from onceproof.engine.runtime.spark_session import LOCAL_MASTER, SparkFailed, spark_session
 from onceproof.harness.campaign.executor import FamilySource, Simulation
@@ -50,7 +50,7 @@ from onceproof.harness.campaign.trial_store import (
     manifest_of,
 )
 from onceproof.harness.campaign.trial_tables import VERDICTS, TrialTables
-from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
+from onceproof.harness.checkers.oracle_spark import SCENARIO, TRIAL_COLUMNS, arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
@@ -318,30 +318,23 @@ class _Campaign:
         """Judge all unjudged trials with Spark SQL."""
         begun = time.perf_counter()
         unjudged = [(place, trials) for place, trials in enumerate(self._trials) if trials.files]
-        tables = []
-        for place, trials in unjudged:
-            folder = self._store.folder(place)
-            tables.append(table_in(self._session, trials.tables, folder, trials.files))
-        try:
-            counts = counted_rows(self._session, tables) if tables else []
-            for (_, trials), found in zip(unjudged, counts, strict=True):
-                written = sum(file.rows for file in trials.files)
-                verdicts = sum(table.num_rows for table in trials.verdicts)
-                if not found == written == verdicts:
-                    raise TrialsLost(
-                        f"family {trials.family.name}: Spark SQL has read {found:,} scenarios, executors have"
-                        f" written {written:,}, and {verdicts:,} have outcomes"
-                    )
-            self._result.disagreements += disagreements(
-                self._session,
-                [
-                    Trials(trials.family, table, pa.concat_tables(trials.verdicts))
-                    for (_, trials), table in zip(unjudged, tables, strict=True)
-                ],
-            )
-        finally:
-            for table in tables:
-                table.unpersist()
+        numbers = [self._table(place, trials, (SCENARIO,)) for place, trials in unjudged]
+        counts = counted_rows(self._session, numbers) if numbers else []
+        for (_, trials), found in zip(unjudged, counts, strict=True):
+            written = sum(file.rows for file in trials.files)
+            verdicts = sum(table.num_rows for table in trials.verdicts)
+            if not found == written == verdicts:
+                raise TrialsLost(
+                    f"family {trials.family.name}: Spark SQL has read {found:,} scenarios, executors have"
+                    f" written {written:,}, and {verdicts:,} have outcomes"
+                )
+        self._result.disagreements += disagreements(
+            self._session,
+            [
+                Trials(trials.family, self._table(place, trials), pa.concat_tables(trials.verdicts))
+                for place, trials in unjudged
+            ],
+        )
         self._result.judged += sum(counts)
         for trials in self._trials:
             trials.files.clear()
@@ -349,6 +342,9 @@ class _Campaign:
         seconds = time.perf_counter() - begun
         self._result.judging_seconds += seconds
         self._pace.record_judgement(seconds)
+
+    def _table(self, place: int, trials: _FamilyTrials, columns: Sequence[str] = TRIAL_COLUMNS) -> DataFrame:
+        return table_in(self._session, trials.tables, self._store.folder(place), trials.files, columns)
 
     def _compare_counts(self) -> None:
         """Compare what was judged with what outcomes.jsonl holds. Raises TrialsLost."""

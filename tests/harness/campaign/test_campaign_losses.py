@@ -110,6 +110,25 @@ def test_trials_that_are_gone_are_not_judged_and_run_again(
     assert (again.judged, again.run.tally.scenarios, again.passed) == (SCENARIOS, SCENARIOS, True)
 
 
+def test_trials_that_vanish_while_they_are_judged_are_no_mistake_of_the_sql(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onceproof.harness.campaign import pipeline
+    from onceproof.harness.campaign.pipeline import CampaignStopped
+
+    count = pipeline.counted_rows
+
+    def counting(*arguments: Any) -> Any:
+        counts = count(*arguments)
+        parts(tmp_path)[0].unlink()
+        return counts
+
+    monkeypatch.setattr(pipeline, "counted_rows", counting)
+    with pytest.raises(CampaignStopped, match="was written and is gone") as stopped:
+        campaign(spark, "word_count", scenarios=20, out=tmp_path)
+    assert isinstance(stopped.value.mistake, TrialsLost)
+
+
 def test_outcomes_that_are_gone_fail_the_campaign_by_number(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
