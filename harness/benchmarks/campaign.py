@@ -21,13 +21,7 @@ from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.benchmarks.measurement import Measurement
 from onceproof.harness.campaign.executor import digest_of
 from onceproof.harness.campaign.file_stores import store_of
-from onceproof.harness.campaign.judge import (
-    JUDGED_BY_PYTHON,
-    Trials,
-    counted_rows,
-    disagreements,
-    table_in,
-)
+from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
 from onceproof.harness.campaign.pipeline import TRIALS, run_campaign
 from onceproof.harness.campaign.trial_store import WrittenFile
 from onceproof.harness.campaign.trial_tables import TrialTables
@@ -94,19 +88,15 @@ def _judge(oracle: SparkOracle, out: Path) -> float:
         for name, folder in folders.items()
     }
     begun = time.perf_counter()
-    trials, read = [], []
+    trials = []
     for name, folder in folders.items():
         family = load_family(name)
         tables = TrialTables(name, *arrow_schemas_of(family))
         written = [
             WrittenFile(path.name, 0, digest_of(path.read_bytes())) for path in sorted(folder.iterdir())
         ]
-        read.append(table_in(oracle.session, tables, store_of(folder), written))
-        trials.append(Trials(family, read[-1].where(f"{SCENARIO} < {ORACLE_SCENARIOS}"), verdicts[name]))
-    counted_rows(oracle.session, read)
+        table = table_in(oracle.session, tables, store_of(folder), written)
+        trials.append(Trials(family, table.where(f"{SCENARIO} < {ORACLE_SCENARIOS}"), verdicts[name]))
     if found := disagreements(oracle.session, trials):
         raise NotTheSame(f"the two oracles disagree: {found[0]}")
-    seconds = time.perf_counter() - begun
-    for table in read:
-        table.unpersist()
-    return seconds
+    return time.perf_counter() - begun

@@ -126,7 +126,7 @@ class Simulation:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the scenarios of some turns, write their trials, and yield verdicts and an acknowledgement."""
         process = scenario_process(self.run_seed, self.budget)
-        place = process.place_of(self._told())
+        place = process.place_of(self._described())
         tables: list[pa.RecordBatch] = []
         all_verdicts: list[pa.RecordBatch] = []
         for turns in _chunks(self._turns(batches)):
@@ -156,7 +156,7 @@ class Simulation:
                         break
                     index -= len(turns)
 
-    def _told(self) -> FamilyToLoad:
+    def _described(self) -> FamilyToLoad:
         source = self.source
         return FamilyToLoad(
             address=_local_address(source),

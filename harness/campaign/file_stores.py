@@ -66,6 +66,7 @@ class FileStore(Protocol):
 def store_of(place: Path | str) -> FileStore:
     """Return the store at a folder or an address, such as ``s3://bucket/nights``."""
     text = str(place)
+    # An absolute path, because executors have other working folders.
     return RemoteStore(text) if scheme_of(text) else FolderStore(Path(location(text)))
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import compute
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
@@ -27,7 +28,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS
 from onceproof.harness.campaign.file_stores import FileStore
 from onceproof.harness.campaign.jobs import original_error
-from onceproof.harness.campaign.trial_store import WrittenFile, verified_table
+from onceproof.harness.campaign.trial_store import TrialsLost, WrittenFile, verified_table
 from onceproof.harness.campaign.trial_tables import JUDGEMENT_COLUMNS, TrialTables
 from onceproof.harness.checkers.oracle_spark import (
     SAMPLE_ROWS,
@@ -38,7 +39,7 @@ from onceproof.harness.checkers.oracle_spark import (
     SparkOracle,
     record_schema_of,
 )
-from onceproof.harness.model.family import Declared, Family
+from onceproof.harness.model.family import Declared, Family, FamilyError
 from onceproof.harness.model.history import Row
 from onceproof.harness.trials.trial import scenario_of
 
@@ -118,10 +119,17 @@ class _ReadTrials:
 
 
 def table_in(
-    session: SparkSession, tables: TrialTables, folder: FileStore, files: Sequence[WrittenFile]
+    session: SparkSession,
+    tables: TrialTables,
+    folder: FileStore,
+    files: Sequence[WrittenFile],
+    columns: Sequence[str] = TRIAL_COLUMNS,
 ) -> DataFrame:
-    """Return the columns of TRIAL_COLUMNS of some files of one family's trials."""
-    judged = pa.schema([tables.schema.field(name) for name in TRIAL_COLUMNS])
+    """Return some columns of some files of one family's trials; each file is verified whenever it is read.
+
+    A job over it raises TrialsLost if a file is gone or is not the one that was written.
+    """
+    judged = pa.schema([tables.schema.field(name) for name in columns])
     # One task reads a few files: a start of each would cost more than the reading.
     tasks = min(len(files), 2 * session.sparkContext.defaultParallelism)
     indexes = session.range(0, len(files), 1, tasks)
@@ -129,19 +137,20 @@ def table_in(
 
 
 def counted_rows(session: SparkSession, tables: Sequence[DataFrame]) -> list[int]:
-    """Read tables of trials in one job, keep them for the judgement, and return how many scenarios each has.
+    """Read tables of trials in one job, and return how many scenarios each has.
 
+    :param tables: with the column scenario_id
     :raises TrialsLost: a file is gone or is not the one that was written
     :raises SparkFailed: an error of Spark
     """
-    kept: dict[str, Any] = {f"trials_{place}": table.persist() for place, table in enumerate(tables)}
+    named: dict[str, Any] = {f"trials_{place}": table for place, table in enumerate(tables)}
     # One SQL text: a chain of union() calls would be analysed again at each call.
     text = " UNION ALL ".join(
         f"SELECT {place} AS place, count(DISTINCT {SCENARIO}) AS scenarios FROM {{{name}}}"
-        for place, name in enumerate(kept)
+        for place, name in enumerate(named)
     )
     try:
-        rows = session.sql(text, **kept).collect()
+        rows = session.sql(text, **named).collect()
     except SPARK_ERRORS as error:
         raise original_error(error) from None
     counts = [0] * len(tables)
@@ -155,10 +164,19 @@ def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[D
 
     :return: the scenarios that Python judged differently, by number
     :raises FamilyError: a family's query or schema is wrong
+    :raises TrialsLost: a file is gone or is not the one that was written
     """
-    found = SparkOracle(session).differences(
-        [FamilyTrials.of(each.family, each.table, each.verdicts.num_rows) for each in all_trials]
-    )
+    try:
+        found = SparkOracle(session).differences(
+            [FamilyTrials.of(each.family, each.table, each.verdicts.num_rows) for each in all_trials]
+        )
+    except FamilyError as error:
+        # What the trials lack is no mistake of the family's SQL.
+        if isinstance(error.__context__, PythonException):
+            lost = original_error(error.__context__)
+            if isinstance(lost, TrialsLost):
+                raise lost from None
+        raise
     differences = {(difference.family, difference.scenario): difference for difference in found}
     disagreeing = []
     for trials in all_trials:

@@ -26,7 +26,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyarrow import compute
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
 from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session
@@ -51,7 +51,7 @@ from onceproof.harness.campaign.trial_store import (
     manifest_of,
 )
 from onceproof.harness.campaign.trial_tables import VERDICTS, TrialTables
-from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
+from onceproof.harness.checkers.oracle_spark import SCENARIO, TRIAL_COLUMNS, arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
@@ -142,9 +142,7 @@ def run_campaign(
     result = CampaignResult(run)
     sources = [FamilySource.of(name) for name in names]
     made_folder(out)
-    # An absolute path, because executors have other working folders.
-    place = store or str((out / TRIALS).resolve())
-    trials = TrialStore(place, manifest_of(families, sources, seed, scenarios))
+    trials = TrialStore(store or str(out / TRIALS), manifest_of(families, sources, seed, scenarios))
     is_resumed = trials.resumes(resumes)
     with ExitStack() as stack:
         # Before anything is deleted: if Spark does not start, the results of the last campaign stay.
@@ -157,20 +155,16 @@ def run_campaign(
             lines = stack.enter_context(open_output(out))
             assert lines is not None
             deadline = None if max_time is None else started + max_time
-            least = least_each * len(families)
             latest = None if max_time is None else started + 2 * max_time
-            pace = Pace(run.workers, scenarios, deadline, len(families), least, latest)
+            pace = Pace(run.workers, scenarios, deadline, len(families), least_each * len(families), latest)
             campaign = _Campaign(session, result, sources, trials, lines, pace, budget, progress)
-            try:
-                campaign.run(is_resumed)
-            except BaseException:
-                # A second error must not hide the first one.
-                with suppress(OutputUnwritable, OSError):
-                    campaign.take_written()
-                raise
+            campaign.run_or_keep(is_resumed)
         except KeyboardInterrupt:
             run.interrupted = True
         except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed, SparkFailed, TrialsLost) as mistake:
+            if isinstance(mistake, FamilyError):
+                # The family that is fixed is another one, and replaces what this one has left.
+                trials.end()
             raise CampaignStopped(result, mistake) from mistake
         finally:
             run.seconds = time.time() - started
@@ -246,6 +240,16 @@ class _Campaign:
         self._taken = 0
         """All scenarios before this number are in the tally, or were left out."""
 
+    def run_or_keep(self, is_resumed: bool) -> None:
+        """Run the campaign; however it ends, what executors have written counts."""
+        try:
+            self.run(is_resumed)
+        except BaseException:
+            # A second error must not hide the first one.
+            with suppress(OutputUnwritable, OSError):
+                self.take_written()
+            raise
+
     def run(self, is_resumed: bool) -> None:
         """Run waves until there are enough scenarios or the time is over, and judge them."""
         if is_resumed:
@@ -257,7 +261,7 @@ class _Campaign:
                 self._judge()
         if any(trials.found for trials in self._trials):
             # An earlier attempt had more time.
-            self.take_written()
+            self._take_found()
             self._judge()
         self._compare_counts()
         self._store.finish([trials.written for trials in self._trials])
@@ -269,9 +273,12 @@ class _Campaign:
         self._result.resumed = sum(file.written.rows for trials in self._trials for file in trials.found)
 
     def take_written(self) -> None:
-        """Take the outcomes that executors have written and nobody has taken; they are not judged yet."""
+        """Take the outcomes that executors have written and no wave has taken; they are not judged yet."""
         for place, trials in enumerate(self._trials):
             trials.found = self._store.finished(place, trials.written)
+        self._take_found()
+
+    def _take_found(self) -> None:
         files = [file for trials in self._trials for file in trials.found]
         if not files:
             return
@@ -312,30 +319,23 @@ class _Campaign:
         """Judge all unjudged trials with Spark SQL."""
         begun = time.perf_counter()
         unjudged = [(place, trials) for place, trials in enumerate(self._trials) if trials.files]
-        tables = []
-        for place, trials in unjudged:
-            folder = self._store.folder(place)
-            tables.append(table_in(self._session, trials.tables, folder, trials.files))
-        try:
-            counts = counted_rows(self._session, tables) if tables else []
-            for (_, trials), found in zip(unjudged, counts, strict=True):
-                written = sum(file.rows for file in trials.files)
-                verdicts = sum(table.num_rows for table in trials.verdicts)
-                if not found == written == verdicts:
-                    raise TrialsLost(
-                        f"family {trials.family.name}: Spark SQL has read {found:,} scenarios, executors have"
-                        f" written {written:,}, and {verdicts:,} have outcomes"
-                    )
-            self._result.disagreements += disagreements(
-                self._session,
-                [
-                    Trials(trials.family, table, pa.concat_tables(trials.verdicts))
-                    for (_, trials), table in zip(unjudged, tables, strict=True)
-                ],
-            )
-        finally:
-            for table in tables:
-                table.unpersist()
+        numbers = [self._table(place, trials, (SCENARIO,)) for place, trials in unjudged]
+        counts = counted_rows(self._session, numbers) if numbers else []
+        for (_, trials), found in zip(unjudged, counts, strict=True):
+            written = sum(file.rows for file in trials.files)
+            verdicts = sum(table.num_rows for table in trials.verdicts)
+            if not found == written == verdicts:
+                raise TrialsLost(
+                    f"family {trials.family.name}: Spark SQL has read {found:,} scenarios, executors have"
+                    f" written {written:,}, and {verdicts:,} have outcomes"
+                )
+        self._result.disagreements += disagreements(
+            self._session,
+            [
+                Trials(trials.family, self._table(place, trials), pa.concat_tables(trials.verdicts))
+                for place, trials in unjudged
+            ],
+        )
         self._result.judged += sum(counts)
         for trials in self._trials:
             trials.files.clear()
@@ -343,6 +343,9 @@ class _Campaign:
         seconds = time.perf_counter() - begun
         self._result.judging_seconds += seconds
         self._pace.record_judgement(seconds)
+
+    def _table(self, place: int, trials: _FamilyTrials, columns: Sequence[str] = TRIAL_COLUMNS) -> DataFrame:
+        return table_in(self._session, trials.tables, self._store.folder(place), trials.files, columns)
 
     def _compare_counts(self) -> None:
         """Compare what was judged with what outcomes.jsonl holds. Raises TrialsLost."""

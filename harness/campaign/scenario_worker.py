@@ -51,7 +51,7 @@ PROGRAM: Final = __name__
 class _LoadedFamily:
     """A family whose scenarios this process runs."""
 
-    told: FamilyToLoad
+    described: FamilyToLoad
     family: Family
     tables: TrialTables
 
@@ -102,9 +102,13 @@ class ScenarioProcess:
         """
         while True:
             self._worker.give(batch)
-            while not select.select([self._worker.stdout], [], [], LOOK_SECONDS)[0]:
+            is_ready = False
+            while not is_ready and not self._worker.is_dead:
+                is_ready = bool(select.select([self._worker.stdout], [], [], LOOK_SECONDS)[0])
                 self._worker.look()
-            done = self._worker.answer()
+            # Of a dead one that has forked, nothing comes and the stream does not end.
+            is_ready = is_ready or bool(select.select([self._worker.stdout], [], [], 0)[0])
+            done = self._worker.answer() if is_ready else None
             if done is not None:
                 raise_error_of([done])
                 return done
@@ -145,14 +149,14 @@ def _stop() -> None:
 def run_to_tables(loaded: _LoadedFamily, seed: int, batch: Batch, notes: Notes | None) -> Done:
     """Run the scenarios of a batch, which are those of one family, and answer with Arrow batches."""
     started = perf_counter()
-    told, family, tables = loaded.told, loaded.family, loaded.tables
+    described, family, tables = loaded.described, loaded.family, loaded.tables
     family_error = internal_error = ""
     lines: tuple[bytes, ...] = ()
     turns = range(batch.first, batch.first + batch.count)
     drawn = ((family, scenario_seed(seed, family.name, turn), USUAL) for turn in turns)
     try:
         trials = [
-            TriedScenario.of(turn * told.families + told.place, *tried)
+            TriedScenario.of(turn * described.families + described.place, *tried)
             for turn, tried in zip(turns, tried_scenarios(drawn, batch, SIMULATED, notes), strict=False)
         ]
         if trials:
@@ -160,7 +164,7 @@ def run_to_tables(loaded: _LoadedFamily, seed: int, batch: Batch, notes: Notes |
             lines = (_packed(table), _packed(verdicts(trials, table)))
     except Exception as error:
         family_error, internal_error = error_of(error, batch)
-        family_error = as_asked(family_error, told.address, told.asked)
+        family_error = as_asked(family_error, described.address, described.asked)
     return Done(batch.first, lines, perf_counter() - started, family_error, internal_error, batch.place)
 
 
@@ -180,7 +184,7 @@ def unpacked_batches(data: bytes) -> list[pa.RecordBatch]:
 
 def main() -> None:
     """Answer the batches of Spark tasks until the Spark worker closes the stream."""
-    told: list[FamilyToLoad] = []
+    described: list[FamilyToLoad] = []
     loaded: dict[int, _LoadedFamily] = {}
 
     def prepare(start: Start) -> Answer:
@@ -188,20 +192,22 @@ def main() -> None:
             assert batch.place is not None
             try:
                 if batch.place not in loaded:
-                    loaded[batch.place] = _loaded(told[batch.place])
+                    loaded[batch.place] = _loaded(described[batch.place])
             except FamilyError as error:
                 return Done(batch.first, (), 0.0, str(error), place=batch.place)
             return run_to_tables(loaded[batch.place], start.seed, batch, notes)
 
         return answer
 
-    serve(prepare, told.append)
+    serve(prepare, described.append)
     os._exit(0)
 
 
-def _loaded(told: FamilyToLoad) -> _LoadedFamily:
-    family = load_as_asked(told.address, told.asked, told.folder)
-    schemas = [pa.ipc.read_schema(pa.py_buffer(each)) for each in (told.record_schema, told.row_schema)]
+def _loaded(described: FamilyToLoad) -> _LoadedFamily:
+    family = load_as_asked(described.address, described.asked, described.folder)
+    schemas = [
+        pa.ipc.read_schema(pa.py_buffer(each)) for each in (described.record_schema, described.row_schema)
+    ]
     # Modules stay loaded, so the garbage collector need not traverse them again.
     gc.freeze()
-    return _LoadedFamily(told, family, TrialTables(family.name, *schemas))
+    return _LoadedFamily(described, family, TrialTables(family.name, *schemas))

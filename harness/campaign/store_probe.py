@@ -93,5 +93,5 @@ def _delete(store: FileStore, name: str) -> None:
     try:
         store.delete(name)
     except OSError:
-        # The error before this one is told, and an empty file disturbs nobody.
+        # The error before this one is raised, and no later campaign minds an empty file.
         return

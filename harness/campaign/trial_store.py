@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Final
@@ -153,6 +154,8 @@ class TrialStore:
         if there == self._manifest:
             return True
         rows = sum(each.written.rows for each in self._all_finished(there))
+        if not rows:
+            return False
         raise OutputUnwritable(
             f"{self.place}: holds {counted(rows, 'finished scenario')} of another campaign, which has not"
             f" ended ({there}): repeat its command to resume it, give another --out, or delete this place"
@@ -175,10 +178,18 @@ class TrialStore:
                 for name in folder.names():
                     if _PART.fullmatch(name) and name not in kept:
                         folder.delete(name)
-            ended = msgspec.structs.replace(self._manifest, is_finished=True)
-            self.files.write(MANIFEST, msgspec.json.encode(ended))
+            self._note_end()
         except OSError as error:
             raise _unwritable(self.place, error) from None
+
+    def end(self) -> None:
+        """Note, if possible, that this campaign has ended and cannot be resumed."""
+        with suppress(OSError):
+            self._note_end()
+
+    def _note_end(self) -> None:
+        ended = msgspec.structs.replace(self._manifest, is_finished=True)
+        self.files.write(MANIFEST, msgspec.json.encode(ended))
 
     def finished(self, place: int, known: Sequence[WrittenFile] = ()) -> list[FinishedFile]:
         """Return the whole files of a family beside those that are known, without a scenario twice."""

@@ -231,6 +231,11 @@ class Worker:
         if self.batches:
             self._watch.look(self._process.pid, time.monotonic())
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has ended. A child that it has forked may keep its stdout open."""
+        return self._process.poll() is not None
+
     def stop(self, wait: bool = True) -> Death:
         """Stop the process and return how it ended.
 
@@ -286,8 +291,10 @@ class WorkerPool:
             if not any(worker.batches for worker in self._workers):
                 return
             ready = self._selector.select(LOOK_SECONDS)
-            for worker in self._workers:
+            for worker in tuple(self._workers):
                 worker.look()
+                if not ready and worker.batches and worker.is_dead:
+                    again.extend(self._replace(worker))
             for key, _ in ready:
                 done = key.data.answer()
                 if done is None:

@@ -151,6 +151,7 @@ class Notes:
         self._memory = mmap.mmap(notes, _LAYOUT.size)
         self._stacks = os.fdopen(stacks, "wb", buffering=0)
         self._budget = budget
+        self._process_id = os.getpid()
         self.idle()
         faulthandler.enable(self._stacks)
         if budget is None:
@@ -177,7 +178,9 @@ class Notes:
         _LAYOUT.pack_into(self._memory, 0, place, RUNNING, time.process_time())
 
     def idle(self) -> None:
-        """Note that no scenario runs."""
+        """Note that no scenario runs; a child that a scenario has forked ends here, and does not go on."""
+        if os.getpid() != self._process_id:
+            os._exit(0)
         _LAYOUT.pack_into(self._memory, 0, IDLE, GENERATING, 0.0)
 
 

@@ -208,7 +208,9 @@ def serve(prepare: Callable[[Start], Answer], learn: Callable[[FamilyToLoad], No
     with suppress(BrokenPipeError):
         while (message := read_message(sys.stdin.buffer)) is not None:
             if isinstance(message, Batch):
-                write_message(messages, answer(message, notes))
+                done = answer(message, notes)
+                notes.idle()
+                write_message(messages, done)
             elif isinstance(message, FamilyToLoad) and learn is not None:
                 learn(message)
 

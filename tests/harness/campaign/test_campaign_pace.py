@@ -150,3 +150,11 @@ def test_every_core_has_several_tasks_and_no_wave_has_too_many() -> None:
     pace.record_wave(500, 1.0)
     assert pace.tasks_of(20_000, 4) == 50
     assert pace.tasks_of(10**7, 4) == MOST_TASKS
+
+
+def test_a_resumed_campaign_measures_its_speed_in_a_small_wave_of_its_own() -> None:
+    pace = Pace(2, None, 60.0)
+    pace.record_found(JUDGED_AT_ONCE)
+    assert pace.is_judging_due
+    # Nothing is known of the speed, although the first scenarios are there.
+    assert pace.next_count(JUDGED_AT_ONCE, 5.0) == pace.next_count(0, 5.0) > 0

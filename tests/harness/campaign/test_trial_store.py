@@ -112,7 +112,7 @@ def test_a_damaged_file_is_ignored_and_so_is_a_scenario_that_is_there_twice(unfi
     assert numbers(store_at(unfinished)) == [0, 1]
 
 
-def test_another_campaign_is_told_what_is_there_and_how_to_go_on(unfinished: Path) -> None:
+def test_the_refusal_of_another_campaign_says_what_is_there_and_how_to_go_on(unfinished: Path) -> None:
     for other in ({"seed": 8}, {"scenarios": 21}):
         with pytest.raises(OutputUnwritable) as refused:
             store_at(unfinished, **other).resumes()
@@ -158,7 +158,7 @@ def test_a_place_with_files_of_a_user_is_refused_and_stays(tmp_path: Path) -> No
             store_at(trials).resumes()
         assert path.read_text() == "mine"
         path.unlink()
-    # An empty folder is nobody's.
+    # An empty folder has no owner.
     assert not store_at(trials).resumes()
 
 

@@ -162,7 +162,7 @@ def test_a_scenario_that_kills_two_workers_fails_alone(tmp_path: Path, sales: Pa
     family = str(deadly(sales, 6))
     result = run([family], scenarios=64, workers=2, out=tmp_path / "out", warn=warnings.append)
     assert result.tally.scenarios == len(lines_of(tmp_path / "out")) == 64
-    # Somebody else may have sent the first signal, so the scenario is tried again.
+    # Another process may have sent the first signal, so the scenario is tried again.
     assert any("are run once more" in line for line in warnings)
     assert 1 <= result.tally.failed <= 3
     assert {signature for _, signature in result.tally.groups} == {("no_error", "its process died: SIGKILL")}

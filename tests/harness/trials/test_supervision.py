@@ -10,6 +10,7 @@ from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.failures import examine_failures
 from onceproof.harness.trials.runner import RunResult, run
+from onceproof.harness.trials.supervised_checks import supervised_mistakes
 
 SCENARIOS = 40
 CULPRIT = scenario_seed(0, "shelves", 17)
@@ -85,6 +86,12 @@ def tried(path: str, **options: object) -> RunResult:
         ("os.abort()", "its process died: SIGABRT", "generate()"),
         ("ctypes.string_at(0)", "its process died: SIGSEGV", "its run"),
         ("os._exit(0)", "its process ended: exit code 0", "its run"),
+        # The child keeps the pipe to the parent open.
+        (
+            "(os.fork() and os._exit(9)) or (time.sleep(20), os._exit(0))",
+            "its process ended: exit code 9",
+            "generate()",
+        ),
         ("os.kill(os.getpid(), signal.SIGKILL)", "its process died: SIGKILL", "its run"),
         ("while True: pass", "time exceeded: it computes without an end", "its run"),
         ("time.sleep(10**6)", "time exceeded: it waits and does nothing", "generate()"),
@@ -131,6 +138,22 @@ def test_an_exception_that_ends_programs_fails_its_scenario_alone(tmp_path: Path
     [group] = result.tally.groups.values()
     name = "SystemExit" if "exit" in deed else deed.split()[1]
     assert group.signature == ("no_error", f"raised {name}")
+
+
+def test_a_forked_child_that_returns_from_a_scenario_ends(tmp_path: Path) -> None:
+    path = family(tmp_path, "os.fork()", "generate()")
+    result = tried(path, out=tmp_path / "out")
+    assert (result.tally.scenarios, result.tally.failed) == (SCENARIOS, 0)
+    lines = (tmp_path / "out" / "outcomes.jsonl").read_bytes().splitlines()
+    assert len(lines) == SCENARIOS
+
+
+def test_the_check_of_a_family_names_a_scenario_that_ends_its_process(tmp_path: Path) -> None:
+    path = family(tmp_path, "os.abort()", "its run")
+    [mistake] = supervised_mistakes(path, 0, 18)
+    assert mistake.member == "job"
+    said = f"seed {CULPRIT}: its process died: SIGABRT, during its run, in evil ({path}:"
+    assert mistake.sentence.startswith(said)
 
 
 def test_the_same_scenario_is_lost_in_every_run(tmp_path: Path) -> None:
