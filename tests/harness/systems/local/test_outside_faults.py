@@ -111,6 +111,7 @@ def drawn(system, kind, means) -> Iterator[Scenario]:
     [
         (LocalSystem, "exit-of-a-function-ends-the-process", "", "function_leaves", ("",)),
         (LocalSystem, "forked-child-runs-the-job", MUTANTS, "function_leaves", ("fork",)),
+        (LocalSystem, "relative-path-stays-relative", MUTANTS, "function_leaves", ("chdir",)),
         (LocalSystem, "file-that-has-changed-is-at-its-end", "", "change_input", ("", "replaced")),
         (LocalSystem, "content-of-a-file-is-not-compared", "", "change_input", ("replaced",)),
         (LocalSystem, "file-that-was-taken-away-is-lost", MUTANTS, "move_output", ("",)),
