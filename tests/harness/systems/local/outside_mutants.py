@@ -1,4 +1,4 @@
-"""Bugs planted into what only real processes meet: forks, consumers of files, workers that fall silent."""
+"""Bugs planted into what only real processes meet: forks, consumers of files, silent workers, lost folders."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from onceproof.engine.connectors import file_sink
 from onceproof.engine.connectors.commit_ledger import CommitLedger
 from onceproof.engine.connectors.part_files import Mark
 from onceproof.engine.job.heartbeats import HeartbeatMonitor
+from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.mutants import Reached, mutant, replaced
 
 
@@ -76,4 +77,20 @@ def relative_path_stays_relative(reached: Reached) -> Iterator[None]:
         return os.fspath(text)
 
     with replaced(file_sink, "base_path_of", as_given):
+        yield
+
+
+@mutant(
+    id="folder-is-looked-at-once",
+    breaks="liveness",
+    summary="a process that holds the folder of its job commits on when another folder is at that path, or none",
+)
+def folder_is_looked_at_once(reached: Reached) -> Iterator[None]:
+    """A second process may begin there meanwhile."""
+
+    def still_there(self: LocalCheckpointStorage) -> bool:
+        reached()
+        return True
+
+    with replaced(LocalCheckpointStorage, "is_in_place", property(still_there)):
         yield
