@@ -6,8 +6,8 @@ The rules this module lives by:
   in the simulation has the scenario without them. Only a system that can carry a kind out has it drawn.
 - Drawing again gives the same: a scenario that has such a fault keeps it, and one without a seed was written
   or shrunk, and stays as it is.
-- Nearly half of the scenarios have one. A process takes a second, so runs are small, and each kind, by each of
-  its means, has to come in some fifty of them.
+- Nearly half of the scenarios have one. A process takes a second, so runs are small, and each kind, by each
+  of its means, has to come in some fifty of them.
 - What is taken away, or changed, matters to a job that comes back: so a kill follows.
 """
 

@@ -1,4 +1,4 @@
-"""Bugs planted into what only real processes meet: forks, consumers of files, silent workers, lost folders."""
+"""Bugs planted into what only real processes meet: forks, consumers, silent workers, lost folders."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def relative_path_stays_relative(reached: Reached) -> Iterator[None]:
 @mutant(
     id="folder-is-looked-at-once",
     breaks="liveness",
-    summary="a process that holds the folder of its job commits on when another folder is at that path, or none",
+    summary="a process commits on when another folder is where its job had its own, or none",
 )
 def folder_is_looked_at_once(reached: Reached) -> Iterator[None]:
     """A second process may begin there meanwhile."""
