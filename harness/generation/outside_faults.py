@@ -6,8 +6,8 @@ The rules this module lives by:
   in the simulation has the scenario without them. Only a system that can carry a kind out has it drawn.
 - Drawing again gives the same: a scenario that has such a fault keeps it, and one without a seed was written
   or shrunk, and stays as it is.
-- A third of the scenarios has one. A process takes a second, so runs are small, and each kind, by each of its
-  means, has to come in some fifty of them.
+- Nearly half of the scenarios have one. A process takes a second, so runs are small, and each kind, by each
+  of its means, has to come in some fifty of them.
 - What is taken away, or changed, matters to a job that comes back: so a kill follows.
 """
 
@@ -26,11 +26,11 @@ from onceproof.harness.model.fault_kinds import FaultKind, Means, Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 
-SHARE: Final = 0.35
+SHARE: Final = 0.45
 """The share of the scenarios that have such a fault."""
 
 KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
-    ("function_leaves", 4),
+    ("function_leaves", 6),
     ("change_input", 2),
     ("move_output", 2),
     ("pause_worker", 2),
@@ -38,7 +38,10 @@ KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
 )
 _WAYS_TO_LEAVE: Final[tuple[tuple[Means, int], ...]] = tuple(
     # What only real processes have is not drawn in the simulation.
-    [(means, 3 if means in ("fork", "chdir") else 1) for means in ("", *FAULTS["function_leaves"].means)]
+    [
+        (each, 3 if each in ("fork", "chdir") else 1 + (not each))
+        for each in ("", *FAULTS["function_leaves"].means)
+    ]
 )
 _PAUSE_POINTS: Final[tuple[Point, ...]] = FAULTS["pause_worker"].points
 

@@ -9,13 +9,14 @@ The rules this module lives by:
 - A fork is a function that starts a child and waits for it, while the child returns into the engine, as where
   an exec has failed. The child has to end there: the parent hears of its end, and goes on.
 - A function that changes the folder of its process fails as well: relative paths matter to the next attempt.
+  Where one does, the job names its output by a relative path.
 """
 
 from __future__ import annotations
 
 import os
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from onceproof.harness.model.fault_kinds import Means
@@ -30,8 +31,15 @@ RAISED: Final[Mapping[Means, type[BaseException]]] = {
     "stop_iteration": StopIteration,
 }
 """By means, what a function raises."""
+ELSEWHERE: Final = "elsewhere"
+"""Below the folder of the process: where a function takes it."""
 LEAVES: Final[tuple[Means, ...]] = (*RAISED, "fork", "chdir")
 """The means by which functions leave in real processes."""
+
+
+def changes_folder(faults: Iterable[Fault]) -> bool:
+    """Return whether a function changes the folder of its process."""
+    return any(fault.means == "chdir" for fault in faults)
 
 
 def leave(fault: Fault) -> None:
@@ -42,7 +50,8 @@ def leave(fault: Fault) -> None:
             os.waitpid(child, 0)
         return
     if fault.means == "chdir":
-        os.chdir("/")
+        os.makedirs(ELSEWHERE, exist_ok=True)
+        os.chdir(ELSEWHERE)
         raise InjectedError("a fault let the function fail in another folder")
     raised = RAISED[fault.means]
     cause = InjectedError("a fault let the function leave")

@@ -14,10 +14,12 @@ The rules this module lives by:
 from __future__ import annotations
 
 import faulthandler
+import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from onceproof.engine.graph import JobGraph
@@ -30,6 +32,7 @@ from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.recovery import Recovered, recover
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.leaving_functions import changes_folder
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.local.second_program import check_guard, other_program
 from onceproof.harness.systems.local.unreliable_storage import (
@@ -61,6 +64,9 @@ def begin(spec: Spec, log: EventLog, assembly: Assembly, locked: ExitStack) -> T
 
     ``locked`` keeps the folder locked.
     """
+    if changes_folder(spec.faults):
+        # The program is started beside its output, which it names by a relative path.
+        os.chdir(Path(spec.output).parent)
     graph = assembly.graph(spec.parallelism)
     files = unreliable_storage(f"{spec.checkpoints}/{graph.job_id}")
     storage = MountedStorage(files)

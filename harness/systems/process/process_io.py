@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onceproof.engine.connectors import file_sink
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.part_files import OutputFileConfig
 from onceproof.harness.model.family import KAFKA, POSTGRES, S3, FamilyError
 from onceproof.harness.model.scenario import Parameter
+from onceproof.harness.systems.leaving_functions import changes_folder
 from onceproof.harness.systems.process.job_specification import Spec, TrialTopics
 from onceproof.harness.systems.process.table_sinks import make_sink
 from onceproof.harness.systems.process.test_io import (
@@ -68,6 +71,8 @@ class ProcessIO(SinksByKind):
         spec = self._spec
         encoder = Encoder.json_lines_encoder() if spec.rows == "json" else Encoder.csv_encoder()
         folder = spec.part_folder or spec.output
+        if changes_folder(spec.faults):
+            folder = file_sink.base_path_of(os.path.relpath(folder))
         config = OutputFileConfig(PREFIX, spec.suffix)
         return LoggingFileSink(folder, encoder, config, self._commits, in_buckets)
 

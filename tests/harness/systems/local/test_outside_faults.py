@@ -22,7 +22,7 @@ pytestmark = pytest.mark.local_kill
 
 WORD_COUNT = load_family("word_count")
 MUTANTS = str(Path(__file__).with_name("outside_mutants.py"))
-SEED = 2
+SEED = 1
 SCENARIOS = 50
 """In so many scenarios of a run a planted bug has to be found."""
 BOTH = pytest.mark.parametrize("system", [LocalSystem, LocalWorkersSystem])
@@ -111,9 +111,11 @@ def drawn(system, kind, means) -> Iterator[Scenario]:
     [
         (LocalSystem, "exit-of-a-function-ends-the-process", "", "function_leaves", ("",)),
         (LocalSystem, "forked-child-runs-the-job", MUTANTS, "function_leaves", ("fork",)),
+        (LocalSystem, "relative-path-stays-relative", MUTANTS, "function_leaves", ("chdir",)),
         (LocalSystem, "file-that-has-changed-is-at-its-end", "", "change_input", ("", "replaced")),
         (LocalSystem, "content-of-a-file-is-not-compared", "", "change_input", ("replaced",)),
         (LocalSystem, "file-that-was-taken-away-is-lost", MUTANTS, "move_output", ("",)),
+        (LocalSystem, "folder-is-looked-at-once", MUTANTS, "lose_folder", ("",)),
         (LocalWorkersSystem, "silence-of-a-worker-is-no-death", MUTANTS, "pause_worker", ("",)),
     ],
     ids=lambda value: value if isinstance(value, str) and "." not in value else "",
