@@ -218,11 +218,14 @@ class FileReader(CheckedReader):
         """Open the file, find the first line of the part, and skip records that were read before."""
         content = self._content = Content(self._path)
         self._data, self._mark = b"", None
+        mark = self._resume[2] if self._resume is not None and len(self._resume) > 2 else None
+        if mark is not None:
+            self._next_offset = mark[0]
         self._limit()
         if self._first is not None:
             content.check(self._first)
-        if self._resume is not None and len(self._resume) > 2:
-            self._check(content, self._resume[2])
+        if mark is not None:
+            self._check(content, mark)
         start = len(_BYTE_ORDER_MARK) if content.bytes_at(0, 3) == _BYTE_ORDER_MARK else 0
         header = b""
         content.seek(start)
@@ -271,7 +274,8 @@ class FileReader(CheckedReader):
     def _read_block(self) -> bool:
         """Parse the next block: whole lines, and more of them until its last record is complete.
 
-        Returns whether there is one; not, if there is but an unfinished record, which is held back.
+        Returns whether there is one: not at the end of a compressed file, whose size is known only then, and
+        not if there is but an unfinished record, which is held back.
         """
         content, parser = self._content, self._parser
         assert content is not None
@@ -297,7 +301,7 @@ class FileReader(CheckedReader):
                 data += self._read_lines(len(data))
             except ValueError as error:
                 raise self._malformed(data, error) from error
-        if not data and held:
+        if not data:
             return False
         self._offset, self._next_offset = begin, begin + len(data)
         self._records, self._given = records, 0

@@ -357,6 +357,23 @@ def test_compressed_file_is_unpacked_and_resumes_at_any_position(tmp_path, suffi
         rest_of(opened(source, reader.position))
 
 
+@pytest.mark.parametrize("kind", LINES)
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_compressed_lines_end_like_plain_ones(tmp_path, kind, end):
+    make, write = LINES[kind]
+    plain = tmp_path / "plain"
+    write(plain)
+    plain.write_text(plain.read_text()[:-1] + end)
+    path = tmp_path / "packed.gz"
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    plain_reader, reader = opened(make(plain)), opened(make(path))
+    whole = rest_of(plain_reader)
+    assert len(whole) == ROWS
+    assert rest_of(reader) == whole
+    assert reader.position == plain_reader.position
+    assert rest_of(opened(make(plain), stored(reader.position))) == []
+
+
 @pytest.mark.parametrize("damage", ["cut", "no gzip"])
 def test_damaged_compressed_file_is_one_line(tmp_path, damage):
     path = tmp_path / "input.csv.gz"
