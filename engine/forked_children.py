@@ -65,21 +65,32 @@ def _in_child() -> None:
 def _caller_of_user_code(forking: FrameType | None) -> FrameType | None:
     """Return the frame of the engine to which the code that forks returns; None: it may return."""
     frame = forking
+    inner: list[FrameType] = []
+    """What the engine has called."""
     caller: FrameType | None = None
     while frame is not None:
         if caller is None:
-            module = str(frame.f_globals.get("__name__", ""))
-            if module.startswith(_ENGINE):
-                if frame is forking:
-                    # The engine itself forks.
-                    return None
-                caller = frame
-            elif module in _NEVER_COME_BACK:
+            module = _module_of(frame)
+            if module in _NEVER_COME_BACK:
                 return None
+            if module.startswith(_ENGINE):
+                caller = frame
+            else:
+                inner.append(frame)
         if frame.f_code in _loops:
-            return caller
+            break
         frame = frame.f_back
-    return None
+    if frame is None or caller is forking:
+        # No job runs below this fork, or the engine itself forks.
+        return None
+    while inner and _module_of(inner[-1]).startswith("asyncio."):
+        # The engine's own event loop, which would go on in the child, and take what is meant for the parent.
+        caller = inner.pop()
+    return caller
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _trace_no_call(frame: FrameType, event: str, argument: Any) -> None:

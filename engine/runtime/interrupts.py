@@ -38,8 +38,24 @@ def between_steps(submit: Callable[[Callable[[], None]], None], job_name: str) -
             handler, which runs between any two instructions of the main thread.
         job_name: for the log.
     """
+    before = set(threading.enumerate())
     with no_success_before_the_end(job_name), _noted(submit, job_name):
         yield
+    _name_threads_left(job_name, before)
+
+
+def _name_threads_left(job_name: str, before: set[threading.Thread]) -> None:
+    """Say which threads, begun by functions of the job, keep the program from ending."""
+    left = [each.name for each in threading.enumerate() if each not in before and not each.daemon]
+    # Those of an executor end when they have nothing to do, and those of other jobs with their jobs.
+    names = [name for name in left if not name.startswith(("ThreadPoolExecutor", "job-"))]
+    if names:
+        _logger.warning(
+            "job %r has ended, but not its threads %s: the program ends only with them, so make them daemonic"
+            " or end them in close()",
+            job_name,
+            ", ".join(names),
+        )
 
 
 @contextmanager

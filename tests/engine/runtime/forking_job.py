@@ -7,6 +7,7 @@ the job.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import multiprocessing
 import os
@@ -16,11 +17,14 @@ import time
 from pathlib import Path
 
 from onceproof.engine import (
+    AsyncDataStream,
+    AsyncFunction,
     Configuration,
     Encoder,
     FileSink,
     FlatMapFunction,
     StreamExecutionEnvironment,
+    Time,
     Types,
 )
 from onceproof.engine.connectors.collection import CollectionSource
@@ -68,6 +72,23 @@ def run_a_job(folder):
     env = environment(folder / "child", 1)
     into_files(env.from_source(numbers(ALONE), None, "numbers"), folder / "child")
     env.execute("of a child")
+
+
+class Asks(AsyncFunction):
+    """Asks for nothing; one of its requests forks, and the child comes back to the event loop."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    async def async_invoke(self, value):
+        if value == FORKS_AT:
+            child = os.fork()
+            if child == 0:
+                await asyncio.sleep(0)
+                return [-value]
+            _, status = os.waitpid(child, 0)
+            (self.folder / "status").write_text(str(os.waitstatus_to_exitcode(status)))
+        return [value]
 
 
 class Forks(FlatMapFunction):
@@ -138,7 +159,11 @@ class Forks(FlatMapFunction):
 def main() -> None:
     folder, workers, how = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     env = environment(folder, workers, **dict(each.split("=") for each in sys.argv[4:]))
-    made = env.from_source(numbers(COUNT), None, "numbers").flat_map(Forks(folder, how), Types.LONG())
+    read = env.from_source(numbers(COUNT), None, "numbers")
+    if how == "answers":
+        made = AsyncDataStream.unordered_wait(read, Asks(folder), Time.seconds(600), 100, Types.LONG())
+    else:
+        made = read.flat_map(Forks(folder, how), Types.LONG())
     into_files(made.key_by(lambda value: value, Types.LONG()).map(lambda value: value, Types.LONG()), folder)
     print(env.execute("forking").restarts)
 

@@ -21,7 +21,7 @@ from tests.engine.runtime.killed_worker_job import is_alive
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_SECONDS = 60
-COMES_BACK = ["returns", "raises", "leaves", "yields"]
+COMES_BACK = ["returns", "raises", "leaves", "yields", "answers"]
 PREAMBLE: list[str] = []
 """What the programs do first: defects are planted here."""
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,26 @@ def test_interrupt_of_the_engines_own_handler_is_no_failure_of_the_function(tmp_
     graph = environment(tmp_path, Pressed(tmp_path, "map", "exit")).get_job_graph("leaving")
     with pytest.raises(KeyboardInterrupt):
         local.execute(graph)
+
+
+def test_thread_of_a_function_that_keeps_the_program_from_ending_is_named(caplog):
+    over = threading.Event()
+
+    class Begins(MapFunction):
+        def open(self, runtime_context):
+            threading.Thread(target=over.wait, name="left over").start()
+
+        def map(self, value):
+            return value
+
+        def __deepcopy__(self, memo):
+            return self
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection(range(10), Types.LONG()).map(Begins(), Types.LONG()).print()
+    env.execute("begins")
+    over.set()
+    assert "has ended, but not its threads left over" in caplog.text
 
 
 PROGRAM = """
