@@ -22,7 +22,9 @@ from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, Sup
 
 CLAIM_LOOKS: Final = 3
 """How often a process looks whether it still has the job before the storage's error counts."""
-TAKEN_OVER: Final = "another process has taken job {!r} over"
+TAKEN_OVER: Final = (
+    "another process has taken job {!r} over, or its claim was deleted from the checkpoint folder"
+)
 FOLDER_GONE: Final = (
     "the checkpoint folder of job {!r} was deleted, moved or replaced while it ran, so nothing is committed"
     " any more: bring {}/{} back, and start the job again"
