@@ -117,7 +117,6 @@ SITUATIONS: Final = (
     Situation("record late after a restore", "event time that a restored job begins anew", "window_sum"),
     Situation("incremental checkpoint restored", "files that several checkpoints share"),
     Situation("function left", "an exit that is taken for the end of the job"),
-    Situation("function left behind a checkpoint", "rows of an attempt that left, when it had made progress"),
     Situation("restored from a changed input", "positions in an input that is another one by now"),
     Situation("changed input reported", "a job that goes on where it has to give up"),
 )
@@ -291,7 +290,7 @@ class _Watch:
         elif subject == "write_error_after_success":
             self.discarded = True
         elif subject == "function_leaves":
-            self.found.add("function left behind a checkpoint" if self.in_attempt else "function left")
+            self.found.add("function left")
         elif subject == "change_input":
             self.input_changed = True
         elif subject == "fail_delete" or subject == "stale_list":

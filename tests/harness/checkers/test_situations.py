@@ -177,7 +177,6 @@ STORIES: Final[dict[str, Callable[[], Story]]] = {
     "cancelled with a savepoint": lambda: Story().starts().completes(1).says("job_stopped", cancelled=True),
     "stopped with something prepared": lambda: Story().starts().completes(1, ("a",)).completes(2, stops=True),
     "function left": lambda: Story().starts().strikes("function_leaves"),
-    "function left behind a checkpoint": lambda: Story().starts().completes(1).strikes("function_leaves"),
     "restored from a changed input": lambda: (
         Story().starts().completes(1).strikes("change_input", "completed").starts(1)
     ),
