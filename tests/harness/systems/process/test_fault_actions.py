@@ -182,7 +182,7 @@ def test_delayed_driver_kill_leaves_the_board_before_it_strikes(processes, board
         "[board.strike_late() for _ in iter(int, 1)]",
         pickle.dumps(board_of(Fault("kill_process", "aligned", delay=1))).hex(),
     )
-    assert driver.wait(10) == -signal.SIGKILL
+    assert driver.wait(60) == -signal.SIGKILL
     assert board_of.read().late == (), "or the next driver would die of it as well"
 
 
