@@ -244,7 +244,7 @@ class Round:
         if self.runtime == "standby":
             holder = self.holder
             holder.send_signal(signal.SIGSTOP)
-            self.await_true("nobody takes over", lambda: self._another_runs(holder))
+            self.await_true("no process takes over", lambda: self._another_runs(holder))
             holder.send_signal(signal.SIGCONT)
             self.start()
         elif self.runtime == "workers":
