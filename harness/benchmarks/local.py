@@ -227,7 +227,7 @@ def check_counts(output: Path, source: PoolSource, *, every: bool = True) -> Non
     Where not ``every`` count is to be written, they must rise.
     """
     # part-<owner>-<subtask>-<epoch>-<attempt>: in an epoch a key has one subtask.
-    parts = sorted(output.iterdir(), key=lambda part: int(part.name.split("-")[3]))
+    parts = sorted(output.glob("[!.]*"), key=lambda part: int(part.name.split("-")[3]))
     seen: dict[int, int] = {}
     for part in parts:
         with part.open() as lines:

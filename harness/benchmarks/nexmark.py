@@ -179,7 +179,7 @@ def check_rows(family: Family, records: Records, output: Path) -> None:
     """Raise WrongCount unless the rows in the files are those of the oracle."""
     rows: Rows = [
         tuple(msgspec.json.decode(line))
-        for part in output.iterdir()
+        for part in output.glob("[!.]*")
         for line in part.read_bytes().splitlines()
     ]
     expected = family.expected(records, Declared(rows))

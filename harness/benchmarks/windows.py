@@ -173,7 +173,7 @@ def _job_seconds(source: Clicks) -> tuple[float, float]:
 def check_counts(output: Path, source: Clicks) -> None:
     """Raise WrongCount unless every window of every key was written once, with its count."""
     found: dict[tuple[int, int], int] = {}
-    for part in output.iterdir():
+    for part in output.glob("[!.]*"):
         with part.open() as lines:
             for line in lines:
                 key, start, count = map(int, line.split(","))

@@ -102,7 +102,7 @@ def test_a_job_over_files_writes_every_row_once_although_a_task_dies(tmp_path, k
     counted.process(FailsOnce()).sink_to(sink.with_output_file_config(config).build())
     result = env.execute("counts")
     assert result.attempts == 2
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    names = sorted(path.name for path in (tmp_path / "out").glob("[!.]*"))
     assert all(name.startswith("counts-") and name.endswith(".csv") for name in names)
     rows = Counter(line for name in names for line in (tmp_path / "out" / name).read_text().splitlines())
     assert rows == Counter(f"w{word},{count}" for word in range(5) for count in range(1, 101))

@@ -28,7 +28,7 @@ from tests.engine.runtime.exact_rows import computed, differences, rows_in_files
 from tests.engine.runtime.killed_job import checkpoints_of, make_input
 from tests.engine.runtime.standby_job import TIMEOUT_SECONDS
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 POLL_SECONDS = 0.005
 OPTION = "high-availability.lease-timeout"
 

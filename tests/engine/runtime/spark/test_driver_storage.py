@@ -37,17 +37,17 @@ def failing(monkeypatch, owner, method, times, error, matches=lambda *arguments:
 
 
 def test_a_commit_that_fails_is_made_good_by_the_next_attempt(job, here, monkeypatch):
-    link = os.link
+    rename = os.rename
     failed = []
 
-    def failing_link(source, target):
-        if "/out/" in str(source) and len(failed) < 2:
+    def failing_rename(source, target):
+        if "/out/" in str(source) and str(source).endswith(".inprogress") and len(failed) < 2:
             failed.append(source)
             raise OSError(errno.EIO, "Input/output error")
-        link(source, target)
+        rename(source, target)
 
-    # A commit gives a part file its visible name by a link.
-    monkeypatch.setattr(os, "link", failing_link)
+    # A commit gives a part file its visible name by a rename.
+    monkeypatch.setattr(os, "rename", failing_rename)
     _, result = here(job.graph())
     assert len(failed) == 2
     assert result.attempts == 2, "both sinks failed to commit the same checkpoint"
