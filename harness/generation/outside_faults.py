@@ -60,7 +60,8 @@ def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozen
     if "change_input" in kinds and _may_change_topic(family, scenario):
         changing = Chance(Random(derived_seed("changed topic", scenario.seed)))
         if changing.chance(CHANGED_TOPICS):
-            return replace(scenario, faults=(*scenario.faults, *_changed_topic(family, changing, scenario)))
+            # In front: each pass belongs to one fault, and late checkpoints cover all that there is.
+            return replace(scenario, faults=(*_changed_topic(family, changing, scenario), *scenario.faults))
     chance = Chance(Random(derived_seed("outside faults", scenario.seed)))
     if not chance.chance(SHARE):
         return scenario
@@ -76,7 +77,7 @@ def _may_change_topic(family: Family, scenario: Scenario) -> bool:
 
 
 def _changed_topic(family: Family, chance: Chance, scenario: Scenario) -> list[Fault]:
-    nth, means = chance.integer(1, 2), chance.choice(TOPIC_CHANGES)
+    nth, means = chance.weighted(((1, 5), (2, 1))), chance.choice(TOPIC_CHANGES)
     changes = Fault("change_input", "completed", ANY_TASK, 0, nth, means=means)
     if means == "recreated" and chance.chance(0.3):
         # The job lives on, and has to notice by itself. Rows that were deleted it may have fetched before.
