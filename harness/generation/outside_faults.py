@@ -60,7 +60,7 @@ def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozen
     if "change_input" in kinds and _may_change_topic(family, scenario):
         changing = Chance(Random(derived_seed("changed topic", scenario.seed)))
         if changing.chance(CHANGED_TOPICS):
-            # In front: each pass belongs to one fault, and late checkpoints cover all that there is.
+            # In front: each pass belongs to one fault, and later checkpoints may cover all that there is.
             return replace(scenario, faults=(*_changed_topic(family, changing, scenario), *scenario.faults))
     chance = Chance(Random(derived_seed("outside faults", scenario.seed)))
     if not chance.chance(SHARE):
@@ -77,16 +77,17 @@ def _may_change_topic(family: Family, scenario: Scenario) -> bool:
 
 
 def _changed_topic(family: Family, chance: Chance, scenario: Scenario) -> list[Fault]:
-    nth, means = chance.weighted(((1, 5), (2, 1))), chance.choice(TOPIC_CHANGES)
-    changes = Fault("change_input", "completed", ANY_TASK, 0, nth, means=means)
+    means = chance.choice(TOPIC_CHANGES)
+    # The first checkpoint covers the least: what it leaves has to be read.
+    changes = Fault("change_input", "completed", means=means)
     if means == "recreated" and chance.chance(0.3):
         # The job lives on, and has to notice by itself. Rows that were deleted it may have fetched before.
         return [changes]
-    # The tasks hear of the checkpoint that is complete as the topic changes, one after the other.
+    # The tasks hear of the checkpoint one after the other.
     sizes = scenario.parallelisms()._asdict()
     roles = tasks_with(family, scenario.parameters).values()
     subtasks = sum(role if isinstance(role, int) else sizes[role] for role in roles)
-    return [changes, _kill(chance, "notified", subtasks * (nth - 1) + chance.integer(1, subtasks))]
+    return [changes, _kill(chance, "notified", chance.integer(1, subtasks))]
 
 
 def _unfit(family: Family, scenario: Scenario) -> frozenset[FaultKind]:

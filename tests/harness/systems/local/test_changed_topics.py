@@ -126,6 +126,9 @@ def test_topic_whose_rows_expire_has_its_offsets_and_no_rows(kafka: TrialKafka) 
     with kafka.changing_topics(RECORDS) as (topics, topic):
         topic.strike(changed("expired"))
         assert rows_in(topics) == [[], [], []]
+        topic.attempt_begins()
+        topic.calm()
+        assert rows_in(topics) == [[], [], []]
         consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": "any", "log_level": 0})
         assert consumer.get_watermark_offsets(TopicPartition(topics.input_topic, 0), 30) == (4, 4)
         consumer.close()
