@@ -176,7 +176,7 @@ def test_rows_under_a_name_that_another_transaction_has_committed_are_found(topi
 
 
 def test_source_waits_for_records_that_come_after_it_and_ends_behind_them(topics: TrialTopics) -> None:
-    source = make_kafka_source(topics, is_bounded=True)
+    source = make_kafka_source(topics, EventLog(os.devnull), is_bounded=True)
     readers = {split: source.open_split(split, None) for split in source.splits()}
     assert readers["b"].exhausted
     assert readers["a"].read(10) == []
@@ -195,7 +195,7 @@ def test_source_waits_for_records_that_come_after_it_and_ends_behind_them(topics
 
 
 def test_completed_checkpoints_commit_the_offsets_of_the_inner_source(topics: TrialTopics) -> None:
-    source = make_kafka_source(topics, is_bounded=True)
+    source = make_kafka_source(topics, EventLog(os.devnull), is_bounded=True)
     assert source.hears_of_checkpoints
     reader = source.open_split("a", None)
     reader.checkpoint_complete([(1, 2), 1])
