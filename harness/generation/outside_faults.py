@@ -9,6 +9,8 @@ The rules this module lives by:
 - Nearly half of the scenarios have one. A process takes a second, so runs are small, and each kind, by each
   of its means, has to come in some fifty of them.
 - What is taken away, or changed, matters to a job that comes back: so a kill follows.
+- A topic of Kafka changes by a chance of its own, in place of the others: only few families have one. A job
+  that reads none keeps its input.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from msgspec.structs import replace
 from onceproof.harness.generation.generator import unfit_kinds
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.family import KAFKA, S3, Family, options_of
-from onceproof.harness.model.fault_kinds import FaultKind, Means, Point
+from onceproof.harness.model.family import KAFKA, S3, Family, options_of, tasks_with
+from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, FaultKind, Means, Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 
 SHARE: Final = 0.45
 """The share of the scenarios that have such a fault."""
+
+CHANGED_TOPICS: Final = 0.2
+"""The share of the scenarios of a job with Kafka at its ends in which the topic of the input changes."""
 
 KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
     ("function_leaves", 6),
@@ -52,6 +57,11 @@ def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozen
     has_one = any(fault.kind in kinds for fault in scenario.faults)
     if scenario.seed is None or not kinds or has_one or Capability.SCHEDULES in capabilities:
         return scenario
+    if "change_input" in kinds and _may_change_topic(family, scenario):
+        changing = Chance(Random(derived_seed("changed topic", scenario.seed)))
+        if changing.chance(CHANGED_TOPICS):
+            # In front: each pass belongs to one fault, and later checkpoints may cover all that there is.
+            return replace(scenario, faults=(*_changed_topic(family, changing, scenario), *scenario.faults))
     chance = Chance(Random(derived_seed("outside faults", scenario.seed)))
     if not chance.chance(SHARE):
         return scenario
@@ -59,6 +69,25 @@ def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozen
     if kind in _unfit(family, scenario):
         kind = "function_leaves"
     return replace(scenario, faults=(*scenario.faults, *_drawn(kind, chance, scenario)))
+
+
+def _may_change_topic(family: Family, scenario: Scenario) -> bool:
+    is_at_an_end = KAFKA in options_of(family).servers
+    return is_at_an_end and not scenario.is_endless and "change_input" not in unfit_kinds(family)
+
+
+def _changed_topic(family: Family, chance: Chance, scenario: Scenario) -> list[Fault]:
+    means = chance.choice(TOPIC_CHANGES)
+    # The first checkpoint covers the least: what it leaves has to be read.
+    changes = Fault("change_input", "completed", means=means)
+    if means == "recreated" and chance.chance(0.3):
+        # The job lives on, and has to notice by itself. Rows that were deleted it may have fetched before.
+        return [changes]
+    # The tasks hear of the checkpoint one after the other.
+    sizes = scenario.parallelisms()._asdict()
+    roles = tasks_with(family, scenario.parameters).values()
+    subtasks = sum(role if isinstance(role, int) else sizes[role] for role in roles)
+    return [changes, _kill(chance, "notified", chance.integer(1, subtasks))]
 
 
 def _unfit(family: Family, scenario: Scenario) -> frozenset[FaultKind]:

@@ -63,6 +63,8 @@ Means: TypeAlias = Literal[
     "fork",
     "chdir",
     "replaced",
+    "recreated",
+    "expired",
 ]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
 ServerName: TypeAlias = Literal["", "postgres", "kafka", "s3"]
@@ -114,6 +116,8 @@ Victims: TypeAlias = Literal["none", "passing", "all"]
 """Which tasks a kill of tasks hits: the one that passes the point, or all of them (`systems/victims.py`)."""
 Delay: TypeAlias = Literal["none", "optional", "required"]
 
+TOPIC_CHANGES: Final[tuple[Means, ...]] = ("recreated", "expired")
+"""The means by which the input of a job that reads a topic of Kafka changes; the others change files."""
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 MESSAGES_ALONE: Final[tuple[Point, ...]] = ("declined", "abort_notified")
 """Messages without a protocol point: a task declines a checkpoint, or hears that one was aborted."""

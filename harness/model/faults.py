@@ -33,6 +33,7 @@ from onceproof.harness.model.fault_kinds import (
     MESSAGES_ALONE,
     POINTS,
     TASK_POINTS,
+    TOPIC_CHANGES,
     Delay,
     FaultKind,
     Means,
@@ -395,8 +396,9 @@ _ROWS: Final = (
         Capability.CHANGED_INPUT,
         "change the input that was read",
         "the input was changed",
-        # Plain: it is shorter than what was read of it.
-        means=("replaced",),
+        # Plain: a file is shorter than what was read of it. A topic is deleted and created again, or its
+        # retention deletes rows that were not read.
+        means=("replaced", *TOPIC_CHANGES),
     ),
     FaultRow(
         "move_output",

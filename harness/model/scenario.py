@@ -106,7 +106,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Kills only: the parallelism of the attempts that follow; 0 keeps the current one."""
     means: Means = ""
     """One of the means in the row of the kind, or "" for the default. The simulation reads those of functions
-    that leave and of input that changes; the others belong to real processes."""
+    that leave and of files that change; the others belong to real processes."""
     server: ServerName = ""
     """Faults of servers only: which one it strikes."""
 

@@ -6,6 +6,7 @@ import pytest
 
 from onceproof.harness.checkers.liveness import Liveness
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.fault_kinds import TOPIC_CHANGES
 from onceproof.harness.model.history import FAULT_FIRED, JOB_FAILED, JOB_FINISHED
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
@@ -63,6 +64,14 @@ def test_input_without_an_end_is_in_no_file_and_does_not_change(means: str) -> N
     assert trial.verdict.violations == ()
     struck = [event[2] for event in trial.history.events if event[1] == FAULT_FIRED]
     assert "change_input" not in struck
+
+
+@pytest.mark.parametrize("means", TOPIC_CHANGES)
+def test_simulation_has_no_topic_that_changes(means: str) -> None:
+    trial = trial_of(changed(means), KILL)
+    assert trial.verdict.violations == ()
+    struck = [event[2] for event in trial.history.events if event[1] == FAULT_FIRED]
+    assert struck == [KILL.kind]
 
 
 @MEANS

@@ -35,7 +35,7 @@ from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import KAFKA, POSTGRES, S3, Family, options_of
 from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
-from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, FaultKind
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import JOB_FINISHED, History
 from onceproof.harness.model.mutants import find_mutant
@@ -48,6 +48,7 @@ from onceproof.harness.systems.filed_input import change, write_files
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
+from onceproof.harness.systems.process.changing_topic import ChangingTopic
 from onceproof.harness.systems.process.fault_actions import MOVED, die, lose_folder, move_visible
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
@@ -216,20 +217,21 @@ class LocalSystem:
     ) -> dict[str, Any]:
         """Return what a specification says of the servers that a family needs, while the stack lasts."""
         servers: dict[str, StruckServer] = {}
+        topic: ChangingTopic | None = None
         ends: dict[str, Any] = {}
         if POSTGRES in options_of(family).servers:
             address, address_of_job = stack.enter_context(self._postgres.database())
             ends = {"postgres": address, "postgres_of_job": address_of_job}
             servers[POSTGRES] = self._postgres.struck
         if KAFKA in options_of(family).servers:
-            ends["kafka"] = stack.enter_context(self._kafka.topics(scenario.records))
+            ends["kafka"], topic = stack.enter_context(self._kafka.changing_topics(scenario.records))
             servers[KAFKA] = self._kafka.struck
         if S3 in options_of(family).servers:
             objects = stack.enter_context(self._objects.place())
             ends |= {"objects": objects, "checkpoints": objects.checkpoints, "savepoints": objects.savepoints}
             servers[S3] = self._objects.struck
-        if any(fault.server for fault in faults):
-            ends["strikes"] = stack.enter_context(StrikeSocket(servers)).address
+        if any(fault.server or (topic and FAULTS[fault.kind].strikes == "input") for fault in faults):
+            ends["strikes"] = stack.enter_context(StrikeSocket(servers, topic)).address
             ends["request_timeout_ms"] = request_timeout_ms(faults)
         return ends
 
@@ -239,8 +241,9 @@ class LocalSystem:
 
 
 def _input_files(scenario: Scenario, faults: Iterable[Fault], folder: Path) -> tuple[str, ...]:
-    """Write the input of a scenario into files if a fault changes it; return their paths, in order."""
-    if scenario.is_endless or all(FAULTS[fault.kind].strikes != "input" for fault in faults):
+    """Write the input of a scenario into files if a fault changes them; return their paths, in order."""
+    changes = [fault for fault in faults if FAULTS[fault.kind].strikes == "input"]
+    if scenario.is_endless or all(fault.means in TOPIC_CHANGES for fault in changes):
         return ()
     place = folder / "input"
     place.mkdir()

@@ -33,7 +33,7 @@ from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.task.events import StoreSnapshot, TaskEvent
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.fault_kinds import Target
+from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, Target
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
@@ -45,7 +45,12 @@ from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_
 from onceproof.harness.systems.local.logged_requests import LoggedRequests
 from onceproof.harness.systems.process.fault_actions import die, lose_folder, move_visible
 from onceproof.harness.systems.process.job_specification import Spec, read_records
-from onceproof.harness.systems.process.server_strikes import is_server_away, may_be_away, strike_server
+from onceproof.harness.systems.process.server_strikes import (
+    is_server_away,
+    may_be_away,
+    strike_server,
+    tell_of_attempt,
+)
 from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.process.transactional_database import database_of
 from onceproof.harness.systems.recording import event_log
@@ -149,11 +154,16 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     def _struck_outside(self, fault: Fault, name: str) -> str:
         """Change the input, or move the output or the checkpoints away.
 
-        Return what the strike names: the file that has changed, "" if the input is in none, or no checkpoint
-        covers any of it; else the task that has passed the point.
+        Return what the strike names: the file or topic that has changed, "" if the input is in none, or
+        nothing of it is read again; else the task that has passed the point.
         """
         spec = self._spec
         match FAULTS[fault.kind].strikes:
+            case "input" if fault.means in TOPIC_CHANGES:
+                if spec.kafka is None or not self._reads_a_topic():
+                    return ""
+                strike_server(self._strikes, fault)
+                return spec.kafka.input_topic
             case "input":
                 split = max(self._covered, key=lambda each: self._covered[each], default="")
                 if not spec.files or not split or not self._covered[split]:
@@ -166,6 +176,14 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
             case "folder":
                 lose_folder(spec.checkpoints)
         return name
+
+    def _reads_a_topic(self) -> bool:
+        """Return whether a living source reads the topic of the scenario."""
+        # It imports what only some families need.
+        from onceproof.harness.systems.process.kafka_io import TopicOfRecords
+
+        heads = [task.operators[0] for task in self.tasks.values()]
+        return any(isinstance(head, SourceOperator) and type(head.source) is TopicOfRecords for head in heads)
 
     def task_killed(self, task: Task, cause: str) -> None:
         """Log that a fault has killed the task."""
@@ -181,12 +199,23 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
     def task_died(self, task: Task, error: BaseException) -> None:
         """Log a task that raised; an error that no fault injected ends the run."""
         injected = is_injected(error) or (is_server_away(error) and self._may_be_away())
-        injected |= isinstance(error, UnreadableFile) and self._has_struck("input")
+        injected |= self._has_struck("input") and self._is_of_input(error)
         self._log_failure(task, f"{type(error).__name__}: {error}", injected)
         if not injected:
             log_error(self.log, task.name, error)
             raise RunOver
         super().task_died(task, error)
+
+    def _is_of_input(self, error: BaseException) -> bool:
+        """Return whether an error says that the input is not what it was, or a topic is not there now."""
+        if self._spec.kafka is None:
+            return isinstance(error, UnreadableFile)
+        # They import what only some families need.
+        from onceproof.engine.connectors.kafka.kafka_errors import MissingTopic
+        from onceproof.engine.connectors.kafka.partition_reader import OffsetGone
+        from onceproof.engine.connectors.kafka.topic_ids import TopicReplaced
+
+        return isinstance(error, MissingTopic | OffsetGone | TopicReplaced) or is_server_away(error)
 
     def _has_struck(self, what: Target) -> bool:
         """Return whether a fault has struck a thing, in this process or one before."""
@@ -236,6 +265,8 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         super().attempt_started(effect)
         self._attempt = effect.attempt
         self._has_completed = False
+        if self._spec.kafka is not None and self._has_struck("input"):
+            tell_of_attempt(self._strikes)
         self._leaks.attempt_begins()
 
     def cancel_tasks(self, effect: CancelTasks) -> None:

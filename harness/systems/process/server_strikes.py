@@ -7,6 +7,7 @@ The rules this module lives by:
 - A process of the job asks over a socket of the machine, and goes on when the answer comes: the server is
   dead or stopped by then, or the proxy knows what to cut next. Only this user may enter the socket's folder.
 - A server is back after the fault's delay, on the same data and port. Other deaths are mended at once.
+- It changes the topic that the job reads as well, and hears over the same socket of each attempt that begins.
 - The job reaches a server through a proxy; the harness reaches it directly, so that no cut hits a question of
   the harness.
 - An error that says a server is away counts as injected once a server was struck: a connection may be found
@@ -137,15 +138,30 @@ class StruckServer:
                         self._service.start()
 
 
+class StruckInput(Protocol):
+    """An input on a server that faults may change."""
+
+    def strike(self, fault: Fault) -> None:
+        """Change it, and return when it has changed."""
+
+    def attempt_begins(self) -> None:
+        """Called before an attempt of the job opens its sources, once a fault has struck."""
+
+    def calm(self) -> None:
+        """Called at the end. Raises ServiceError if it could not be changed."""
+
+
 class StrikeSocket:
     """Takes the faults of servers from processes of a job, while its context lasts.
 
     Args:
         servers: by name, those that may be struck.
+        changing: the input that may be changed.
     """
 
-    def __init__(self, servers: Mapping[str, StruckServer]) -> None:
+    def __init__(self, servers: Mapping[str, StruckServer], changing: StruckInput | None = None) -> None:
         self._servers = servers
+        self._changing = changing
         self._folder = Path(tempfile.mkdtemp(prefix="onceproof-strikes-"))
         self.address = str(self._folder / "socket")
         """What ``strike`` is given."""
@@ -168,6 +184,8 @@ class StrikeSocket:
         shutil.rmtree(self._folder, ignore_errors=True)
         for server in self._servers.values():
             server.calm()
+        if self._changing is not None:
+            self._changing.calm()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -175,22 +193,43 @@ class StrikeSocket:
                 connection, _ = self._listener.accept()
                 # A process that dies while it asks is no reason to end.
                 with connection, contextlib.suppress(OSError, msgspec.DecodeError, KeyError):
-                    fault = msgspec.json.decode(connection.makefile("rb").readline(), type=Fault)
-                    self._servers[fault.server].strike(fault)
+                    fault = msgspec.json.decode(connection.makefile("rb").readline(), type=Fault | None)
+                    self._take(fault)
                     connection.sendall(_DONE)
+
+    def _take(self, fault: Fault | None) -> None:
+        if fault is not None and fault.server:
+            self._servers[fault.server].strike(fault)
+        elif self._changing is not None:
+            if fault is None:
+                self._changing.attempt_begins()
+            else:
+                self._changing.strike(fault)
 
 
 def strike_server(address: str, fault: Fault) -> None:
-    """Ask the system to strike a server of this trial; return when it is dead or paused, or a cut is due.
+    """Ask the system to strike a server of this trial, or the topic that its job reads.
+
+    Return when the server is dead or paused, a cut is due, or the topic has changed.
 
     Raises:
         OSError: the system does not answer.
     """
+    if not _is_done(address, fault):
+        raise OSError(f"the fault {fault.kind} of {fault.server or 'the topic'} was not carried out")
+
+
+def tell_of_attempt(address: str) -> None:
+    """Tell the system that an attempt begins; return when it may open its sources. Raises OSError."""
+    if not _is_done(address, None):
+        raise OSError("the changed topic was not filled")
+
+
+def _is_done(address: str, request: Fault | None) -> bool:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        connection.sendall(msgspec.json.encode(fault) + b"\n")
-        if connection.makefile("rb").readline() != _DONE:
-            raise OSError(f"the fault {fault.kind} of {fault.server} was not carried out")
+        connection.sendall(msgspec.json.encode(request) + b"\n")
+        return connection.makefile("rb").readline() == _DONE
 
 
 def is_server_away(error: BaseException) -> bool:

@@ -22,6 +22,7 @@ from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.service import LOOPBACK, ServiceError
+from onceproof.harness.systems.process.changing_topic import ChangingTopic
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.kafka_clients import writer_settings
 from onceproof.harness.systems.process.server_strikes import StruckServer
@@ -76,18 +77,37 @@ class TrialKafka(TrialServer[KafkaBroker]):
         encode: Callable[[InputRecord], bytes] = msgspec.json.encode,
     ) -> Iterator[TrialTopics]:
         """Yield the topics of a scenario, whose input is filled meanwhile; they are deleted afterwards."""
+        with self.changing_topics(records, encode) as (topics, _):
+            yield topics
+
+    @contextmanager
+    def changing_topics(
+        self,
+        records: Mapping[str, Sequence[InputRecord]],
+        encode: Callable[[InputRecord], bytes] = msgspec.json.encode,
+    ) -> Iterator[tuple[TrialTopics, ChangingTopic]]:
+        """Yield the same with what changes the input."""
         from onceproof.harness.systems.process.kafka_io import make_topics
 
         broker, struck = self.server, self.struck
         lengths = {split: len(rows) for split, rows in records.items()}
         topics = TrialTopics(broker.address, f"{LOOPBACK}:{struck.port}", self.next_name(), lengths)
         make_topics(broker.address, {topics.input_topic: len(lengths)})
-        ends = threading.Event()
+        ends, hurries = threading.Event(), threading.Event()
         refused: list[str] = []
-        feeder = threading.Thread(target=feed, args=(topics, records, ends, refused, encode), daemon=True)
+
+        def fill() -> None:
+            feed(topics, records, ends, hurries, refused, encode)
+
+        feeder = threading.Thread(target=fill, daemon=True)
         feeder.start()
+
+        def fill_at_once() -> None:
+            hurries.set()
+            feeder.join()
+
         try:
-            yield topics
+            yield topics, ChangingTopic(topics, records, fill_at_once, encode)
         finally:
             ends.set()
             feeder.join()
@@ -129,10 +149,11 @@ def feed(
     topics: TrialTopics,
     records: Mapping[str, Sequence[InputRecord]],
     ends: threading.Event,
+    hurries: threading.Event,
     refused: list[str],
     encode: Callable[[InputRecord], bytes] = msgspec.json.encode,
 ) -> None:
-    """Write the records of all splits in turn, ``PACE_S`` apart, until ``ends`` is set.
+    """Write the records of all splits in turn, until ``ends`` is set, ``PACE_S`` apart until ``hurries`` is.
 
     The key of a message is the name of its split.
 
@@ -158,7 +179,7 @@ def feed(
                 on_delivery=delivered,
             )
             producer.poll(0)
-            if refused or ends.wait(PACE_S):
+            if refused or ends.wait(0 if hurries.is_set() else PACE_S):
                 return
     while producer.flush(0.1) and not ends.is_set():
         pass

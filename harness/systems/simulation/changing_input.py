@@ -19,6 +19,7 @@ from typing import Any
 
 from onceproof.engine.connectors.source import ForwardingReader, SplitReader
 from onceproof.engine.elements import Record
+from onceproof.harness.model.fault_kinds import TOPIC_CHANGES
 from onceproof.harness.model.history import as_tuple
 from onceproof.harness.model.scenario import Fault, InputRecord
 from onceproof.harness.systems.filed_input import change, source_of, write_files
@@ -68,7 +69,12 @@ class ChangingLog(SimulatedLog):
         return {split: position[1] for split, position in positions.items()}
 
     def change(self, fault: Fault, cut: Mapping[str, int]) -> str:
-        """Change the file of which a checkpoint covers most; return its name, "" if it covers nothing."""
+        """Change the file of which a checkpoint covers most; return its name, "" if it covers nothing.
+
+        A fault that changes topics changes no file.
+        """
+        if fault.means in TOPIC_CHANGES:
+            return ""
         split = max(cut, key=lambda each: cut[each], default="")
         if not split or not cut[split]:
             return ""

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from onceproof.harness.generation import outside_patterns
+from onceproof.harness.generation import outside_faults, outside_patterns
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.generation.outside_faults import KINDS, SHARE, with_outside_faults
+from onceproof.harness.generation.outside_faults import CHANGED_TOPICS, KINDS, SHARE, with_outside_faults
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, FaultKind
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Scenario, check, from_json, to_json
 from onceproof.harness.model.system import capabilities_of
@@ -93,6 +93,36 @@ def test_real_processes_get_every_kind_they_can_suffer(
     assert min(counts.values()) > 0.02 * SEEDS
     share = sum(after != before for before, after in zip(scenarios, drawn, strict=True)) / SEEDS
     assert SHARE - 0.05 < share < SHARE + 0.05
+
+
+def test_topics_change_where_a_job_has_kafka_at_its_ends() -> None:
+    family = load_family("kafka_to_kafka")
+    scenarios = [generate(family, seed) for seed in range(300)]
+    drawn = [with_outside_faults(family, each, LOCAL) for each in scenarios]
+    changes = [fault for each in drawn for fault in those(each, frozenset({"change_input"}))]
+    assert {fault.means for fault in changes} == set(TOPIC_CHANGES)
+    assert CHANGED_TOPICS - 0.07 < len(changes) / len(drawn) < CHANGED_TOPICS + 0.07
+    for before, after in zip(scenarios, drawn, strict=True):
+        check(after)
+        assert with_outside_faults(family, after, LOCAL) == after
+        assert not (before.is_endless and those(after, frozenset({"change_input"})))
+
+
+def test_topics_are_drawn_apart_from_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = load_family("kafka_to_kafka")
+    scenarios = [generate(family, seed) for seed in range(200)]
+    drawn = [with_outside_faults(family, each, LOCAL) for each in scenarios]
+    monkeypatch.setattr(outside_faults, "CHANGED_TOPICS", 0.0)
+    for before, after in zip(scenarios, drawn, strict=True):
+        if not those(after, frozenset({"change_input"})):
+            assert with_outside_faults(family, before, LOCAL) == after
+
+
+@pytest.mark.parametrize("family", ["word_count", "kafka_exactly_once_window"])
+def test_topics_do_not_change_of_jobs_that_have_none_or_declare(family: str) -> None:
+    other: Family = load_family(family)
+    drawn = [with_outside_faults(other, generate(other, seed), LOCAL) for seed in range(200)]
+    assert all(fault.means not in TOPIC_CHANGES for each in drawn for fault in those(each))
 
 
 def test_systems_that_carry_none_out_have_none_drawn(scenarios: list[Scenario]) -> None:

@@ -1,14 +1,17 @@
-"""Bugs planted into what only real processes meet: forks, consumers, silent workers, lost folders."""
+"""Bugs planted into what only real processes meet: forks, consumers, silent workers, lost folders, topics."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import FrameType
+from typing import Any
 
 from onceproof.engine import forked_children
 from onceproof.engine.connectors import file_sink
 from onceproof.engine.connectors.commit_ledger import CommitLedger
+from onceproof.engine.connectors.kafka import partition_reader
+from onceproof.engine.connectors.kafka.topic_ids import TopicWatch
 from onceproof.engine.connectors.part_files import Mark
 from onceproof.engine.job.heartbeats import HeartbeatMonitor
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
@@ -93,4 +96,36 @@ def folder_is_looked_at_once(reached: Reached) -> Iterator[None]:
         return True
 
     with replaced(LocalCheckpointStorage, "is_in_place", property(still_there)):
+        yield
+
+
+@mutant(
+    id="topic-ids-are-not-compared",
+    breaks="consistent_cut",
+    summary="a reader goes on at its offset in a topic that was deleted and created again",
+)
+def topic_ids_are_not_compared(reached: Reached) -> Iterator[None]:
+    """Rows of two topics are mixed."""
+
+    def trusting(self: TopicWatch, found: str, offset: int) -> None:
+        reached()
+
+    with replaced(TopicWatch, "compare", trusting):
+        yield
+
+
+@mutant(
+    id="offsets-that-are-gone-are-skipped",
+    breaks="completeness",
+    summary="a reader whose offset the broker has deleted goes on at the first one that is there",
+)
+def offsets_that_are_gone_are_skipped(reached: Reached) -> Iterator[None]:
+    """The rows between them are lost without a word."""
+    sound = partition_reader.client_properties
+
+    def lenient(properties: Mapping[str, Any]) -> dict[str, Any]:
+        reached()
+        return {**sound(properties), "auto.offset.reset": "earliest"}
+
+    with replaced(partition_reader, "client_properties", lenient):
         yield

@@ -20,6 +20,7 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     ERROR,
+    INPUT_READ,
     JOB_FINISHED,
     TRANSACTION_VISIBLE,
 )
@@ -319,7 +320,7 @@ def test_job_survives_a_kill_from_outside_which_is_recorded(tmp_path):
 def test_checkpoints_follow_record_counts_until_the_job_finishes():
     history, verdict = tried(scenario_with())
     assert verdict.passed
-    assert history.events[-1][1] == JOB_FINISHED
+    assert [kind for _, kind, _, _ in history.events[-2:]] == [JOB_FINISHED, INPUT_READ]
     cuts = [
         sum(payload["cut"].values()) for _, kind, _, payload in history.events if kind == CHECKPOINT_COMPLETED
     ]
