@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Workload
+from onceproof.harness.model.family import FamilyOptions, Workload
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 name = "files_rolling"
 generator_version = 1
+options = FamilyOptions(writes_files=True)
 tasks = word_count.tasks
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema

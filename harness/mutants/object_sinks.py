@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
-from onceproof.engine.connectors.part_objects import PartObject, object_folder
+from onceproof.engine.connectors.part_objects import PartObject, PartObjectLost, object_folder
 from onceproof.engine.connectors.part_transactions import Transaction, parts_of
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.object_calls import ObjectCalls
@@ -105,4 +105,29 @@ def lost_answer_is_a_lost_upload(reached: Reached) -> Iterator[None]:
         commit(self, calls, key)
 
     with replaced(PartObject, "commit", not_looking):
+        yield
+
+
+@mutant(
+    id="object-that-was-taken-away-is-lost",
+    breaks="no_error",
+    summary="a repeated commit finds neither object nor upload, and asks no note whether it was committed",
+    families=("files_rolling", "objects_rolling"),
+)
+def object_that_was_taken_away_is_lost(reached: Reached) -> Iterator[None]:
+    """A consumer has taken the object away since, and the job can never be restarted."""
+    commit_part = ObjectSinkFunction.commit_part
+
+    def not_asking(self: ObjectSinkFunction, part: Transaction) -> None:
+        notes, self.notes_commits = self.notes_commits, False
+        try:
+            commit_part(self, part)
+        except PartObjectLost:
+            if notes:
+                reached()
+            raise
+        finally:
+            self.notes_commits = notes
+
+    with replaced(ObjectSinkFunction, "commit_part", not_asking):
         yield

@@ -67,6 +67,8 @@ class Transaction(Struct, eq=False):
     """By part of an upload, the rows up to its end."""
     lengths: list[int] = []
     """By part of an upload, the bytes up to its end."""
+    is_taken: bool = False
+    """Of a visible object: whether a consumer has taken it away."""
 
 
 class TransactionalSystem:
@@ -78,6 +80,8 @@ class TransactionalSystem:
         self.transactions: dict[str, Transaction] = {}
         self.object_calls: Any = None
         """The object store of a job that writes part files; made when the job asks for it."""
+        self.has_consumer = False
+        """Whether a consumer takes visible objects away, so that sinks of objects must note their commits."""
         self.begun_late: set[str] = set()
         """Uploads that a request has begun whose client had given it up."""
         self.neighbours: dict[str, str] = {}

@@ -92,6 +92,7 @@ class SimulatedFileSink(ObjectSinkFunction):
         )
         self._calls = calls
         self._policy = rolls
+        self.notes_commits = calls.has_consumer
         self.calls_of = self._simulated
 
     def __deepcopy__(self, memo: object) -> SimulatedFileSink:

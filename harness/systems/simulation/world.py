@@ -117,6 +117,7 @@ class World:
         self.agenda = agenda = Agenda(clock)
         self.storage = storage_for(scenario, clock, agenda)
         self.external = TransactionalSystem(self.history, clock, agenda=agenda)
+        self.external.has_consumer = any(FAULTS[each.kind].strikes == "output" for each in scenario.faults)
         move_in(self.external)
         log = log_of(scenario)
         self.recorder = recorder = RunRecorder(
