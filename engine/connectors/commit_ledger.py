@@ -15,9 +15,9 @@ The rules this module lives by:
   and is gone; that is an error, never a silent loss.
 - The place is the job's checkpoint folder by its path. An entry of the same place and operator with another
   owner is of a run of this job whose checkpoint folder was deleted, moved or replaced: to begin anew beside
-  its visible output would write every row again. ``.ended`` in place of ``.committed``: that run has
-  committed all its output. Where the job has no checkpoint folder, the entry is deleted then: nothing can
-  restore it.
+  its visible output would write every row again. ``.ended`` in place of ``.committed``: that subtask has
+  committed all its output. The entry stays nevertheless: another subtask may fail, and the job restore the
+  checkpoint again. That of a job without a checkpoint folder is deleted as the next such job begins here.
 - The newest KEPT attempts of a subtask keep their entries: a savepoint restores transactions of earlier ones.
 """
 
@@ -154,11 +154,15 @@ class CommitLedger:
         """Note that the subtasks of an owner have committed all their output. Raises OSError."""
         for entry in self._listed(folder):
             if entry.owner == owner and is_own(entry.subtask) and not entry.has_ended:
-                if entry.place == NO_PLACE:
-                    self._calls.unlink(os.path.join(folder, entry.name))
-                else:
-                    self._rename(folder, entry, entry._replace(has_ended=True))
+                self._rename(folder, entry, entry._replace(has_ended=True))
                 self._entries.pop((folder, owner, entry.subtask), None)
+
+    def sweep(self, folder: str) -> None:
+        """Delete what jobs without a checkpoint folder have left at their end. Raises OSError."""
+        for entry in self._listed(folder):
+            if entry.place == NO_PLACE and entry.has_ended:
+                with suppress(FileNotFoundError):
+                    self._calls.unlink(os.path.join(folder, entry.name))
 
     def _listed(self, folder: str) -> list[Entry]:
         try:

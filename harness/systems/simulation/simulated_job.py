@@ -44,8 +44,7 @@ class SimulatedJob:
 
     def take_output(self) -> bool:
         """Take the visible output away, as a consumer does; return whether any of it had a name to vanish."""
-        calls = self._external.object_calls
-        return calls is not None and calls.take_visible()
+        return self._external.take_visible()
 
     def list_short(self, while_true: Callable[[], bool]) -> None:
         """Have the sources list all splits but one while a condition holds."""

@@ -121,13 +121,6 @@ class SimulatedObjectCalls:
         """Whether a consumer takes visible objects away."""
         return self._system.has_consumer
 
-    def take_visible(self) -> bool:
-        """Take all visible objects away, as a consumer does; return whether there were any."""
-        seen = [each for each in self._system.transactions.values() if self._is_visible(each)]
-        for each in seen:
-            each.is_taken = True
-        return bool(seen)
-
     def new_token(self) -> str:
         """Return the number of transactions so far."""
         return f"token-{len(self._system.transactions)}"
@@ -211,7 +204,7 @@ class SimulatedObjectCalls:
             name += "'"
         self._system.begin(mark.subtask, mark.epoch, mark.attempt, mark.owner, name=name)
         transaction = self._system.transactions[name]
-        transaction.key, transaction.token = key, token
+        transaction.key, transaction.token, transaction.can_vanish = key, token, not _is_note(key)
         return name
 
     def _complete(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
@@ -248,10 +241,6 @@ class SimulatedObjectCalls:
         if found is None or found.key != key or found.state != OPEN:
             raise UploadMissing(2, "no such upload")
         return found
-
-    def _is_visible(self, transaction: Transaction) -> bool:
-        is_there = transaction.state == COMMITTED and not transaction.is_taken
-        return is_there and bool(transaction.key) and not _is_note(transaction.key)
 
 
 def _is_note(key: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
 from onceproof.engine.connectors.part_files import OutputFileConfig
@@ -23,6 +24,7 @@ from onceproof.harness.systems.simulation.external_system import (
 )
 from onceproof.harness.systems.simulation.kafka_transactions import SimulatedKafkaSink
 from onceproof.harness.systems.simulation.prepared_transactions import SimulatedPostgresSink
+from onceproof.harness.systems.simulation.simulated_files import SimulatedFiles
 from onceproof.harness.systems.simulation.simulated_object_store import SimulatedObjectCalls
 from onceproof.harness.systems.sinks import (
     BUFFERED_KEYS,
@@ -35,6 +37,7 @@ from onceproof.harness.systems.sinks import (
 )
 
 ADDRESS: Final = "s3://simulation/rows"
+FOLDER: Final = "/simulation/rows"
 PART_BYTES: Final = 40
 """A part of a few rows: files have several."""
 ROLLS: Final = RollingPolicy.default_rolling_policy(80, rollover_interval=40, inactivity_interval=15)
@@ -108,6 +111,32 @@ class SimulatedFileSink(ObjectSinkFunction):
 
     def _simulated(self, bucket: str) -> SimulatedObjectCalls:
         return self._calls
+
+
+class SimulatedFolderSink(FileSinkFunction):
+    """The engine's file sink over the folders of the simulation."""
+
+    def __init__(self, files: SimulatedFiles) -> None:
+        super().__init__(
+            FOLDER,
+            Encoder.json_lines_encoder(),
+            OutputFileConfig.builder().build(),
+            ROLLS,
+            BucketsOfRows(),
+            CHECK_INTERVAL_MS,
+        )
+        self.calls = files
+
+    def __deepcopy__(self, memo: object) -> SimulatedFolderSink:
+        return SimulatedFolderSink(self.calls)
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commit all files; where one fails, those behind it come late as well, and the history says so."""
+        try:
+            super().commit(transaction)
+        except OSError:
+            self.calls.commits_failed(names_with_rows(transaction))
+            raise
 
 
 class SimulatedWriteAheadSink(BatchSink):

@@ -16,11 +16,11 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun, run_recorded
+from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.io_faults import MESSAGE_METHODS, WRITE_METHODS
 from onceproof.harness.systems.simulation.schedule import RecordingChooser, chooser_of
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
-from onceproof.harness.systems.simulation.simulated_object_store import SimulatedObjectCalls
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.world import World
 
@@ -45,7 +45,7 @@ ANSWERS: Final = answers(
         "row": FaultInjector.row_fault,
         "function": leave,
         "input": SimulatedLog.change,
-        "output": SimulatedObjectCalls.take_visible,
+        "output": TransactionalSystem.take_visible,
         "read": FaultInjector.storage_fault,
         "deletion": FaultInjector.storage_fault,
         "abort": FaultInjector.abort_fault,
