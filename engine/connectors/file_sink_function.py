@@ -240,8 +240,6 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         """Raise FileSinkBroken if the base path has output of a run of this job that had not ended."""
         place = self.get_runtime_context().get_place_id()
         if not place:
-            with suppress(OSError):  # What is left harms nothing.
-                self.ledger.sweep(os.path.abspath(self._base_path))
             return
         try:
             names = list(self._names(self._base_path))
