@@ -2,7 +2,8 @@
 
 A transaction has several files. In the simulation each is an upload in parts, and the workload says what goes
 wrong between the store and its clients: a request that lands after its writer is dead, a part that is stored
-half, a request that is performed twice, a list that is stale.
+half, a request that is performed twice, a list that is stale. Where a consumer takes visible files away, they
+are in folders there, too, and no request is in trouble.
 """
 
 from __future__ import annotations
