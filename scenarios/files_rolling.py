@@ -2,7 +2,8 @@
 
 A transaction has several files. In the simulation each is an upload in parts, and the workload says what goes
 wrong between the store and its clients: a request that lands after its writer is dead, a part that is stored
-half, a request that is performed twice, a list that is stale.
+half, a request that is performed twice, a list that is stale. Where a consumer takes visible files away, they
+are in folders there, too, and no request is in trouble.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Workload
+from onceproof.harness.model.family import FamilyOptions, Workload
 from onceproof.scenarios import word_count
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 name = "files_rolling"
 generator_version = 1
+options = FamilyOptions(writes_files=True)
 tasks = word_count.tasks
 record_schema = word_count.record_schema
 row_schema = word_count.row_schema

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 name = "objects_parquet"
 generator_version = 1
-options = FamilyOptions(servers=(S3,))
+options = FamilyOptions(servers=(S3,), writes_files=True)
 tasks = objects_rolling.tasks
 record_schema = objects_rolling.record_schema
 row_schema = objects_rolling.row_schema

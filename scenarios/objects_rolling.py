@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 name = "objects_rolling"
 generator_version = 1
-options = FamilyOptions(servers=(S3,))
+options = FamilyOptions(servers=(S3,), writes_files=True)
 tasks = files_rolling.tasks
 record_schema = files_rolling.record_schema
 row_schema = files_rolling.row_schema

@@ -16,8 +16,8 @@ The rules this module lives by:
 - The place is the job's checkpoint folder by its path. An entry of the same place and operator with another
   owner is of a run of this job whose checkpoint folder was deleted, moved or replaced: to begin anew beside
   its visible output would write every row again. ``.ended`` in place of ``.committed``: that run has
-  committed all its output. Where the job has no checkpoint folder, the entry is deleted then: nothing can
-  restore it.
+  committed all its output. Where the job has no checkpoint folder, the entry is deleted then, and kept in
+  memory, where its checkpoints are, too: another subtask may fail, and the job restore one again.
 - The newest KEPT attempts of a subtask keep their entries: a savepoint restores transactions of earlier ones.
 """
 
@@ -108,7 +108,8 @@ def refuse_earlier_run(folder: str, names: Sequence[str], place: str, owner: str
 _written: Final[WeakKeyDictionary[FileCalls, dict[tuple[str, str, int], list[Entry]]]] = WeakKeyDictionary()
 """By file calls, then by folder, owner and subtask: the entries that this process has seen, the newest last.
 
-On Spark a new function commits each epoch. Another process may have changed the files meanwhile."""
+On Spark a new function commits each epoch. Another process may have changed the files meanwhile, unless the
+checkpoints of the job are in memory."""
 
 
 class CommitLedger:
@@ -138,7 +139,7 @@ class CommitLedger:
         return any(
             (entry.owner, entry.subtask, entry.attempt) == (mark.owner, mark.subtask, mark.attempt)
             and (entry.epoch, entry.number) >= (mark.epoch, number)
-            for entry in self._listed(folder)
+            for entry in (*self._listed(folder), *self._remembered(folder, mark.owner, mark.subtask))
         )
 
     def found(self, folder: str, names: Iterable[str], owner: str) -> None:
@@ -148,7 +149,8 @@ class CommitLedger:
             if entry.owner == owner:
                 by_subtask.setdefault(entry.subtask, []).append(entry)
         for subtask, found in by_subtask.items():
-            self._entries[folder, owner, subtask] = sorted(found, key=lambda entry: entry.age)
+            known = {*found, *self._remembered(folder, owner, subtask)}
+            self._entries[folder, owner, subtask] = sorted(known, key=lambda entry: entry.age)
 
     def end(self, folder: str, owner: str, is_own: Callable[[int], bool]) -> None:
         """Note that the subtasks of an owner have committed all their output. Raises OSError."""
@@ -158,7 +160,11 @@ class CommitLedger:
                     self._calls.unlink(os.path.join(folder, entry.name))
                 else:
                     self._rename(folder, entry, entry._replace(has_ended=True))
-                self._entries.pop((folder, owner, entry.subtask), None)
+                    self._entries.pop((folder, owner, entry.subtask), None)
+
+    def _remembered(self, folder: str, owner: str, subtask: int) -> list[Entry]:
+        """Return what this process knows of a subtask whose job lives no longer than the process."""
+        return self._entries.get((folder, owner, subtask), []) if self._place == NO_PLACE else []
 
     def _listed(self, folder: str) -> list[Entry]:
         try:

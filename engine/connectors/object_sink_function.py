@@ -12,6 +12,8 @@ are in `part_objects.py`. Here:
 - Where a consumer removes objects, the sink notes each commit in an object below ``.committed/`` while the
   upload still waits, and then completes the upload. So a restore that finds neither the object nor its upload
   knows whether it was committed. That costs five requests more for each file, so it is an option.
+- The upload of a note belongs to a commit under way. One that is there at a start is dropped, also where
+  the restored checkpoint lists the file.
 """
 
 from __future__ import annotations
@@ -133,11 +135,15 @@ class ObjectSinkFunction(FileSinkFunction):
     def abort_unknown(self, recovery: Recovery) -> None:
         """Drop the uploads of this sink that no checkpoint lists."""
         folder = object_folder(self._base_path)
+        notes, restored_id = folder.key_of(NOTES, ""), recovery.restored_checkpoint_id or 0
         try:
             calls = self.calls_of(folder.bucket)
             for upload in calls.uploads(folder.prefix):
                 mark = mark_of_object(os.path.basename(upload.key))
-                if mark and recovery.may_abort(mark.subtask, mark.epoch, mark.attempt, mark.owner):
+                if mark is None:
+                    continue
+                epoch = max(mark.epoch, restored_id) if upload.key.startswith(notes) else mark.epoch
+                if recovery.may_abort(mark.subtask, epoch, mark.attempt, mark.owner):
                     calls.abort_upload(upload.key, upload.upload_id)
         except OSError as error:
             raise FileSinkFailed(

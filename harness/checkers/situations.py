@@ -119,6 +119,12 @@ SITUATIONS: Final = (
     Situation("function left", "an exit that is taken for the end of the job"),
     Situation("restored from a changed input", "positions in an input that is another one by now"),
     Situation("changed input reported", "a job that goes on where it has to give up"),
+    Situation(
+        "visible output taken away before a restore",
+        "a commit that is repeated, and finds nothing",
+        "files_rolling",
+        drawn=False,
+    ),
 )
 
 BY_NAME: Final = {situation.name: situation for situation in SITUATIONS}
@@ -155,6 +161,7 @@ class _Watch:
         "input_changed",
         "latest",
         "notification_lost",
+        "output_taken",
         "parallelism",
         "pending",
         "power_cut",
@@ -192,7 +199,7 @@ class _Watch:
         self.power_cut = self.deletion_failed = self.stopping = self.discarded = False
         self.was_rescaled = False
         """Whether the attempt is over because its user has rescaled the job."""
-        self.input_changed = False
+        self.input_changed = self.output_taken = False
         self.latest: Mapping[str, Any] = _NO_PAYLOAD
 
     def transaction_visible(self, subject: str, payload: Mapping[str, Any]) -> None:
@@ -293,6 +300,8 @@ class _Watch:
             self.found.add("function left")
         elif subject == "change_input":
             self.input_changed = True
+        elif subject == "move_output":
+            self.output_taken = True
         elif subject == "fail_delete" or subject == "stale_list":
             self.deletion_failed = True
 
@@ -333,6 +342,8 @@ class _Watch:
             self._restored(restored, parallelism != before)
             if self.input_changed:
                 found.add("restored from a changed input")
+            if self.output_taken:
+                found.add("visible output taken away before a restore")
         elif self.attempts > 1:
             found.add("restored from nothing")
         if self.attempts == 10:

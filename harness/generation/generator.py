@@ -36,9 +36,13 @@ from onceproof.harness.generation.fault_patterns import (
     draw_kinds,
     draw_unaimed_faults,
 )
-from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
+from onceproof.harness.generation.job_outline import PART_FILES, WRITE_AHEAD, JobOutline
 from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
-from onceproof.harness.generation.outside_patterns import draw_changed_input, draw_leaving_function
+from onceproof.harness.generation.outside_patterns import (
+    draw_changed_input,
+    draw_leaving_function,
+    draw_moved_output,
+)
 from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
@@ -232,7 +236,8 @@ def _ends_of(family: Family, workload: Workload) -> frozenset[str]:
     """Return what is at the ends of a job."""
     options = options_of(family)
     sends_batches = options.sends_batches_with(workload.parameters)
-    return frozenset((*options.servers, *((WRITE_AHEAD,) if sends_batches else ())))
+    sinks = (*((WRITE_AHEAD,) if sends_batches else ()), *((PART_FILES,) if options.writes_files else ()))
+    return frozenset((*options.servers, *sinks))
 
 
 def _random_of(seed: int) -> Random:
@@ -421,7 +426,7 @@ def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -
     """Return the faults with those that only some ends of a job have, if any, in place of the last ones.
 
     They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows;
-    and what few scenarios have, a function that leaves or an input that changes.
+    and what few scenarios have, a function that leaves, an input that changes or output that is taken away.
     """
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
     refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
@@ -429,7 +434,8 @@ def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -
     lost = draw_lost_row(Chance(_random_of(derived_seed("lost rows", seed))), stage)
     left = draw_leaving_function(Chance(_random_of(derived_seed("leaving functions", seed))), stage)
     changed = draw_changed_input(Chance(_random_of(derived_seed("changed input", seed))), stage)
-    rare = (*late_puts, *refused, *short, *lost, *left, *changed)
+    moved = draw_moved_output(Chance(_random_of(derived_seed("moved output", seed))), stage)
+    rare = (*late_puts, *refused, *short, *lost, *left, *changed, *moved)
     room = max(MOST_FAULTS, len(faults)) - len(rare)
     # Of a job that restarts until ids have another digit no restart is left out.
     restarts = sum(fault == faults[0] for fault in faults)

@@ -8,6 +8,7 @@ from typing import Final
 from onceproof.harness.model.fault_kinds import FaultKind
 
 WRITE_AHEAD: Final = "write-ahead"
+PART_FILES: Final = "part files"
 
 
 @dataclass(slots=True)
@@ -37,4 +38,4 @@ class JobOutline:
     unfit: frozenset[FaultKind] = frozenset()
     """The kinds of faults that the family's oracle does not allow for."""
     ends: frozenset[str] = frozenset()
-    """What is at its ends, as far as faults are drawn for it: servers, and WRITE_AHEAD for such a sink."""
+    """What is at its ends, as far as faults are drawn for it: servers, and the kinds of sinks above."""

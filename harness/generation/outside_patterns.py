@@ -5,7 +5,10 @@ The rules this module lives by:
 - Each is drawn by a chance of its own, which follows from the seed and the kind: all other scenarios are what
   they are without it. A few of a hundred scenarios have one.
 - A function leaves at any record, in some cases soon after a restore: what is left of an attempt shows there.
-- What changes of an input matters to a job that reads it again. So a kill follows in most cases.
+- What changes of an input matters to a job that reads it again, and output that is taken away to one that
+  commits it again. So a kill follows in most cases.
+- Only part files have names that can vanish. Of rows in a table, a topic or any other target a consumer takes
+  nothing away, so no other job has that fault.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from onceproof.harness.generation.drawn_faults import KILLS_OF_ALL, draw_kill, draw_kill_kind, draw_occurrence
-from onceproof.harness.generation.job_outline import JobOutline
+from onceproof.harness.generation.job_outline import PART_FILES, JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import KAFKA
 from onceproof.harness.model.fault_kinds import Means, Point
@@ -23,6 +26,8 @@ CHANGED_INPUT: Final = 0.025
 """The share of the scenarios whose input changes. Few: their jobs end early, and show little else."""
 LEAVING_FUNCTIONS: Final = 0.03
 """The share of the scenarios in which a function leaves."""
+MOVED_OUTPUT: Final = 0.05
+"""The share of the scenarios of jobs that write part files in which a consumer takes them away."""
 _WAYS_TO_LEAVE: Final[tuple[tuple[Means, int], ...]] = (
     ("", 4),
     ("interrupt", 1),
@@ -58,3 +63,19 @@ def draw_leaving_function(chance: Chance, stage: JobOutline) -> tuple[Fault, ...
     means = chance.weighted(_WAYS_TO_LEAVE)
     nth = draw_occurrence(chance, stage, "element", ANY_TASK, 0)
     return (Fault("function_leaves", "element", ANY_TASK, 0, nth, means=means),)
+
+
+def draw_moved_output(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw, for a few jobs that write part files, that a consumer takes them away; mostly a kill follows."""
+    if PART_FILES not in stage.ends or not chance.chance(MOVED_OUTPUT):
+        return ()
+    nth = draw_occurrence(chance, stage, "committed", ANY_TASK, 0)
+    at = Fault("move_output", "committed", ANY_TASK, 0, nth, chance.weighted(((0, 4), (3, 1), (12, 1))))
+    if chance.chance(0.2):
+        return (at,)
+    if chance.chance(0.3):
+        point: Point = chance.choice(("element", "committing", "snapshotted"))
+        return at, draw_kill(chance, stage, point, 0)
+    # Soon: the next checkpoint no longer lists what is committed.
+    kind = draw_kill_kind(chance, stage, "committed", KILLS_OF_ALL)
+    return at, Fault(kind, "committed", ANY_TASK, 0, nth, at.after + chance.weighted(((1, 2), (6, 1))))

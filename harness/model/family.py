@@ -244,6 +244,9 @@ class FamilyOptions:
     sends_batches: bool | Callable[[Mapping[str, Parameter]], bool] = False
     """Whether the job has a write-ahead sink, or a function that says so for the parameters of a workload.
     Then the target refuses several batches in a row in some scenarios."""
+    writes_files: bool = False
+    """Whether all that the job writes are part files, in folders or an object store. In some scenarios a
+    consumer then takes the visible ones away."""
     servers: Collection[str] = ()
     """The real servers that the job needs in real processes, such as ("postgres",). The simulation has models
     of them, and needs none."""
@@ -334,6 +337,7 @@ _OPTIONS: Final[_Members] = {
         "a function bytewax_flow(records, io)",
     ),
     "quix_app": (lambda value: value is None or callable(value), "a function quix_app(records, io)"),
+    "writes_files": (lambda value: type(value) is bool, "True or False"),
     "servers": (
         lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA, S3},
         f"some of {(POSTGRES, KAFKA, S3)}",

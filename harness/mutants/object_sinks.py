@@ -1,11 +1,19 @@
-"""Mutants of the file sink in an object store: uploads that are completed, listed or dropped wrongly."""
+"""Mutants of the file sink: uploads and files that are completed, listed, dropped or called lost wrongly."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
-from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
-from onceproof.engine.connectors.part_objects import PartObject, object_folder
+from onceproof.engine.connectors.commit_ledger import CommitLedger
+from onceproof.engine.connectors.object_sink_function import NOTES, ObjectSinkFunction
+from onceproof.engine.connectors.part_files import Mark
+from onceproof.engine.connectors.part_objects import (
+    PartObject,
+    PartObjectLost,
+    mark_of_object,
+    object_folder,
+)
 from onceproof.engine.connectors.part_transactions import Transaction, parts_of
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.object_calls import ObjectCalls
@@ -105,4 +113,71 @@ def lost_answer_is_a_lost_upload(reached: Reached) -> Iterator[None]:
         commit(self, calls, key)
 
     with replaced(PartObject, "commit", not_looking):
+        yield
+
+
+@mutant(
+    id="object-that-was-taken-away-is-lost",
+    breaks="no_error",
+    summary="a repeated commit finds neither object nor upload, and asks no note whether it was committed",
+    families=("files_rolling", "objects_rolling"),
+)
+def object_that_was_taken_away_is_lost(reached: Reached) -> Iterator[None]:
+    """A consumer has taken the object away since, and the job can never be restarted."""
+    commit_part = ObjectSinkFunction.commit_part
+
+    def not_asking(self: ObjectSinkFunction, part: Transaction) -> None:
+        notes, self.notes_commits = self.notes_commits, False
+        try:
+            commit_part(self, part)
+        except PartObjectLost:
+            if notes:
+                reached()
+            raise
+        finally:
+            self.notes_commits = notes
+
+    with replaced(ObjectSinkFunction, "commit_part", not_asking):
+        yield
+
+
+@mutant(
+    id="upload-of-a-note-is-left",
+    breaks="no_leaks",
+    summary="a restart leaves the uploads of notes of commits whose files the restored checkpoint lists",
+    families=("files_rolling", "objects_rolling"),
+)
+def upload_of_a_note_is_left(reached: Reached) -> Iterator[None]:
+    """They are taken for uploads that the checkpoint needs, and nothing ever drops them."""
+
+    def sweep(self: ObjectSinkFunction, recovery: Recovery) -> None:
+        folder = object_folder(self._base_path)
+        calls = self.calls_of(folder.bucket)
+        for upload in list(calls.uploads(folder.prefix)):
+            mark = mark_of_object(os.path.basename(upload.key))
+            if mark and recovery.may_abort(mark.subtask, mark.epoch, mark.attempt, mark.owner):
+                calls.abort_upload(upload.key, upload.upload_id)
+            elif mark and mark.owner == recovery.owner and f"/{NOTES}/" in upload.key:
+                reached()
+
+    with replaced(ObjectSinkFunction, "abort_unknown", sweep):
+        yield
+
+
+@mutant(
+    id="file-that-was-taken-away-is-lost",
+    breaks="no_error",
+    summary="a commit looks for the visible file, and takes one that a consumer has moved for lost",
+    families=FAMILIES,
+)
+def file_that_was_taken_away_is_lost(reached: Reached) -> Iterator[None]:
+    """The ledger is not asked, and the job can never be restarted."""
+    sound = CommitLedger.has
+
+    def unknown(self: CommitLedger, folder: str, mark: Mark, number: int) -> bool:
+        if sound(self, folder, mark, number):
+            reached()
+        return False
+
+    with replaced(CommitLedger, "has", unknown):
         yield

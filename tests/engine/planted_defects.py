@@ -263,6 +263,10 @@ def commits_look_for_their_target(patch: pytest.MonkeyPatch, test: pytest.Functi
     patch.setattr(CommitLedger, "has", lambda self, folder, mark, number: False)
 
 
+def ended_subtasks_are_forgotten(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(CommitLedger, "_remembered", lambda self, folder, owner, subtask: [])
+
+
 def the_first_in_line_is_waited_for(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
     def patience_ms(self: Any, timeout_ms: int) -> float:
         return timeout_ms if self.is_first() else float("inf")
@@ -404,6 +408,9 @@ PLANTED: Final[dict[str, Plant]] = {
     ),
     "connectors/test_file_sink.py::test_a_file_that_a_consumer_has_taken_is_committed_and_not_lost": (
         commits_look_for_their_target
+    ),
+    "connectors/test_file_sink.py::test_files_of_a_subtask_whose_input_has_ended_may_be_committed_again": (
+        ended_subtasks_are_forgotten
     ),
     "runtime/test_standby.py::test_process_behind_another_one_takes_an_expired_lease_by_itself": (
         the_first_in_line_is_waited_for

@@ -101,6 +101,10 @@ CAPABILITIES: Final = frozenset(
 )
 
 MISSING: Final[MissingPoints] = {}
+_IN_A_STORE: Final[MissingPoints] = {
+    ("move_output", "committed"): "The rows of objects are read in the store, where they stay."
+}
+"""What does not strike a job that writes into an object store."""
 
 ANSWERS: Final = answers(
     CAPABILITIES,
@@ -173,7 +177,8 @@ class LocalSystem:
         needed = options_of(family).servers
         struck = [server for server in STRUCK if server in needed]
         immortal = () if self._objects.survives_kills else (S3,)
-        faults, left = applicable(scenario.faults, self.capabilities, self.missing, struck, immortal)
+        missing = {**self.missing, **(_IN_A_STORE if S3 in needed else {})}
+        faults, left = applicable(scenario.faults, self.capabilities, missing, struck, immortal)
         with ExitStack() as stack:
             folder = stack.enter_context(trial_folder(self._folder))
             spec = msgspec.structs.replace(

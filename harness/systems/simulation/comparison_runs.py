@@ -34,7 +34,7 @@ from onceproof.harness.systems.simulation.checkpoint_recorder import (
 )
 from onceproof.harness.systems.simulation.schedule import NOTHING, ListingChooser
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
-from onceproof.harness.systems.simulation.world import World
+from onceproof.harness.systems.simulation.world import World, has_consumer
 
 
 class RecordedRun(NamedTuple):
@@ -117,6 +117,7 @@ def restored_run(
         world.requests.begins_from = StartingPoint(folder, metadata.checkpoint_id)
     world.storage.files = dict(recorded.files)
     world.external.transactions = {each.name: copy_of(each) for each in recorded.transactions}
+    world.external.has_consumer = has_consumer(scenario)
     world.history.events.extend((0, *event[1:]) for event in recorded.visible)
     world.recorder.already_recorded(metadata.checkpoint_id)
     world.clock.now = recorded.now_ms

@@ -67,6 +67,10 @@ class Transaction(Struct, eq=False):
     """By part of an upload, the rows up to its end."""
     lengths: list[int] = []
     """By part of an upload, the bytes up to its end."""
+    can_vanish: bool = False
+    """Whether readers see its rows under a name, which a consumer can take away."""
+    is_taken: bool = False
+    """Whether a consumer has done so."""
 
 
 class TransactionalSystem:
@@ -78,6 +82,8 @@ class TransactionalSystem:
         self.transactions: dict[str, Transaction] = {}
         self.object_calls: Any = None
         """The object store of a job that writes part files; made when the job asks for it."""
+        self.has_consumer = False
+        """Whether a consumer takes visible files and objects away; a sink of objects must know of it."""
         self.begun_late: set[str] = set()
         """Uploads that a request has begun whose client had given it up."""
         self.neighbours: dict[str, str] = {}
@@ -197,6 +203,17 @@ class TransactionalSystem:
         )
         if self.seen is not None:
             self.seen(transaction)
+
+    def take_visible(self) -> bool:
+        """Take all visible files and objects away, as a consumer does; return whether there were any."""
+        seen = [
+            each
+            for each in self.transactions.values()
+            if each.can_vanish and each.state == COMMITTED and not each.is_taken
+        ]
+        for each in seen:
+            each.is_taken = True
+        return bool(seen)
 
     def is_committed(self, name: str) -> bool:
         """Return whether the rows of a transaction are visible."""

@@ -230,6 +230,10 @@ class FaultInjector:
                 # Only what is read again can be noticed, and only from a checkpoint that covers some of it.
                 if name := self._job.change_input(fault, self._recorder.latest_cut):
                     self._fire(fault, name)
+            case "output":
+                # Rows in a table or a topic stay: only files and objects have names that can vanish.
+                if self._job.take_output():
+                    self._fire(fault, name)
             case "function":
                 self._fire(fault, name)
                 leave(fault)

@@ -18,6 +18,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, Final
 
@@ -33,12 +34,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.kafka_transactions import SimulatedKafkaSink
-from onceproof.harness.systems.simulation.simulated_object_store import (
-    SimulatedObjectCalls,
-    StoreTrouble,
-)
 from onceproof.harness.systems.simulation.simulated_sinks import (
-    SimulatedFileSink,
     SimulatedSink,
     SimulatedWriteAheadSink,
 )
@@ -84,8 +80,8 @@ def _written() -> list[Transaction]:
     return list(system.transactions.values())
 
 
-def move_files_in(external: TransactionalSystem) -> None:
-    """Let the neighbour's file sinks write into the object store of the job on trial.
+def move_files_in(external: TransactionalSystem, new_sink: Callable[[TransactionalSystem], Any]) -> None:
+    """Let the neighbour's file sinks write into the store or the folder of the job on trial.
 
     Nothing is in trouble for them. What a restored copy of the system has of them is left as it is.
     """
@@ -94,9 +90,8 @@ def move_files_in(external: TransactionalSystem) -> None:
     system.transactions = external.transactions
     if any(each.key for each in external.transactions.values()):
         return
-    calls = SimulatedObjectCalls(system, StoreTrouble({}, system.request_lost))
     for subtask in range(SUBTASKS):
-        _run(SimulatedFileSink(calls), subtask, "0.3", commits=False)
+        _run(new_sink(system), subtask, "0.3", commits=False)
     for transaction in system.transactions.values():
         if transaction.name not in known:
             transaction.rows = []

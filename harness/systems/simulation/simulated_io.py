@@ -11,6 +11,7 @@ from onceproof.engine.elements import Record
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.neighbour import move_files_in, move_producers_in
+from onceproof.harness.systems.simulation.simulated_files import SimulatedFiles
 from onceproof.harness.systems.simulation.simulated_lookup import SimulatedLookup
 from onceproof.harness.systems.simulation.simulated_object_store import (
     SimulatedObjectCalls,
@@ -20,6 +21,7 @@ from onceproof.harness.systems.simulation.simulated_sinks import (
     ROLLS,
     ROLLS_ALSO_BY_COUNT,
     SimulatedFileSink,
+    SimulatedFolderSink,
     SimulatedSink,
     make_sink,
 )
@@ -126,6 +128,15 @@ def _never() -> bool:
     return False
 
 
+def _folder_sink(system: TransactionalSystem) -> SimulatedFolderSink:
+    return SimulatedFolderSink(SimulatedFiles(system))
+
+
+def _object_sink(system: TransactionalSystem) -> SimulatedFileSink:
+    """Return a sink into the store whose requests are never in trouble."""
+    return SimulatedFileSink(SimulatedObjectCalls(system, StoreTrouble({}, system.request_lost)))
+
+
 class PartitionReader(SimulatedReader):
     """Reads one partition of a topic."""
 
@@ -208,6 +219,9 @@ class SimulatedIO(SinksByKind):
         """Return a new sink of a kind into the external system."""
         self.table_keys = self.table_keys or keys
         if (rolls := _ROLLS.get(kind)) is not None:
+            if kind == "files" and self._system.has_consumer:
+                move_files_in(self._system, _folder_sink)
+                return _folder_sink(self._system)
             return SimulatedFileSink(self._object_calls(), rolls)
         if kind == "kafka":
             move_producers_in(self._system)
@@ -227,5 +241,5 @@ class SimulatedIO(SinksByKind):
             calls = system.object_calls = SimulatedObjectCalls(
                 system, StoreTrouble(self.parameters, system.request_lost)
             )
-            move_files_in(system)
+            move_files_in(system, _object_sink)
         return calls

@@ -42,6 +42,10 @@ class SimulatedJob:
         """Change the input that a cut covers; return the name of what has changed, "" if nothing has."""
         return self._log.change(fault, cut)
 
+    def take_output(self) -> bool:
+        """Take the visible output away, as a consumer does; return whether any of it had a name to vanish."""
+        return self._external.take_visible()
+
     def list_short(self, while_true: Callable[[], bool]) -> None:
         """Have the sources list all splits but one while a condition holds."""
         self._log.list_short(while_true)

@@ -15,6 +15,9 @@ The rules this module lives by:
 
 - The history has a request without an answer as a commit that failed: that is what a task makes of it.
 - What a dead client's late request begins is dropped by the store's own rule, and no leak of the job.
+- A consumer may take the visible objects away. Their rows have been visible once, so the history keeps them;
+  no request finds them any more. It leaves the notes of commits (``.committed/``) where they are: they have
+  no rows, and readers do not see them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from onceproof.engine.connectors.object_sink_function import NOTES
 from onceproof.engine.connectors.part_objects import mark_of_object
 from onceproof.engine.object_calls import FoundObject, FoundUpload, ObjectInTheWay, UploadMissing
 from onceproof.harness.model.history import as_tuple
@@ -112,6 +116,11 @@ class SimulatedObjectCalls:
         self._system = system
         self._trouble = trouble
 
+    @property
+    def has_consumer(self) -> bool:
+        """Whether a consumer takes visible objects away."""
+        return self._system.has_consumer
+
     def new_token(self) -> str:
         """Return the number of transactions so far."""
         return f"token-{len(self._system.transactions)}"
@@ -141,7 +150,7 @@ class SimulatedObjectCalls:
             transaction = self._upload(key, upload_id)
             if len(transaction.counts) >= number:
                 return f"{upload_id}#{number}"  # The same part once more.
-            for line in part.splitlines():
+            for line in () if _is_note(key) else part.splitlines():
                 self._system.write(transaction.name, as_tuple(msgspec.json.decode(line)))
             before = transaction.lengths[-1] if transaction.lengths else 0
             transaction.counts.append(len(transaction.rows))
@@ -188,12 +197,14 @@ class SimulatedObjectCalls:
     def _begin(self, key: str, token: str) -> str:
         name = os.path.basename(key)
         mark = mark_of_object(name)
-        assert mark is not None, "only part files are written"
+        assert mark is not None, "only part files and notes of their commits are written"
+        if _is_note(key):
+            name = f"{NOTES}/{name}"
         while name in self._system.transactions:
             name += "'"
         self._system.begin(mark.subtask, mark.epoch, mark.attempt, mark.owner, name=name)
         transaction = self._system.transactions[name]
-        transaction.key, transaction.token = key, token
+        transaction.key, transaction.token, transaction.can_vanish = key, token, not _is_note(key)
         return name
 
     def _complete(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
@@ -208,6 +219,9 @@ class SimulatedObjectCalls:
             raise OSError(22, "a part was not stored")
         del transaction.rows[transaction.counts[len(tags) - 1] :]
         del transaction.lengths[len(tags) :]
+        if _is_note(key):
+            transaction.state = COMMITTED
+            return
         self._system.prepare(upload_id)
         try:
             self._system.commit(upload_id)
@@ -218,7 +232,7 @@ class SimulatedObjectCalls:
 
     def _object(self, key: str) -> Transaction | None:
         for each in self._system.transactions.values():
-            if each.key == key and each.state == COMMITTED:
+            if each.key == key and each.state == COMMITTED and not each.is_taken:
                 return each
         return None
 
@@ -227,3 +241,7 @@ class SimulatedObjectCalls:
         if found is None or found.key != key or found.state != OPEN:
             raise UploadMissing(2, "no such upload")
         return found
+
+
+def _is_note(key: str) -> bool:
+    return f"/{NOTES}/" in key

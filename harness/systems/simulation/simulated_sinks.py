@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
+from onceproof.engine.connectors.commit_ledger import CommitLedger
 from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
 from onceproof.engine.connectors.part_files import OutputFileConfig
@@ -14,6 +16,7 @@ from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import PendingBatch
 from onceproof.engine.functions import RuntimeContext
+from onceproof.engine.owner_ids import OWNER_DIGITS
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.simulation.external_system import (
@@ -23,6 +26,7 @@ from onceproof.harness.systems.simulation.external_system import (
 )
 from onceproof.harness.systems.simulation.kafka_transactions import SimulatedKafkaSink
 from onceproof.harness.systems.simulation.prepared_transactions import SimulatedPostgresSink
+from onceproof.harness.systems.simulation.simulated_files import SimulatedFiles
 from onceproof.harness.systems.simulation.simulated_object_store import SimulatedObjectCalls
 from onceproof.harness.systems.sinks import (
     BUFFERED_KEYS,
@@ -35,6 +39,8 @@ from onceproof.harness.systems.sinks import (
 )
 
 ADDRESS: Final = "s3://simulation/rows"
+FOLDER: Final = "/simulation/rows"
+PLACE: Final = "f" * OWNER_DIGITS
 PART_BYTES: Final = 40
 """A part of a few rows: files have several."""
 ROLLS: Final = RollingPolicy.default_rolling_policy(80, rollover_interval=40, inactivity_interval=15)
@@ -92,6 +98,7 @@ class SimulatedFileSink(ObjectSinkFunction):
         )
         self._calls = calls
         self._policy = rolls
+        self.notes_commits = calls.has_consumer
         self.calls_of = self._simulated
 
     def __deepcopy__(self, memo: object) -> SimulatedFileSink:
@@ -107,6 +114,40 @@ class SimulatedFileSink(ObjectSinkFunction):
 
     def _simulated(self, bucket: str) -> SimulatedObjectCalls:
         return self._calls
+
+
+class SimulatedFolderSink(FileSinkFunction):
+    """The engine's file sink over the folders of the simulation."""
+
+    def __init__(self, files: SimulatedFiles) -> None:
+        super().__init__(
+            FOLDER,
+            Encoder.json_lines_encoder(),
+            OutputFileConfig.builder().build(),
+            ROLLS,
+            BucketsOfRows(),
+            CHECK_INTERVAL_MS,
+        )
+        self.calls = files
+        self._files = files
+
+    @property
+    def ledger(self) -> CommitLedger:
+        """The ledger of a job whose checkpoints outlive its processes, as those of the simulation do."""
+        if self._ledger is None:
+            self._ledger = CommitLedger(self.calls, PLACE)
+        return self._ledger
+
+    def __deepcopy__(self, memo: object) -> SimulatedFolderSink:
+        return SimulatedFolderSink(self._files)
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commit all files; where one fails, those behind it come late as well, and the history says so."""
+        try:
+            super().commit(transaction)
+        except OSError:
+            self._files.commits_failed(names_with_rows(transaction))
+            raise
 
 
 class SimulatedWriteAheadSink(BatchSink):

@@ -16,6 +16,7 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun, run_recorded
+from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.io_faults import MESSAGE_METHODS, WRITE_METHODS
 from onceproof.harness.systems.simulation.schedule import RecordingChooser, chooser_of
@@ -31,7 +32,6 @@ CAPABILITIES: Final = frozenset(Capability) - {
     Capability.PAUSES,
     Capability.PAUSED_WORKERS,
     Capability.LOST_FOLDERS,
-    Capability.MOVED_OUTPUT,
 }
 
 ANSWERS: Final = answers(
@@ -45,6 +45,7 @@ ANSWERS: Final = answers(
         "row": FaultInjector.row_fault,
         "function": leave,
         "input": SimulatedLog.change,
+        "output": TransactionalSystem.take_visible,
         "read": FaultInjector.storage_fault,
         "deletion": FaultInjector.storage_fault,
         "abort": FaultInjector.abort_fault,
@@ -57,7 +58,6 @@ ANSWERS: Final = answers(
         Capability.PAUSES: "A schedule leaves tasks alone for as long as it likes.",
         Capability.PAUSED_WORKERS: "It has one process, and no worker.",
         Capability.LOST_FOLDERS: "Its storage has no claims of other processes.",
-        Capability.MOVED_OUTPUT: "Its files are objects of a store, which keeps no ledger of commits.",
     },
     {},
 )

@@ -77,6 +77,11 @@ def log_of(scenario: Scenario) -> SimulatedLog:
     return SimulatedLog(scenario.records, is_bounded=not scenario.is_endless)
 
 
+def has_consumer(scenario: Scenario) -> bool:
+    """Return whether a consumer takes the visible files and objects of a scenario's job away."""
+    return any(FAULTS[fault.kind].strikes == "output" for fault in scenario.faults)
+
+
 class World:
     """One run of one scenario."""
 
@@ -117,6 +122,7 @@ class World:
         self.agenda = agenda = Agenda(clock)
         self.storage = storage_for(scenario, clock, agenda)
         self.external = TransactionalSystem(self.history, clock, agenda=agenda)
+        self.external.has_consumer = has_consumer(scenario)
         move_in(self.external)
         log = log_of(scenario)
         self.recorder = recorder = RunRecorder(

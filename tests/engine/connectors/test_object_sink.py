@@ -15,7 +15,7 @@ from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFaile
 from onceproof.engine.connectors.part_objects import PART_BYTES, WrongAddress, mark_of_object
 from onceproof.engine.connectors.part_transactions import parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
-from onceproof.engine.connectors.s3_calls import s3_calls
+from onceproof.engine.connectors.s3_calls import S3Calls, s3_calls
 from onceproof.engine.formats.parquet_files import ParquetBulkWriters
 from tests.engine.connectors.object_reader import ObjectReader
 
@@ -69,6 +69,23 @@ def test_upload_aborted_before_its_commit_is_lost_though_objects_are_consumed(ne
     for _ in range(2):
         with pytest.raises(FileSinkBroken, match=r"is lost: .* with_consumed_objects"):
             job.start(restored=1)
+
+
+def test_upload_of_a_note_that_a_failure_has_left_is_dropped_at_the_next_start(new_job, reader, monkeypatch):
+    job = new_job(consumed_objects=True)
+    prepare(job, "pending")
+
+    def fail(*request):
+        raise ConnectionResetError(104, "no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Calls, "put_part", fail)
+        with pytest.raises(FileSinkFailed, match="no answer"):
+            job.start(attempt="1.78", restored=1)
+    assert sorted(key.startswith(".committed/") for key, _ in reader.uploads()) == [False, True]
+    job.start(attempt="1.79", restored=1)
+    assert reader.uploads() == []
+    assert reader.rows() == ["committed", "pending"]
 
 
 def test_rows_are_stored_while_written_and_visible_only_after_the_commit(new_job, reader):

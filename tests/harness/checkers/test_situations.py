@@ -183,6 +183,9 @@ STORIES: Final[dict[str, Callable[[], Story]]] = {
     "changed input reported": lambda: (
         Story().starts().completes(1).strikes("change_input", "completed").says("job_failed", "a file")
     ),
+    "visible output taken away before a restore": lambda: (
+        Story().starts().completes(1).strikes("move_output", "committed").starts(1)
+    ),
     "killed while stopping": lambda: Story().starts().completes(1, stops=True).starts(1),
 }
 BY_STATISTICS: Final = {"record late after a restore", "incremental checkpoint restored"}

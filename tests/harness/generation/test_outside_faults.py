@@ -14,7 +14,7 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, FaultKind
-from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.scenario import Fault, Scenario, check, from_json, to_json
 from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
@@ -56,6 +56,27 @@ def test_scenarios_without_the_kind_are_what_they_are_where_none_is_drawn(
     for seed, (scenario, has_one) in enumerate(zip(scenarios, having, strict=True)):
         if not has_one:
             assert generate(FAMILY, seed) == scenario
+
+
+@pytest.mark.parametrize("name", ["files_rolling", "objects_rolling", "objects_parquet"])
+def test_consumers_take_output_of_part_files_in_a_few_scenarios(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = load_family(name)
+    drawn = [generate(family, seed) for seed in range(600)]
+    having = [bool(those(scenario, frozenset({"move_output"}))) for scenario in drawn]
+    assert 0.02 < sum(having) / len(drawn) < 0.08
+    kills = [len(those(scenario, KILLS)) for scenario, has_one in zip(drawn, having, strict=True) if has_one]
+    assert sum(map(bool, kills)) > 0.7 * len(kills)
+    monkeypatch.setattr(outside_patterns, "MOVED_OUTPUT", 0.0)
+    for seed, (scenario, has_one) in enumerate(zip(drawn, having, strict=True)):
+        assert (generate(family, seed) == scenario) is not has_one
+
+
+@pytest.mark.parametrize("name", ["word_count", "word_batches", "word_table", "postgres_rows", "kafka_rows"])
+def test_what_has_no_name_is_not_drawn_to_be_taken_away(name: str) -> None:
+    family = load_family(name)
+    assert not any(those(generate(family, seed), frozenset({"move_output"})) for seed in range(300))
 
 
 def test_every_way_to_leave_and_to_change_is_drawn(scenarios: list[Scenario]) -> None:

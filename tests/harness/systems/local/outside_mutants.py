@@ -1,4 +1,4 @@
-"""Bugs planted into what only real processes meet: forks, consumers, silent workers, lost folders, topics."""
+"""Bugs planted into what only real processes meet: forks, silent workers, lost folders, topics."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Any
 
 from onceproof.engine import forked_children
 from onceproof.engine.connectors import file_sink
-from onceproof.engine.connectors.commit_ledger import CommitLedger
 from onceproof.engine.connectors.kafka import partition_reader
 from onceproof.engine.connectors.kafka.topic_ids import TopicWatch
-from onceproof.engine.connectors.part_files import Mark
 from onceproof.engine.job.heartbeats import HeartbeatMonitor
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.harness.model.mutants import Reached, mutant, replaced
@@ -30,22 +28,6 @@ def forked_child_runs_the_job(reached: Reached) -> Iterator[None]:
         reached()
 
     with replaced(forked_children, "_caller_of_user_code", no_frame):
-        yield
-
-
-@mutant(
-    id="file-that-was-taken-away-is-lost",
-    breaks="liveness",
-    summary="a commit looks for the visible file, and takes one that a consumer has moved for lost",
-)
-def file_that_was_taken_away_is_lost(reached: Reached) -> Iterator[None]:
-    """The job can never be restarted."""
-
-    def unknown(self: CommitLedger, folder: str, mark: Mark, number: int) -> bool:
-        reached()
-        return False
-
-    with replaced(CommitLedger, "has", unknown):
         yield
 
 

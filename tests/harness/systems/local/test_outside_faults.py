@@ -114,7 +114,7 @@ def drawn(system, kind, means) -> Iterator[Scenario]:
         (LocalSystem, "relative-path-stays-relative", MUTANTS, "function_leaves", ("chdir",)),
         (LocalSystem, "file-that-has-changed-is-at-its-end", "", "change_input", ("", "replaced")),
         (LocalSystem, "content-of-a-file-is-not-compared", "", "change_input", ("replaced",)),
-        (LocalSystem, "file-that-was-taken-away-is-lost", MUTANTS, "move_output", ("",)),
+        (LocalSystem, "file-that-was-taken-away-is-lost", "", "move_output", ("",)),
         (LocalSystem, "folder-is-looked-at-once", MUTANTS, "lose_folder", ("",)),
         (LocalWorkersSystem, "silence-of-a-worker-is-no-death", MUTANTS, "pause_worker", ("",)),
     ],
