@@ -34,7 +34,7 @@ from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials import checkpoint_trials
 from onceproof.harness.trials.checkpoint_trials import check_continuations
 from onceproof.harness.trials.failures import explanation_of
-from onceproof.harness.trials.trial import try_scenario
+from onceproof.harness.trials.trial import changes_input, try_scenario
 
 FAMILIES = (
     "word_count",
@@ -60,7 +60,9 @@ def scenarios_of(name: str, count: int) -> Iterator[Scenario]:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_sound_engine_restores_each_of_its_checkpoints(name: str) -> None:
     for scenario in scenarios_of(name, 25):
-        assert check_continuations(load_family(name), scenario) == ()
+        # Trials restore no checkpoint of an input that changes: its positions are those in files.
+        if not changes_input(scenario):
+            assert check_continuations(load_family(name), scenario) == ()
 
 
 def test_recording_checkpoints_does_not_change_the_run() -> None:
