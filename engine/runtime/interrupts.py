@@ -105,9 +105,9 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
     signal.signal(signal.SIGINT, handler)
     try:
         yield
-    except Interrupted:
+    except Interrupted as error:
         # Python tells the shell of a KeyboardInterrupt, and of no other class.
-        raise KeyboardInterrupt from None
+        raise KeyboardInterrupt().with_traceback(error.__traceback__) from None
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from onceproof.engine.errors import Interrupted
 from onceproof.harness.model.exit_codes import INTERRUPTED, TERMINATED
 
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
@@ -37,14 +37,16 @@ class Interruption:
         return TERMINATED if code == INTERRUPTED and self._first == signal.SIGTERM else code
 
     def take(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: raise Interrupted, or end the process if it is the second one.
+        """Handle a signal: raise KeyboardInterrupt, or end the process if it is the second one.
 
-        It is a KeyboardInterrupt that no job takes for an error of the function that it strikes in.
+        Where the engine is loaded, it is the engine's own Interrupted, which no job takes for an error of the
+        function that it strikes in.
         """
         if self._first is not None:
             os._exit(EXIT_CODES[signal.Signals(number)])
         self._first = number
-        raise Interrupted
+        errors = sys.modules.get("onceproof.engine.errors")
+        raise KeyboardInterrupt if errors is None else errors.Interrupted
 
 
 @contextmanager

@@ -253,6 +253,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "OperatorStateOutput.get_number_of_partitions",
         "RuntimeContext.get_job_id",
         "RuntimeContext.get_operator_unique_id",
+        "RuntimeContext.get_place_id",
         "_Windowed.get_execution_environment",
         "_Windowed.get_input_type",
     ),

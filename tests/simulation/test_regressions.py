@@ -19,8 +19,8 @@ from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
 from onceproof.engine.messages import NotifyCheckpointAborted
 from onceproof.engine.runtime import job_driver, job_startup
-from onceproof.engine.runtime.job_driver import JobDriver
-from onceproof.engine.runtime.recovery import discard_checkpoint, is_claimed_by
+from onceproof.engine.runtime.job_claim import JobClaim
+from onceproof.engine.runtime.recovery import discard_checkpoint
 from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
 from onceproof.engine.task import outputs
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
@@ -164,14 +164,14 @@ def former_share_for_ever(reached: Reached) -> Iterator[None]:
 
 @mutant(id="claim-is-looked-up-once", breaks="no_error", summary="a storage has to answer at once")
 def claim_is_looked_up_once(reached: Reached) -> Iterator[None]:
-    def once(self: JobDriver) -> bool:
+    def once(self: JobClaim) -> bool:
         try:
-            return not is_claimed_by(self.storage, self._recovered.incarnation)
+            return not self._is_held()
         except OSError:
             reached()
             raise
 
-    with replaced(JobDriver, "is_superseded", property(once)):
+    with replaced(JobClaim, "is_lost", property(once)):
         yield
 
 

@@ -26,7 +26,7 @@ from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import CHECKPOINT_ABORTED, Cut, History
+from onceproof.harness.model.history import CHECKPOINT_ABORTED, JOB_FINISHED, Cut, History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import Action
 from onceproof.harness.systems.simulation.clock import Clock
@@ -186,7 +186,9 @@ class RunRecorder:
             self.leak("deleted file of a retained checkpoint", path)
 
     def input_read(self) -> None:
-        """Record how far each split was read in the end, as the log of the input has seen it."""
+        """Record how far each split of a finished job was read, as the log of the input has seen it."""
+        if not any(event[1] == JOB_FINISHED for event in reversed(self._history.events)):
+            return
         self._history.input_read(self._clock.step, self._log.read_up_to, self._records_read())
 
     def _records_read(self) -> dict[str, int]:

@@ -30,7 +30,7 @@ def test_what_fails_is_shrunk_once_and_counted_when_the_hunt_goes_on(
     finding = state.findings[0]
     assert Path(finding.failure.replay.split()[2]).exists()
     # The time of the first session counts, and what it found is not shrunk again.
-    second = onceproof(*options, "--max-time", str(state.seconds + 0.2))
+    second = onceproof(*options, "--max-time", str(state.seconds + 4))
     assert second.code == 1
     assert "the hunt goes on: " in second.error
     after = read_state(Path("out"))

@@ -12,7 +12,7 @@ from onceproof.engine.runtime.storage import MissingFile, StorageError
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, WAIT_BEGUN
+from onceproof.harness.model.history import ATTEMPT_STARTED, INPUT_READ, JOB_FINISHED, WAIT_BEGUN
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import NOTHING_HIT, ProcessFaultClock
 from onceproof.harness.systems.local.local_system import LocalSystem
@@ -57,7 +57,7 @@ def test_attempt_that_cannot_read_its_checkpoint_is_followed_by_another_one():
 def test_file_that_is_not_deleted_changes_nothing(nth):
     history = simulated(Fault("fail_delete", "completed", occurrence=nth), KILL_PROCESS)
     assert history.statistics.coverage["fail_delete", "completed"] == 1
-    assert history.events[-1][1] == JOB_FINISHED
+    assert [event[1] for event in history.events[-2:]] == [JOB_FINISHED, INPUT_READ]
 
 
 @pytest.mark.parametrize("nth", [1, 3, 5, 8])
@@ -81,7 +81,7 @@ def test_time_goes_on_from_a_late_answer(nth):
 def test_process_starts_where_deleted_files_are_still_listed(nth):
     history = simulated(Fault("stale_list", "completed", occurrence=nth, delay=10_000), KILL_PROCESS)
     assert history.statistics.coverage["stale_list", "completed"] == 1
-    assert history.events[-1][1] == JOB_FINISHED
+    assert [event[1] for event in history.events[-2:]] == [JOB_FINISHED, INPUT_READ]
 
 
 def test_local_storage_is_slow_and_lists_what_it_has_deleted(tmp_path):
