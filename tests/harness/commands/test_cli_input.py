@@ -36,7 +36,7 @@ def assert_refused(ended: CommandResult, *words: str, code: int = USAGE) -> None
         (["run", "wrod_count"], ["wrod_count", "did you mean word_count?"]),
         (["run", "mine.py"], ["mine.py", "no such file"]),
         (["run", "word_count", "word_count"], ["word_count", "already"]),
-        (["run", "--scenarois", "5"], ["--scenarois", "did you mean", "--scenarios?"]),
+        (["run", "--scenarois", "5"], ["--scenarois", "did you mean --scenario-time or --scenarios?"]),
         (["run", "--seed", "seven"], ["--seed", "seven"]),
         (["run", "--seed", str(2**63)], ["--seed", str(2**63)]),
         (["replay", str(2**63), "--family", "word_count"], [str(2**63), str(2**63 - 1)]),

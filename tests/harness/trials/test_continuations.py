@@ -12,7 +12,7 @@ from onceproof.harness.checkers import restore_anywhere
 from onceproof.harness.checkers.outcome import outcome_of
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, JOB_FINISHED
+from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.reporting.report_builder import failure_of
@@ -59,7 +59,7 @@ def test_the_run_passes_and_the_restored_job_is_shown(family: Family, calm: Scen
     assert completed[3]["cut"] == continuation.cut
     started = [event for event in events if event[1] == ATTEMPT_STARTED]
     assert [event[3]["restored"] for event in started] == [continuation.checkpoint]
-    assert JOB_FINISHED in [event[1] for event in events[-2:]]
+    assert [event[1] for event in events[-2:]] == [JOB_FINISHED, INPUT_READ]
     assert trial.shown.trace is not None
     [drawn] = trial.shown.trace["attempts"]
     assert drawn["restored"] == continuation.checkpoint

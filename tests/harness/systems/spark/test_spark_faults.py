@@ -15,7 +15,7 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import FAULT_FIRED, JOB_FINISHED
+from onceproof.harness.model.history import FAULT_FIRED, INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.system import find_system
 
@@ -82,7 +82,7 @@ def check_survival(system, trials):
         family, scenario = load_family(family_name), scenario_of(family_name, tuple(faults))
         history = system.run(family, scenario)
         assert judge(scenario, history, PythonOracle(family, scenario)).violations == ()
-        assert JOB_FINISHED in [event[1] for event in history.events[-2:]]
+        assert [event[1] for event in history.events[-2:]] == [JOB_FINISHED, INPUT_READ]
         # Each fault has struck once, and the history records its means.
         struck = history.statistics
         assert struck.coverage == Counter((fault.kind, fault.point) for fault in faults)

@@ -19,7 +19,7 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.fault_kinds import POINTS
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, JOB_FINISHED
+from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.driver_process import DriverFailed
@@ -147,7 +147,7 @@ def assert_survived(system, scenario):
     # Every fault has struck once: a kill without a victim proves nothing.
     assert history.statistics.coverage == Counter([(each.kind, each.point) for each in scenario.faults])
     assert history.statistics.not_applicable == {}
-    assert JOB_FINISHED in [event[1] for event in history.events[-2:]]
+    assert [event[1] for event in history.events[-2:]] == [JOB_FINISHED, INPUT_READ]
 
 
 def test_thirty_scenarios_contain_every_supported_fault_at_its_points():
@@ -329,7 +329,7 @@ def test_workers_import_modules_from_the_pythonpath_of_the_driver(library_system
     scenario = msgspec.structs.replace(scenario_of(3), family="mine", faults=())
     history, verdict = tried(library_system, scenario, load_family(str(path)))
     assert verdict.violations == ()
-    assert JOB_FINISHED in [event[1] for event in history.events[-2:]]
+    assert [event[1] for event in history.events[-2:]] == [JOB_FINISHED, INPUT_READ]
 
 
 def test_error_of_the_family_ends_the_run_and_is_named(system, tmp_path):

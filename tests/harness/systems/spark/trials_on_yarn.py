@@ -18,7 +18,7 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import JOB_FINISHED
+from onceproof.harness.model.history import INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.spark.spark_system import SparkYarnSystem
 
@@ -74,7 +74,7 @@ def system():
 def test_job_survives_kills_of_its_executors(system, number):
     history, verdict = tried(system, number)
     assert verdict.violations == ()
-    assert JOB_FINISHED in [event[1] for event in history.events[-2:]]
+    assert [event[1] for event in history.events[-2:]] == [JOB_FINISHED, INPUT_READ]
     _, kind, *points = TRIALS[number]
     assert history.statistics.coverage == Counter((kind, point) for point in points)
     assert history.statistics.means == Counter({(kind, "executor"): 2})
