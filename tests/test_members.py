@@ -30,8 +30,10 @@ PRIVATE_BUT_NEEDED = {
     "_TIMED_OUT": "confluent_kafka: likewise",
     "_UNKNOWN_PARTITION": "confluent_kafka: likewise",
     "_UNKNOWN_TOPIC": "confluent_kafka: likewise",
+    "_UNSUPPORTED_FEATURE": "confluent_kafka: likewise",
     "_asdict": "a named tuple's",
     "_replace": "a named tuple's",
+    "_fields": "a named tuple's",
     "_exit": "os: ends a process without its clean-up",
     "_set_running_loop": "asyncio: for those who write event loops",
 }

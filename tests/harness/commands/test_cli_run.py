@@ -16,7 +16,10 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.spark.spark_system import SparkSystem
 from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.harness.trials.trial import as_run
 from onceproof.reports.text import counted
 
 if TYPE_CHECKING:
@@ -24,13 +27,20 @@ if TYPE_CHECKING:
 
     from onceproof.harness.model.family import Family
     from onceproof.harness.model.scenario import Fault
+    from onceproof.harness.model.system import System
     from tests.harness.commands.conftest import Command
 
 
-def seed_of_run(family: Family, fits: Callable[[Sequence[Fault]], bool]) -> int:
-    """Return the first seed of a run of a family whose first scenario has fitting faults and some records."""
-    drawn = ((seed, generate(family, scenario_seed(seed, family.name, 0))) for seed in count())
-    return next(seed for seed, each in drawn if each.record_count() > 10 and fits(each.faults))
+def seed_of_run(family: Family, system: System, fits: Callable[[Sequence[Fault]], bool]) -> int:
+    """Return the first seed of a run whose first scenario has fitting faults, as the system runs it.
+
+    It also has some records.
+    """
+    for seed in count():
+        scenario = as_run(system, family, generate(family, scenario_seed(seed, family.name, 0)))
+        if scenario.record_count() > 10 and fits(scenario.faults):
+            return seed
+    raise AssertionError
 
 
 def kills_workers_and_loses_messages(faults: Sequence[Fault]) -> bool:
@@ -48,10 +58,10 @@ def kills_workers_and_loses_messages(faults: Sequence[Fault]) -> bool:
 
 
 def kills_the_process_after_a_checkpoint(faults: Sequence[Fault]) -> bool:
-    """Return whether the first fault is a death of the process while its second checkpoint is taken."""
-    return bool(faults) and (
-        (faults[0].kind, faults[0].point, faults[0].checkpoint) == ("kill_process", "acknowledged", 2)
-    )
+    """Return whether nothing but a death of the process happens, as its second checkpoint is complete."""
+    return [(fault.kind, fault.point, fault.checkpoint, fault.occurrence) for fault in faults] == [
+        ("kill_process", "completed", 2, 1)
+    ]
 
 
 def test_sound_family_passes(onceproof: Command, sales: Path) -> None:
@@ -64,7 +74,7 @@ def test_sound_family_passes(onceproof: Command, sales: Path) -> None:
 
 @pytest.mark.local_kill
 def test_run_on_the_local_runtime_kills_processes_and_passes(onceproof: Command) -> None:
-    seed = str(seed_of_run(load_family("word_count"), kills_the_process_after_a_checkpoint))
+    seed = str(seed_of_run(load_family("word_count"), LocalSystem(), kills_the_process_after_a_checkpoint))
     options = ["--scenarios", "2", "--seed", seed, "-n", "1", "--out", "out"]
     ended = onceproof("run", "word_count", "--system", "local", *options)
     assert ended.code == 0, ended.error
@@ -79,7 +89,7 @@ def test_run_on_the_local_runtime_kills_processes_and_passes(onceproof: Command)
 @pytest.mark.spark
 @pytest.mark.local_kill
 def test_run_on_spark_kills_workers_and_passes(onceproof: Command) -> None:
-    seed = str(seed_of_run(load_family("word_count"), kills_workers_and_loses_messages))
+    seed = str(seed_of_run(load_family("word_count"), SparkSystem(), kills_workers_and_loses_messages))
     options = ["--scenarios", "1", "--seed", seed, "-n", "1", "--out", "out"]
     ended = onceproof("run", "word_count", "--system", "spark", *options)
     assert ended.code == 0, ended.error
@@ -103,7 +113,7 @@ def test_run_on_spark_kills_workers_and_passes(onceproof: Command) -> None:
 
 @pytest.mark.local_kill
 def test_failure_on_the_local_runtime_is_shrunk_and_drawn(onceproof: Command, forgetful: Path) -> None:
-    seed = str(seed_of_run(load_family(str(forgetful)), kills_the_process_after_a_checkpoint))
+    seed = str(seed_of_run(load_family(str(forgetful)), LocalSystem(), kills_the_process_after_a_checkpoint))
     options = ["--scenarios", "2", "--seed", seed, "-n", "1", "--out", "out", "--shrink-time", "1"]
     ended = onceproof("run", "forgetful.py", "--system", "local", *options)
     assert ended.code == 1
@@ -124,7 +134,11 @@ def test_explain_writes_a_page_for_a_failure_on_the_local_runtime(
     onceproof: Command, forgetful: Path
 ) -> None:
     family = load_family(str(forgetful))
-    seed = str(scenario_seed(seed_of_run(family, kills_the_process_after_a_checkpoint), family.name, 0))
+    seed = str(
+        scenario_seed(
+            seed_of_run(family, LocalSystem(), kills_the_process_after_a_checkpoint), family.name, 0
+        )
+    )
     options = ["--system", "local", "--max-time", "2", "--out", "why"]
     ended = onceproof("explain", seed, "--family", "forgetful.py", *options)
     assert ended.code == 1, ended.error
