@@ -34,6 +34,7 @@ PRIVATE_BUT_NEEDED = {
     "_asdict": "a named tuple's",
     "_replace": "a named tuple's",
     "_fields": "a named tuple's",
+    "_getframe": "sys: the frames of the caller",
     "_exit": "os: ends a process without its clean-up",
     "_set_running_loop": "asyncio: for those who write event loops",
 }

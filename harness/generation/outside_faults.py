@@ -36,7 +36,7 @@ CHANGED_TOPICS: Final = 0.2
 
 KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
     ("function_leaves", 6),
-    ("change_input", 2),
+    ("change_input", 3),
     ("move_output", 2),
     ("pause_worker", 2),
     ("lose_folder", 1),
@@ -68,7 +68,11 @@ def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozen
     kind = chance.weighted(tuple([each for each in KINDS if each[0] in kinds]))
     if kind in _unfit(family, scenario):
         kind = "function_leaves"
-    return replace(scenario, faults=(*scenario.faults, *_drawn(kind, chance, scenario)))
+    drawn = _drawn(family, kind, chance, scenario)
+    if kind == "change_input":
+        # In front: each pass belongs to one fault, and later checkpoints may cover all that there is.
+        return replace(scenario, faults=(*drawn, *scenario.faults))
+    return replace(scenario, faults=(*scenario.faults, *drawn))
 
 
 def _may_change_topic(family: Family, scenario: Scenario) -> bool:
@@ -83,11 +87,15 @@ def _changed_topic(family: Family, chance: Chance, scenario: Scenario) -> list[F
     if means == "recreated" and chance.chance(0.3):
         # The job lives on, and has to notice by itself. Rows that were deleted it may have fetched before.
         return [changes]
-    # The tasks hear of the checkpoint one after the other.
+    return [changes, _kill_of_one_that_hears(family, chance, scenario)]
+
+
+def _kill_of_one_that_hears(family: Family, chance: Chance, scenario: Scenario) -> Fault:
+    """Return a kill as the tasks hear, one after the other, of the first checkpoint that is complete."""
     sizes = scenario.parallelisms()._asdict()
     roles = tasks_with(family, scenario.parameters).values()
     subtasks = sum(role if isinstance(role, int) else sizes[role] for role in roles)
-    return [changes, _kill(chance, "notified", chance.integer(1, subtasks))]
+    return _kill(chance, "notified", chance.integer(1, subtasks))
 
 
 def _unfit(family: Family, scenario: Scenario) -> frozenset[FaultKind]:
@@ -101,7 +109,7 @@ def _unfit(family: Family, scenario: Scenario) -> frozenset[FaultKind]:
     return frozenset(unfit)
 
 
-def _drawn(kind: FaultKind, chance: Chance, scenario: Scenario) -> list[Fault]:
+def _drawn(family: Family, kind: FaultKind, chance: Chance, scenario: Scenario) -> list[Fault]:
     records, sinks = scenario.record_count(), scenario.parallelisms().sink
     element = chance.integer(1, 1 + records)
     match kind:
@@ -109,9 +117,12 @@ def _drawn(kind: FaultKind, chance: Chance, scenario: Scenario) -> list[Fault]:
             means = chance.weighted(_WAYS_TO_LEAVE)
             return [Fault(kind, "element", ANY_TASK, 0, element, means=means)]
         case "change_input":
-            changed: Means = chance.choice(("", "replaced"))
-            # As the second checkpoint is completed, the first one covers some of the input.
-            return [Fault(kind, "completed", occurrence=2, means=changed), _kill(chance, "completed", 2)]
+            changed: Means = chance.choice(("", "replaced", "replaced"))
+            # The first checkpoint covers the least: what it leaves has to be read.
+            return [
+                Fault(kind, "completed", means=changed),
+                _kill_of_one_that_hears(family, chance, scenario),
+            ]
         case "move_output":
             nth = chance.integer(1, 2 * sinks)
             # The pass at which the output is moved does not count for the kill.

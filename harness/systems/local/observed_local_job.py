@@ -82,8 +82,6 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         self._faults = spec.faults
         self._cuts: dict[str, Mapping[str, int]] = {}
         """By snapshot file, what it covers of the input."""
-        self._covered: dict[str, int] = {}
-        """What the latest complete checkpoint of this process covers."""
         self._strikes = spec.strikes
         self.parallelism = spec.parallelism
         self._graph_of = graph_of
@@ -165,17 +163,24 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
                 strike_server(self._strikes, fault)
                 return spec.kafka.input_topic
             case "input":
-                split = max(self._covered, key=lambda each: self._covered[each], default="")
-                if not spec.files or not split or not self._covered[split]:
+                covered = self._covered()
+                split = max(covered, key=lambda each: covered[each], default="")
+                if not spec.files or not split or not covered[split]:
                     return ""
                 path = spec.files[list(read_records(spec.records)).index(split)]
-                change(path, self._covered[split], fault)
+                change(path, covered[split], fault)
                 return Path(path).name
             case "output":
                 move_visible(spec.output)
             case "folder":
                 lose_folder(spec.checkpoints)
         return name
+
+    def _covered(self) -> Mapping[str, int]:
+        """Return how much of each split the latest complete checkpoint covers, if this process has taken it."""
+        latest = self.master.coordinator.store.latest
+        paths = () if latest is None else checkpoint_entry(latest)["paths"]
+        return {split: read for path in paths for split, read in self._cuts.get(path, {}).items()}
 
     def _reads_a_topic(self) -> bool:
         """Return whether a living source reads the topic of the scenario."""
@@ -280,10 +285,6 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         """Log the checkpoint; from now on what earlier attempts have left can be looked for."""
         super().checkpoint_completed(effect)
         self._has_completed = True
-        latest = self.master.coordinator.store.latest
-        assert latest is not None
-        for path in checkpoint_entry(latest)["paths"]:
-            self._covered.update(self._cuts.get(path, {}))
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
         """Log the checkpoint, and search now: the commit that ends a recovery does not wait for it."""
