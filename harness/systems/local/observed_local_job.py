@@ -177,7 +177,7 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         return name
 
     def _covered(self) -> Mapping[str, int]:
-        """Return how much of each split the latest complete checkpoint covers, if this process has taken it."""
+        """Return how much of each split the latest checkpoint covers, if this process has completed it."""
         latest = self.master.coordinator.store.latest
         paths = () if latest is None else checkpoint_entry(latest)["paths"]
         return {split: read for path in paths for split, read in self._cuts.get(path, {}).items()}
