@@ -18,6 +18,7 @@ from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.operators.stateless import no_results
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -96,7 +97,8 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
         results: list[Record] = []
         for value, timestamp in records:
             backend.current_key = select_key(value)
-            for result in apply(value) or ():
+            emitted = apply(value)
+            for result in no_results(self.function) if emitted is None else emitted:
                 results.append((result, timestamp))
         return results
 

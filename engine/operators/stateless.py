@@ -5,6 +5,8 @@ They are comprehensions over the buffer, so the user's call is the only one for 
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
@@ -37,4 +39,16 @@ class FlatMapOperator(FunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply = self.function.flat_map
-        return [(result, timestamp) for value, timestamp in records for result in (apply(value) or ())]
+        return [
+            (result, timestamp)
+            for value, timestamp in records
+            for results in [apply(value)]
+            for result in (no_results(self.function) if results is None else results)
+        ]
+
+
+def no_results(function: object) -> NoReturn:
+    """Raise TypeError, as Flink does: most functions that return None lack a return or a yield."""
+    raise TypeError(
+        f"flat_map of {type(function).__qualname__} returned None: return a list, which may be empty, or yield"
+    )

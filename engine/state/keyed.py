@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -174,7 +175,13 @@ class KeyedStateBackend(ABC):
         self, descriptor: MapStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> MapState:
         """Return the map state of a descriptor, registering it at the first call."""
-        state: MapState = self._state_over(KeyedMapState, TtlMapState, descriptor, namespace_type)
+        admits_none = descriptor.key_type_info.admits_none
+        state: MapState = self._state_over(
+            partial(KeyedMapState, _admits_none=admits_none),
+            partial(TtlMapState, _admits_none=admits_none),
+            descriptor,
+            namespace_type,
+        )
         return state
 
     def reducing_state(

@@ -11,7 +11,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -25,9 +25,6 @@ from onceproof.engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION, En
 from onceproof.engine.types import TypeInformation
 from onceproof.engine.types.composite import tuple_type
 from onceproof.engine.types.wrapped import nullable
-
-_HOLD_NONE: Final = frozenset(("VOID", "DYNAMIC", "PICKLED_BYTE_ARRAY"))
-
 
 class OperatorListState(msgspec.Struct, ListState, eq=False):
     """A list of elements, none of which is None (Flink: PartitionableListState)."""
@@ -73,7 +70,7 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
     element_type: TypeInformation
     _entries: dict[Any, Any]
     _admits_none: bool = False
-    """Whether None may be a key: its type holds None, as VOID and types that are not declared do."""
+    """Whether None may be a key."""
 
     mode = BROADCAST
 
@@ -159,8 +156,9 @@ class OperatorStateStore(msgspec.Struct, eq=False):
         state = self._known(state_descriptor, BROADCAST, element_type)
         if state is None:
             pairs = self._decode_restored(state_descriptor.name, BROADCAST, element_type)
-            admits_none = key_type.name in _HOLD_NONE
-            state = OperatorBroadcastState(state_descriptor.name, element_type, dict(pairs), admits_none)
+            state = OperatorBroadcastState(
+                state_descriptor.name, element_type, dict(pairs), key_type.admits_none
+            )
             self._states[state_descriptor.name] = state
         found: OperatorBroadcastState = state
         return found

@@ -1,8 +1,13 @@
-"""The composite types: tuples, lists and maps. A column of them is checked field by field."""
+"""The composite types: tuples, lists and maps. A column of them is checked field by field.
+
+None is a field, an element or a key where its type admits None. Values of maps, and elements of BASIC_ARRAY
+and OBJECT_ARRAY, may always be None, because Flink's serializers mark them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from itertools import chain, repeat
 from operator import is_
 from typing import Any, Final
@@ -37,6 +42,26 @@ def are_same(items: Iterable[Any], others: Iterable[Any]) -> bool:
 def or_none(convert: Packer | None) -> Packer | None:
     """Return a converter that lets None pass."""
     return None if convert is None else lambda value: None if value is None else convert(value)
+
+
+def prepared(kind: TypeInformation, values: list[Any]) -> Packer | None:
+    """Return ``kind.prepare`` of a column of which values may be None.
+
+    Most columns hold no None, so they are looked at a second time only where the type refuses one.
+    """
+    try:
+        pack = kind.prepare(values)
+    except WrongValue:
+        present = [value for value in values if value is not None]
+        if len(present) == len(values):
+            raise
+        pack = kind.prepare(present)
+    return or_none(pack)
+
+
+def wire_type_or_none(kind: TypeInformation) -> Any:
+    """Return the wire type of values of a type that may be None."""
+    return kind.wire_type if kind.admits_none else kind.wire_type | None
 
 
 def field_at(place: int) -> str:
@@ -119,19 +144,20 @@ class TupleType(TypeInformation):
 class ListType(TypeInformation):
     """A list of values of one type (PyFlink's LIST and its arrays)."""
 
-    __slots__ = ("element", "kind")
+    __slots__ = ("element", "has_nulls", "kind")
 
     def __init__(self, name: str, element: TypeInformation) -> None:
         super().__init__(
             f"{name}({element.name})",
             descriptor=[name, element.descriptor],
             python_type=list,
-            wire_type=list[element.wire_type],  # type: ignore[name-defined]
+            wire_type=list[element.wire_type if name in _WITHOUT_NONE else wire_type_or_none(element)],  # type: ignore[misc]
             immutable=False,
             contains_pickle=element.contains_pickle,
         )
         self.kind = name
         self.element = element
+        self.has_nulls = name not in _WITHOUT_NONE
 
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return list_type, (self.kind, self.element)
@@ -140,17 +166,20 @@ class ListType(TypeInformation):
         for value in values:
             if type(value) is not list:
                 raise WrongValue(value, self.name)
-        pack = self.element.prepare(list(chain.from_iterable(values)))
+        prepare = partial(prepared, self.element) if self.has_nulls else self.element.prepare
+        pack = prepare(list(chain.from_iterable(values)))
         return None if pack is None else lambda value: [pack(item) for item in value]
 
     def unpacker(self) -> Packer | None:
         unpack = self.element.unpacker()
+        if self.has_nulls:
+            unpack = or_none(unpack)
         return None if unpack is None else lambda value: [unpack(item) for item in value]
 
     def converter(self) -> Packer:
         """Take a list or a tuple; elements of BASIC_ARRAY and OBJECT_ARRAY may be None, as in PyFlink."""
         convert_element = self.element.converter()
-        if self.kind not in _WITHOUT_NONE:
+        if self.has_nulls:
             convert_element = or_none(convert_element)
 
         def convert(value: Any) -> Any:
@@ -167,7 +196,7 @@ class ListType(TypeInformation):
         if self.element.immutable:
             return list(value)
         copy = self.element.copy
-        return [copy(item) for item in value]
+        return [None if item is None else copy(item) for item in value]
 
     def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
         if self.element.immutable:
@@ -186,7 +215,7 @@ class MapType(TypeInformation):
             f"MAP({key.name}, {value.name})",
             descriptor=["MAP", key.descriptor, value.descriptor],
             python_type=dict,
-            wire_type=list[tuple[key.wire_type, value.wire_type]],  # type: ignore[name-defined]
+            wire_type=list[tuple[key.wire_type, wire_type_or_none(value)]],  # type: ignore[misc]
             immutable=False,
             contains_pickle=key.contains_pickle or value.contains_pickle,
         )
@@ -201,7 +230,7 @@ class MapType(TypeInformation):
             if type(value) is not dict:
                 raise WrongValue(value, self.name)
         pack_key = self.key.prepare(list(chain.from_iterable(values)))
-        pack_value = self.value.prepare(list(chain.from_iterable(value.values() for value in values)))
+        pack_value = prepared(self.value, list(chain.from_iterable(value.values() for value in values)))
         if pack_key is None and pack_value is None:
             return lambda value: list(value.items())
         return lambda value: [
@@ -213,7 +242,7 @@ class MapType(TypeInformation):
         ]
 
     def unpacker(self) -> Packer | None:
-        unpack_key, unpack_value = self.key.unpacker(), self.value.unpacker()
+        unpack_key, unpack_value = self.key.unpacker(), or_none(self.value.unpacker())
         if unpack_key is None and unpack_value is None:
             return dict
         return lambda pairs: {
@@ -243,7 +272,7 @@ class MapType(TypeInformation):
         if self.value.immutable:
             return dict(value)
         copy = self.value.copy
-        return {key: copy(item) for key, item in value.items()}
+        return {key: None if item is None else copy(item) for key, item in value.items()}
 
     def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
         if self.value.immutable:

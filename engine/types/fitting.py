@@ -25,7 +25,7 @@ Fits: TypeAlias = Callable[[list[Record]], bool]
 
 _ALWAYS: Final = ""
 _CONDITIONS: Final[dict[str, str]] = {
-    "STRING": "type({0}) is str",
+    "STRING": "type({0}) is str or {0} is None",
     "BOOLEAN": "type({0}) is bool",
     "BIG_INT": "type({0}) is int",
     "FLOAT": "type({0}) is float and unpack_float(pack_float({0}))[0] == {0}",

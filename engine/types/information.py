@@ -77,6 +77,7 @@ class TypeInformation:
     __slots__ = (
         "_decoder",
         "_entry_decoders",
+        "admits_none",
         "contains_pickle",
         "descriptor",
         "immutable",
@@ -96,6 +97,7 @@ class TypeInformation:
         java_hash_kind: str | None = None,
         immutable: bool = True,
         contains_pickle: bool = False,
+        admits_none: bool = False,
     ) -> None:
         self.name = name
         self.descriptor: Descriptor = name if descriptor is None else descriptor
@@ -104,6 +106,8 @@ class TypeInformation:
         self.java_hash_kind = java_hash_kind
         self.immutable = immutable
         self.contains_pickle = contains_pickle
+        self.admits_none = admits_none
+        """Whether None is a value of the type, as where Flink's serializer writes null."""
         self._decoder: msgspec.msgpack.Decoder[Any] | None = None
         self._entry_decoders: dict[int, msgspec.msgpack.Decoder[list[tuple[Any, Any]]]] = {}
 

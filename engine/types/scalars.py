@@ -21,16 +21,16 @@ UNPACK_FLOAT: Final = Struct("<f").unpack
 
 
 def _integer(value: Any) -> int | None:
-    return index(value) if hasattr(type(value), "__index__") else None
+    """Take what counts, as numpy's integers do; True is a BOOLEAN."""
+    return index(value) if hasattr(type(value), "__index__") and not isinstance(value, bool) else None
 
 
 def _real(value: Any) -> float | None:
-    if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
+    """Take what is a float of another class, as numpy's are; a whole number is a LONG."""
+    if isinstance(value, float):
+        return float.__float__(value)
+    kind = type(value)
+    return float(value) if hasattr(kind, "__float__") and not isinstance(value, int | Decimal) else None
 
 
 def _decimal(value: Any) -> Decimal | None:
@@ -50,7 +50,6 @@ def _timestamp(value: Any) -> datetime | None:
 OTHERS: Final[dict[str, Callable[[Any], Any]]] = {
     "STRING": lambda value: str.__str__(value) if isinstance(value, str) else None,
     "CHAR": lambda value: str.__str__(value) if isinstance(value, str) else None,
-    "BOOLEAN": lambda value: value == 1 if isinstance(value, int) and value in (0, 1) else None,
     "BYTE": _integer,
     "SHORT": _integer,
     "INT": _integer,
@@ -63,10 +62,15 @@ OTHERS: Final[dict[str, Callable[[Any], Any]]] = {
     "SQL_TIMESTAMP": _timestamp,
     "BYTES": lambda value: bytes(value) if isinstance(value, bytearray | memoryview | bytes) else None,
 }
-"""How a type takes values of other Python types where they leave an operator: by PyFlink's coders.
+"""How a type takes values of other Python types where they leave an operator: as Flink's serializers do.
 
 A function returns None for a value that its type does not take.
 """
+
+_ADMIT_NONE: Final = frozenset(
+    ("STRING", "BIG_INT", "BIG_DEC", "SQL_DATE", "SQL_TIME", "SQL_TIMESTAMP", "VOID")
+)
+"""The scalar types whose serializers in Flink write null; the others fail there with an exception."""
 
 
 class NamedType(TypeInformation):
@@ -79,26 +83,35 @@ class NamedType(TypeInformation):
 
 
 class ScalarType(NamedType):
-    """A type with exactly one Python type."""
+    """A type with exactly one Python type, and perhaps None."""
 
     __slots__ = ("_only",)
 
     def __init__(self, name: str, python_type: type, **settings: Any) -> None:
-        super().__init__(name, python_type=python_type, **settings)
+        admits_none = name in _ADMIT_NONE
+        wire_type = settings.pop("wire_type", python_type)
+        super().__init__(
+            name,
+            python_type=python_type,
+            wire_type=wire_type | None if admits_none else wire_type,
+            admits_none=admits_none,
+            **settings,
+        )
         self._only = {python_type}
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
-        if values and set(map(type, values)) != self._only:
-            raise WrongValue(self.first_wrong(values), self.name)
+        if values and (kinds := set(map(type, values))) != self._only:
+            if not self.admits_none or not kinds <= {*self._only, NoneType}:
+                raise WrongValue(self.first_wrong(values), self.name)
         return None
 
     def encoder(self) -> Callable[[Any], bytes]:
         if type(self).prepare is not ScalarType.prepare:
             return self.encode
-        only = self.python_type
+        only, admits_none = self.python_type, self.admits_none
 
         def encode(value: Any) -> bytes:
-            if type(value) is not only:
+            if type(value) is not only and not (value is None and admits_none):
                 raise WrongValue(value, self.name)
             return ENCODE(value)
 
@@ -106,9 +119,10 @@ class ScalarType(NamedType):
 
     def converter(self) -> Packer | None:
         only, name, convert_other = self.python_type, self.name, OTHERS.get(self.name)
+        admits_none = self.admits_none
 
         def convert(value: Any) -> Any:
-            if type(value) is only:
+            if type(value) is only or (value is None and admits_none):
                 return value
             result = None if convert_other is None else convert_other(value)
             if result is None:
@@ -119,7 +133,8 @@ class ScalarType(NamedType):
 
     def first_wrong(self, values: Collection[Any]) -> Any:
         """Find the first value of another Python type."""
-        return next(value for value in values if type(value) is not self.python_type)
+        right = (self.python_type, NoneType) if self.admits_none else (self.python_type,)
+        return next(value for value in values if type(value) not in right)
 
 
 class IntegerType(ScalarType):
@@ -223,12 +238,12 @@ class BigIntegerType(ScalarType):
         return _unpack_integer
 
 
-def _pack_integer(value: int) -> bytes:
-    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+def _pack_integer(value: int | None) -> bytes | None:
+    return None if value is None else value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
 
 
-def _unpack_integer(data: bytes) -> int:
-    return int.from_bytes(data, "big", signed=True)
+def _unpack_integer(data: bytes | None) -> int | None:
+    return None if data is None else int.from_bytes(data, "big", signed=True)
 
 
 class CharType(ScalarType):
@@ -261,7 +276,7 @@ class TimestampType(ScalarType):
     def prepare(self, values: Collection[Any]) -> Packer | None:
         super().prepare(values)
         for value in values:
-            if value.tzinfo is not None:
+            if value is not None and value.tzinfo is not None:
                 raise WrongValue(
                     value, self.name, "it holds times without a zone: convert to UTC and drop it"
                 )
@@ -295,6 +310,7 @@ class PickledType(NamedType):
             wire_type=bytes,
             immutable=False,
             contains_pickle=True,
+            admits_none=True,
         )
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
@@ -323,7 +339,7 @@ class DynamicType(NamedType):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__("DYNAMIC", python_type=Any, wire_type=Any, immutable=False)
+        super().__init__("DYNAMIC", python_type=Any, wire_type=Any, immutable=False, admits_none=True)
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
         return None if dynamic.is_plain(values) else dynamic.pack

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from onceproof.engine.types.composite import or_none
+from onceproof.engine.types.composite import or_none, wire_type_or_none
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
@@ -22,9 +22,10 @@ class NullableType(TypeInformation):
             f"NULLABLE({inner.name})",
             descriptor=["NULLABLE", inner.descriptor],
             python_type=inner.python_type,
-            wire_type=inner.wire_type | None,
+            wire_type=wire_type_or_none(inner),
             immutable=inner.immutable,
             contains_pickle=inner.contains_pickle,
+            admits_none=True,
         )
         self.inner = inner
 
