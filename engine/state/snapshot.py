@@ -106,6 +106,7 @@ class KeyedSnapshot(msgspec.Struct):
     tables: list[TableSnapshot]
     carried: Mapping[str, EncodedTable]
     key_groups: KeyGroupCache
+    allow_pickle: bool = False
 
 
 class LocalTable(msgspec.Struct, frozen=True):
@@ -171,6 +172,7 @@ class OperatorStateSnapshot(msgspec.Struct):
 
     lists: list[ListSnapshot]
     carried: Mapping[str, EncodedList]
+    allow_pickle: bool = False
 
 
 class OperatorSnapshot(msgspec.Struct):
@@ -321,7 +323,7 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
         return EncodedTable(table.kind, key_type.descriptor, value_type.descriptor, {}, {}, namespace)
     try:
         pack_key = entry_type(key_type, namespace_type).prepare(entries.keys())
-        pack_value = value_type.prepare(entries.values())
+        pack_value = value_type.prepare(entries.values(), snapshot.allow_pickle)
         group_all = _group if namespace_type is None else _group_by_key
         grouped = group_all(entries, snapshot)
         in_order = sorted(grouped)
@@ -415,7 +417,7 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
     encoded: dict[str, EncodedList] = {}
     for item in snapshot.lists:
         try:
-            pack = item.element_type.prepare(item.elements)
+            pack = item.element_type.prepare(item.elements, snapshot.allow_pickle)
             if pack is None:
                 elements = [ENCODE(element) for element in item.elements]
             else:

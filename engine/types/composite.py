@@ -44,18 +44,18 @@ def or_none(convert: Packer | None) -> Packer | None:
     return None if convert is None else lambda value: None if value is None else convert(value)
 
 
-def prepared(kind: TypeInformation, values: list[Any]) -> Packer | None:
+def prepared(kind: TypeInformation, values: list[Any], allow_pickle: bool) -> Packer | None:
     """Return ``kind.prepare`` of a column of which values may be None.
 
     Most columns hold no None, so they are looked at a second time only where the type refuses one.
     """
     try:
-        pack = kind.prepare(values)
+        pack = kind.prepare(values, allow_pickle)
     except WrongValue:
         present = [value for value in values if value is not None]
         if len(present) == len(values):
             raise
-        pack = kind.prepare(present)
+        pack = kind.prepare(present, allow_pickle)
     return or_none(pack)
 
 
@@ -89,7 +89,7 @@ class TupleType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return tuple_type, (self.fields,)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         if not values:
             return None
         arity = len(self.fields)
@@ -98,7 +98,7 @@ class TupleType(TypeInformation):
                 if type(value) is not tuple or len(value) != arity:
                     raise WrongValue(value, self.name)
         packers = [
-            field.prepare(column)
+            field.prepare(column, allow_pickle)
             for field, column in zip(self.fields, zip(*values, strict=True), strict=True)
         ]
         if not any(packers):
@@ -107,8 +107,8 @@ class TupleType(TypeInformation):
             [item if pack is None else pack(item) for item, pack in zip(value, packers, strict=True)]
         )
 
-    def unpacker(self) -> Packer | None:
-        unpackers = [field.unpacker() for field in self.fields]
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpackers = [field.unpacker(allow_pickle) for field in self.fields]
         if not any(unpackers):
             return None
         return lambda value: tuple(
@@ -162,16 +162,17 @@ class ListType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return list_type, (self.kind, self.element)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not list:
                 raise WrongValue(value, self.name)
+        elements = list(chain.from_iterable(values))
         prepare = partial(prepared, self.element) if self.has_nulls else self.element.prepare
-        pack = prepare(list(chain.from_iterable(values)))
+        pack = prepare(elements, allow_pickle)
         return None if pack is None else lambda value: [pack(item) for item in value]
 
-    def unpacker(self) -> Packer | None:
-        unpack = self.element.unpacker()
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpack = self.element.unpacker(allow_pickle)
         if self.has_nulls:
             unpack = or_none(unpack)
         return None if unpack is None else lambda value: [unpack(item) for item in value]
@@ -225,12 +226,14 @@ class MapType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return map_type, (self.key, self.value)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not dict:
                 raise WrongValue(value, self.name)
-        pack_key = self.key.prepare(list(chain.from_iterable(values)))
-        pack_value = prepared(self.value, list(chain.from_iterable(value.values() for value in values)))
+        pack_key = self.key.prepare(list(chain.from_iterable(values)), allow_pickle)
+        pack_value = prepared(
+            self.value, list(chain.from_iterable(value.values() for value in values)), allow_pickle
+        )
         if pack_key is None and pack_value is None:
             return lambda value: list(value.items())
         return lambda value: [
@@ -241,8 +244,8 @@ class MapType(TypeInformation):
             for key, item in value.items()
         ]
 
-    def unpacker(self) -> Packer | None:
-        unpack_key, unpack_value = self.key.unpacker(), or_none(self.value.unpacker())
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpack_key, unpack_value = self.key.unpacker(allow_pickle), or_none(self.value.unpacker(allow_pickle))
         if unpack_key is None and unpack_value is None:
             return dict
         return lambda pairs: {

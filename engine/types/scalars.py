@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy as copying
-import pickle
 from collections.abc import Callable, Collection
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -11,6 +10,8 @@ from operator import index
 from struct import Struct
 from types import NoneType
 from typing import Any, Final
+
+import msgspec
 
 from onceproof.engine.java_hashes import check_number, hash_dynamic
 from onceproof.engine.types import dynamic
@@ -99,13 +100,13 @@ class ScalarType(NamedType):
         )
         self._only = {python_type}
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         if values and (kinds := set(map(type, values))) != self._only:
             if not self.admits_none or not kinds <= {*self._only, NoneType}:
                 raise WrongValue(self.first_wrong(values), self.name)
         return None
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         if type(self).prepare is not ScalarType.prepare:
             return self.encode
         only, admits_none = self.python_type, self.admits_none
@@ -147,7 +148,7 @@ class IntegerType(ScalarType):
         self._smallest = -(1 << (bits - 1))
         self._largest = (1 << (bits - 1)) - 1
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         if values:
             if set(map(type, values)) != self._only:
                 raise WrongValue(self.first_wrong(values), self.name)
@@ -157,7 +158,7 @@ class IntegerType(ScalarType):
                 raise self._outside(wrong)
         return None
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         smallest, largest = self._smallest, self._largest
 
         def encode(value: Any) -> bytes:
@@ -230,11 +231,11 @@ class BigIntegerType(ScalarType):
     def __init__(self) -> None:
         super().__init__("BIG_INT", int, wire_type=bytes, java_hash_kind="bigint")
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         return _pack_integer
 
-    def unpacker(self) -> Packer | None:
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
         return _unpack_integer
 
 
@@ -254,8 +255,8 @@ class CharType(ScalarType):
     def __init__(self) -> None:
         super().__init__("CHAR", str, java_hash_kind="char")
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         for value in values:
             if len(value) != 1:
                 raise WrongValue(value, self.name, "it holds one character")
@@ -273,8 +274,8 @@ class TimestampType(ScalarType):
     def __init__(self) -> None:
         super().__init__("SQL_TIMESTAMP", datetime)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         for value in values:
             if value is not None and value.tzinfo is not None:
                 raise WrongValue(
@@ -299,7 +300,10 @@ def _checked_by(kind: ScalarType, convert_type: Packer | None) -> Packer:
 
 
 class PickledType(NamedType):
-    """Any object, as pickle writes it. Reading it executes code, so a restore needs explicit permission."""
+    """Any object: plain values describe themselves, and opaque ones are pickled where the job allows it.
+
+    Its wire form is read by the unpacker alone, because what it may read depends on that permission.
+    """
 
     __slots__ = ()
 
@@ -307,30 +311,31 @@ class PickledType(NamedType):
         super().__init__(
             "PICKLED_BYTE_ARRAY",
             python_type=object,
-            wire_type=bytes,
+            wire_type=msgspec.Raw,
             immutable=False,
             contains_pickle=True,
             admits_none=True,
         )
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        return _pack_pickled
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        def pack(value: Any) -> Any:
+            try:
+                return dynamic.pack_any(value, allow_pickle)
+            except dynamic.NotDescribable:
+                raise
+            except Exception as error:
+                raise WrongValue(value, self.name, f"pickle refuses it: {error}") from error
 
-    def unpacker(self) -> Packer | None:
-        return pickle.loads
+        return pack
+
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        return dynamic.unpack_with_pickle if allow_pickle else dynamic.unpack_any
 
     def copy(self, value: Any) -> Any:
         return copying.deepcopy(value)
 
     def java_hash(self, key: Any) -> int:
         return hash_dynamic(key)
-
-
-def _pack_pickled(value: Any) -> bytes:
-    try:
-        return pickle.dumps(value, protocol=4)
-    except Exception as error:
-        raise WrongValue(value, "PICKLED_BYTE_ARRAY", f"pickle refuses it: {error}") from error
 
 
 class DynamicType(NamedType):
@@ -341,7 +346,7 @@ class DynamicType(NamedType):
     def __init__(self) -> None:
         super().__init__("DYNAMIC", python_type=Any, wire_type=Any, immutable=False, admits_none=True)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         return None if dynamic.is_plain(values) else dynamic.pack
 
     copy = staticmethod(dynamic.copy)
@@ -351,7 +356,7 @@ class DynamicType(NamedType):
             return table.copy()
         return super().copy_table(table)
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         pack = dynamic.pack
 
         def encode(value: Any) -> bytes:

@@ -32,12 +32,12 @@ class NullableType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return nullable, (self.inner,)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        pack = self.inner.prepare([value for value in values if value is not None])
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        pack = self.inner.prepare([value for value in values if value is not None], allow_pickle)
         return None if pack is None else lambda value: None if value is None else pack(value)
 
-    def unpacker(self) -> Packer | None:
-        unpack = self.inner.unpacker()
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpack = self.inner.unpacker(allow_pickle)
         return None if unpack is None else lambda value: None if value is None else unpack(value)
 
     def converter(self) -> Packer | None:
@@ -66,15 +66,15 @@ class LastAccessType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return with_last_access, (self.inner,)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not tuple or len(value) != 2 or type(value[1]) is not int:
                 raise WrongValue(value, self.name)
-        pack = self.inner.prepare([value for value, _ in values])
+        pack = self.inner.prepare([value for value, _ in values], allow_pickle)
         return None if pack is None else lambda held: (pack(held[0]), held[1])
 
-    def unpacker(self) -> Packer | None:
-        unpack = self.inner.unpacker()
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpack = self.inner.unpacker(allow_pickle)
         return None if unpack is None else lambda held: (unpack(held[0]), held[1])
 
     def copy(self, value: Any) -> Any:
