@@ -259,7 +259,7 @@ class HashMapStateBackend(KeyedStateBackend):
                 entries = stored_type.copy_table(table)
         except Exception as error:
             live = self._taken(registered, _held_by(registered))
-            raise wrong_entry(live, self.key_type, error) from error
+            raise wrong_entry(live, self.key_type, error, self.allow_pickle) from error
         if registered.ttl is not None and registered.ttl.get_cleanup_strategies().in_full_snapshot():
             assert self._clock is not None
             entries = _unexpired(entries, registered.kind, self._clock() - registered.ttl.ttl_ms)

@@ -61,7 +61,7 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
 
     def snapshot(self) -> ListSnapshot:
         """Copy the elements, isolated from later changes."""
-        return isolated(self.name, self.mode, self.element_type, self._elements)
+        return isolated(self.name, self.mode, self.element_type, self._elements, self._check is None)
 
 
 class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
@@ -104,7 +104,8 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
 
     def snapshot(self) -> ListSnapshot:
         """Copy the entries, isolated from later changes."""
-        return isolated(self.name, BROADCAST, self.element_type, list(self._entries.items()))
+        pairs = list(self._entries.items())
+        return isolated(self.name, BROADCAST, self.element_type, pairs, self._check is None)
 
 
 class ReadOnlyView(msgspec.Struct, ReadOnlyBroadcastState, eq=False):
@@ -129,14 +130,18 @@ class ReadOnlyView(msgspec.Struct, ReadOnlyBroadcastState, eq=False):
         raise StateError(f"broadcast state {self._state.name!r} can only be read on this side")
 
 
-def isolated(name: str, mode: str, element_type: TypeInformation, elements: list[Any]) -> ListSnapshot:
+def isolated(
+    name: str, mode: str, element_type: TypeInformation, elements: list[Any], allow_pickle: bool
+) -> ListSnapshot:
     """Copy elements so that later changes do not reach the copy."""
     if element_type.immutable:
         return ListSnapshot(name, mode, element_type, elements.copy())
     try:
         return ListSnapshot(name, mode, element_type, [element_type.copy(element) for element in elements])
     except Exception as error:
-        raise wrong_element(ListSnapshot(name, mode, element_type, elements), error) from error
+        raise wrong_element(
+            ListSnapshot(name, mode, element_type, elements), error, allow_pickle
+        ) from error
 
 
 class OperatorStateStore(msgspec.Struct, eq=False, kw_only=True):

@@ -334,7 +334,7 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
             packed = ((group, _pack_pairs(grouped[group], pack_key, pack_value)) for group in in_order)
             groups = {group: ENCODE(pairs) for group, pairs in packed}
     except _WRONG as error:
-        raise wrong_entry(table, key_type, error) from error
+        raise wrong_entry(table, key_type, error, snapshot.allow_pickle) from error
     return EncodedTable(
         table.kind,
         key_type.descriptor,
@@ -391,7 +391,9 @@ def _pack_pairs(
     return [(pack_key(key), pack_value(value)) for key, value in pairs]
 
 
-def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exception) -> StateError:
+def wrong_entry(
+    table: TableSnapshot, key_type: TypeInformation, error: Exception, allow_pickle: bool
+) -> StateError:
     """Return an error that names the first entry whose key, namespace or value is not of its type."""
     namespace_type = table.namespace_type
     for entry, value in table.entries.items():
@@ -407,7 +409,7 @@ def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exceptio
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: its namespace: {found}")
         try:
-            table.value_type.encode(value)
+            table.value_type.encode(value, allow_pickle)
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: {found}")
     return StateError(f"state {table.name!r}: {text_of(error) or type(error).__name__}")
@@ -423,18 +425,18 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
             else:
                 elements = [ENCODE(pack(element)) for element in item.elements]
         except _WRONG as error:
-            raise wrong_element(item, error) from error
+            raise wrong_element(item, error, snapshot.allow_pickle) from error
         encoded[item.name] = EncodedList(item.mode, item.element_type.descriptor, elements)
     if snapshot.carried:
         encoded.update(snapshot.carried)
     return encoded
 
 
-def wrong_element(snapshot: ListSnapshot, error: Exception) -> StateError:
+def wrong_element(snapshot: ListSnapshot, error: Exception, allow_pickle: bool) -> StateError:
     """Return an error that names the first element that is not of its type."""
     for element in snapshot.elements:
         try:
-            snapshot.element_type.encode(element)
+            snapshot.element_type.encode(element, allow_pickle)
         except _WRONG as found:
             error = found
             break

@@ -194,7 +194,7 @@ class RocksDBStateBackend(KeyedStateBackend):
             before, after = unit_of(registered.kind, reader.kind), unit
             way = migration_of(before, after, self._clock or no_clock)
             if way is not None:
-                table.rewrite(before.decoder(self.allow_pickle), way)
+                table.rewrite(table.decoder_of(before), way)
         self._descriptions[name] = TableDescription(
             registered.kind,
             self.key_type.descriptor,

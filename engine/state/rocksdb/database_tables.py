@@ -78,13 +78,14 @@ class DatabaseTable:
         self._unit = unit
         self._allow_pickle = allow_pickle
         self._encode = unit.encoder(allow_pickle)
-        self._decode = self._decoder_of(unit)
+        self._decode = self.decoder_of(unit)
         self._key_groups = key_groups
         self._limit = limit
         self._beginnings: dict[Any, bytes] = {}
         self._round = self._seek_entries()
 
-    def _decoder_of(self, kind: TypeInformation) -> Callable[[bytes], Any]:
+    def decoder_of(self, kind: TypeInformation) -> Callable[[bytes], Any]:
+        """Return the function that decodes a value of the state; it says what a job must allow."""
         decode = kind.decoder(self._allow_pickle)
         if not kind.contains_pickle:
             return decode
@@ -121,7 +122,7 @@ class DatabaseTable:
     def _wrong(self, entry: Any, value: Any, error: Exception) -> StateError:
         """Return an error that names the entry and its value."""
         try:
-            self._unit.encode(value)
+            self._unit.encode(value, self._allow_pickle)
         except _WRONG as found:
             error = found
         return StateError(f"{self._name}, key {entry!r}: {error}")
@@ -276,7 +277,7 @@ class MapTable(DatabaseTable):
         super().__init__(*arguments)
         self._canonical = canonical_form(map_key)
         self._encode_key = map_key.encoder(self._allow_pickle)
-        self._decode_key = self._decoder_of(map_key)
+        self._decode_key = self.decoder_of(map_key)
 
     def get(self, entry: Any, key: Any) -> Any:
         data = self._database.get(self._place(entry, key))

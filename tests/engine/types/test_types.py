@@ -132,7 +132,6 @@ def test_dynamic_values_come_back_as_they_were(value):
         (Types.ROW([Types.LONG()]), Row(1, 2)),
         (Types.ROW([Types.LONG()]), Row(n=1)),
         (Types.ROW([Types.LONG()]), Row("a")),
-        (Types.PICKLED_BYTE_ARRAY(), lambda: None),
     ],
 )
 def test_value_of_another_type_is_refused_in_one_line(kind, value):
@@ -142,7 +141,7 @@ def test_value_of_another_type_is_refused_in_one_line(kind, value):
     assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize("value", [{1}, object(), [1, {2}], {"a": 1j}, type("Number", (int,), {})(1)])
+@pytest.mark.parametrize("value", [object(), [1, {object()}], {"a": len}, type("Number", (int,), {})(1)])
 def test_value_without_a_self_describing_form_is_refused_and_pickle_offered(value):
     with pytest.raises(NotDescribable, match="PICKLED_BYTE_ARRAY"):
         Types.DYNAMIC().encode(value)
