@@ -27,6 +27,7 @@ from onceproof.engine.types import PickleForbidden, TypeInformation
 from onceproof.engine.types.composite import tuple_type
 from onceproof.engine.types.wrapped import nullable
 
+
 class OperatorListState(msgspec.Struct, ListState, eq=False):
     """A list of elements, none of which is None (Flink: PartitionableListState)."""
 
@@ -139,9 +140,7 @@ def isolated(
     try:
         return ListSnapshot(name, mode, element_type, [element_type.copy(element) for element in elements])
     except Exception as error:
-        raise wrong_element(
-            ListSnapshot(name, mode, element_type, elements), error, allow_pickle
-        ) from error
+        raise wrong_element(ListSnapshot(name, mode, element_type, elements), error, allow_pickle) from error
 
 
 class OperatorStateStore(msgspec.Struct, eq=False, kw_only=True):
@@ -182,7 +181,9 @@ class OperatorStateStore(msgspec.Struct, eq=False, kw_only=True):
 
     def snapshot(self) -> OperatorStateSnapshot:
         """Return a copy of all states that later changes do not reach."""
-        return OperatorStateSnapshot([state.snapshot() for state in self._states.values()], self._restored, self.allow_pickle)
+        return OperatorStateSnapshot(
+            [state.snapshot() for state in self._states.values()], self._restored, self.allow_pickle
+        )
 
     def restore(self, elements: Mapping[str, EncodedList], *, allow_pickle: bool = False) -> None:
         """Keep stored state; each state is decoded when the job registers it."""

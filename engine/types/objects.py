@@ -99,25 +99,17 @@ FORMS: Final[dict[type, Form]] = {
     frozenset: Form(7, list, frozenset),
     date: Form(8, lambda each: [each.year, each.month, each.day], lambda parts: date(*parts), True),
     time: Form(9, _clock_parts, _time, True),
-    datetime: Form(
-        10, lambda each: [each.year, each.month, each.day, *_clock_parts(each)], _datetime, True
-    ),
+    datetime: Form(10, lambda each: [each.year, each.month, each.day, *_clock_parts(each)], _datetime, True),
     timedelta: Form(
         11, lambda each: [each.days, each.seconds, each.microseconds], lambda parts: timedelta(*parts), True
     ),
-    timezone: Form(
-        12, lambda each: [*each.__getinitargs__(), None][:2], _zone, True
-    ),
+    timezone: Form(12, lambda each: [*each.__getinitargs__(), None][:2], _zone, True),
     ZoneInfo: Form(13, lambda value: [value.key], lambda parts: ZoneInfo(*parts), True),
     Decimal: Form(14, lambda value: [str(value)], lambda parts: Decimal(*parts), True),
     complex: Form(15, lambda value: [value.real, value.imag], lambda parts: complex(*parts), True),
-    Fraction: Form(
-        16, lambda each: [each.numerator, each.denominator], lambda parts: Fraction(*parts), True
-    ),
+    Fraction: Form(16, lambda each: [each.numerator, each.denominator], lambda parts: Fraction(*parts), True),
     UUID: Form(17, lambda each: [each.bytes], lambda parts: UUID(bytes=_bytes(parts)), True),
-    deque: Form(
-        18, lambda each: [each.maxlen, *each], lambda parts: deque(parts[1:], parts[0])
-    ),
+    deque: Form(18, lambda each: [each.maxlen, *each], lambda parts: deque(parts[1:], parts[0])),
     OrderedDict: Form(19, _pairs, lambda parts: OrderedDict(_dict_of(parts))),
     Counter: Form(20, _pairs, lambda parts: Counter(_dict_of(parts))),
     bytes: Form(25, lambda value: [value], _bytes, True),
@@ -146,7 +138,9 @@ def form_of(value: Any) -> Form | None:
         return None if kind is ZoneInfo and value.key is None else found
     if kind is defaultdict:
         factory = value.default_factory
-        is_known = factory is None or (isinstance(factory, type) and _FACTORIES.get(factory.__name__) is factory)
+        is_known = factory is None or (
+            isinstance(factory, type) and _FACTORIES.get(factory.__name__) is factory
+        )
         return _OF_DEFAULT_DICT if is_known else None
     if _loaded(kind.__module__, kind.__qualname__) is not kind:
         return None
@@ -178,7 +172,9 @@ def why_without_form(value: Any) -> str:
     if not (_is_dataclass(kind) or _is_named_tuple(kind) or issubclass(kind, enum.Enum)):
         return ""
     if _loaded(kind.__module__, kind.__qualname__) is not kind:
-        return f"its class is found nowhere as {kind.__qualname__} of module {kind.__module__}: define it there"
+        return (
+            f"its class is found nowhere as {kind.__qualname__} of module {kind.__module__}: define it there"
+        )
     return "it keeps more than its fields"
 
 
@@ -195,7 +191,10 @@ def classes_of_program() -> list[type]:
 
 def _classes_within(space: Any, prefix: str) -> Iterable[type]:
     for name, kind in list(space.items()):
-        if issubclass(type(kind), type) and (kind.__module__, kind.__qualname__) == ("__main__", prefix + name):
+        if issubclass(type(kind), type) and (kind.__module__, kind.__qualname__) == (
+            "__main__",
+            prefix + name,
+        ):
             if _is_dataclass(kind) or _is_named_tuple(kind) or issubclass(kind, enum.Enum):
                 yield kind
             yield from _classes_within(vars(kind), f"{prefix}{name}.")

@@ -15,8 +15,8 @@ from onceproof.engine.state.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.file_envelope import PickleRefused, StateError
+from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.snapshot import (
     OperatorSnapshot,
     TaskSnapshot,

@@ -4,8 +4,8 @@ import pytest
 
 from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
 from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.file_envelope import PickleRefused, StateError
+from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.snapshot import (
     OperatorSnapshot,
     TaskSnapshot,

@@ -4,8 +4,8 @@ import pytest
 
 from onceproof.engine.durations import Time
 from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from onceproof.engine.state.operator import OperatorStateStore, ReadOnlyView
 from onceproof.engine.state.file_envelope import PickleRefused, StateError
+from onceproof.engine.state.operator import OperatorStateStore, ReadOnlyView
 from onceproof.engine.state.snapshot import (
     OperatorSnapshot,
     TaskSnapshot,
@@ -144,7 +144,9 @@ def test_an_opaque_element_is_refused_as_it_is_written():
     store = OperatorStateStore(operator_name="pairs")
     held = store.get_list_state(ListStateDescriptor("held", Types.PICKLED_BYTE_ARRAY()))
     rules = store.get_broadcast_state(MapStateDescriptor("rules", None, Types.PICKLED_BYTE_ARRAY()))
-    refused = r"operator 'pairs', operator state '%s': a value of type Opaque .* pipeline\.allow-pickled-state"
+    refused = (
+        r"operator 'pairs', operator state '%s': a value of type Opaque .* pipeline\.allow-pickled-state"
+    )
     for write in (held.add, lambda value: held.add_all([value]), lambda value: held.update([value])):
         with pytest.raises(StateError, match=refused % "held"):
             write(Opaque())
@@ -153,7 +155,10 @@ def test_an_opaque_element_is_refused_as_it_is_written():
     held.update([(1, {2}), "a"])
     rules.put("a", {1: {2}})
     again = restored(stored(store))
-    assert again.get_list_state(ListStateDescriptor("held", Types.PICKLED_BYTE_ARRAY())).get() == [(1, {2}), "a"]
+    assert again.get_list_state(ListStateDescriptor("held", Types.PICKLED_BYTE_ARRAY())).get() == [
+        (1, {2}),
+        "a",
+    ]
 
 
 def test_wrong_element_is_refused_naming_the_state():

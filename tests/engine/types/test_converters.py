@@ -94,7 +94,9 @@ FITTING = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "value"), FITTING, ids=[f"{kind} {place}" for place, (kind, _) in enumerate(FITTING)])
+@pytest.mark.parametrize(
+    ("kind", "value"), FITTING, ids=[f"{kind} {place}" for place, (kind, _) in enumerate(FITTING)]
+)
 def test_a_value_that_fits_is_passed_on_as_the_same_object(kind, value):
     assert convert(kind, value) is value
 
