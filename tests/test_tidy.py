@@ -61,6 +61,7 @@ ROOMS = (
         "protocol_points",
         "messages",
         "output_tag",
+        "owned",
         "wall_clock",
     ),
     ("state", "runtime_context"),
