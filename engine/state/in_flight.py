@@ -82,7 +82,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[_StoredChannel])
 
 def detached(buffer: Buffer) -> Buffer:
     """Copy a buffer so that later changes of its values do not reach the copy."""
-    return [(own(value), timestamp) for value, timestamp in buffer]
+    return [record if (value := own(record[0])) is record[0] else (value, record[1]) for record in buffer]
 
 
 def encode_channels(records: ChannelRecords, *, allow_pickle: bool) -> tuple[bytes, ChannelIndex]:
