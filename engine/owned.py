@@ -43,6 +43,10 @@ PLAIN: Final[frozenset[type]] = frozenset(
 )
 """Classes whose values never change; a frozenset holds only what has a hash."""
 
+require_hash: Final[Callable[[Any], object]] = hash
+"""Raises TypeError for a tuple with an item that can change. The hash itself is never used: it differs from
+process to process."""
+
 _NEVER_CHANGE: Final = (Enum, type, tzinfo, FunctionType, BuiltinFunctionType, ModuleType)
 _HAS_ONLY_PLAIN: Final = PLAIN.issuperset
 
@@ -62,7 +66,7 @@ def own_records(records: list[Record]) -> list[Record]:
         kind = type(value)
         if kind is tuple:
             try:
-                hash(value)
+                require_hash(value)
             except TypeError:
                 break
         elif kind not in PLAIN:

@@ -29,7 +29,7 @@ from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
@@ -94,7 +94,7 @@ class CoMapOperator(TwoInputOperator):
             if result is not None:
                 if type(result) is tuple:
                     try:
-                        hash(result)
+                        require_hash(result)
                     except TypeError:
                         result = own(result)
                 elif type(result) not in PLAIN:
@@ -119,7 +119,7 @@ class CoFlatMapOperator(TwoInputOperator):
             for result in apply(value) or ():
                 if type(result) is tuple:
                     try:
-                        hash(result)
+                        require_hash(result)
                     except TypeError:
                         result = own(result)
                 elif type(result) not in PLAIN:
@@ -154,7 +154,7 @@ class ContextualOperator(TwoInputOperator):
                 for result in emitted:
                     if type(result) is tuple:
                         try:
-                            hash(result)
+                            require_hash(result)
                         except TypeError:
                             result = own(result)
                     elif type(result) not in PLAIN:

@@ -18,7 +18,7 @@ from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorCont
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import USER_TIMERS, KeyTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN, Own
+from onceproof.engine.owned import PLAIN, Own, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import TimerQueue, Timers
 from onceproof.engine.timer_service import TimeDomain, TimerService
@@ -107,7 +107,7 @@ class TimerFiring:
                 for result in emitted:
                     if type(result) is tuple:
                         try:
-                            hash(result)
+                            require_hash(result)
                         except TypeError:
                             result = own(result)
                     elif type(result) not in PLAIN:

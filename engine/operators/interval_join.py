@@ -24,7 +24,7 @@ from onceproof.engine.operators.base import OperatorContext
 from onceproof.engine.operators.co_process import InputKeys, TwoInputOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.state.interfaces import MapState
 from onceproof.engine.state.timers import Timers
@@ -131,7 +131,7 @@ class IntervalJoinOperator(TwoInputOperator):
                 for result in process(*pair, context) or ():
                     if type(result) is tuple:
                         try:
-                            hash(result)
+                            require_hash(result)
                         except TypeError:
                             result = own(result)
                     elif type(result) not in PLAIN:

@@ -16,7 +16,7 @@ from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.timer_service import TimerService
 
 
@@ -45,7 +45,7 @@ class ProcessOperator(FunctionOperator):
                 for result in emitted:
                     if type(result) is tuple:
                         try:
-                            hash(result)
+                            require_hash(result)
                         except TypeError:
                             result = own(result)
                     elif type(result) not in PLAIN:
@@ -93,7 +93,7 @@ class KeyedProcessOperator(KeyedFunctionOperator):
                 for result in emitted:
                     if type(result) is tuple:
                         try:
-                            hash(result)
+                            require_hash(result)
                         except TypeError:
                             result = own(result)
                     elif type(result) not in PLAIN:

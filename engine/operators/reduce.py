@@ -14,7 +14,7 @@ from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
-from onceproof.engine.owned import PLAIN
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
@@ -78,7 +78,7 @@ class KeyedReduceOperator(KeyedFunctionOperator):
             table[key] = value
             if type(value) is tuple:
                 try:
-                    hash(value)
+                    require_hash(value)
                 except TypeError:
                     value = own(value)
             elif type(value) not in PLAIN:
@@ -104,7 +104,7 @@ class RichReduceOperator(KeyedReduceOperator):
             table[key] = value
             if type(value) is tuple:
                 try:
-                    hash(value)
+                    require_hash(value)
                 except TypeError:
                     value = own(value)
             elif type(value) not in PLAIN:

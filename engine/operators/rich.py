@@ -18,7 +18,7 @@ from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
-from onceproof.engine.owned import PLAIN
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -67,7 +67,7 @@ class KeyedMapOperator(KeyedFunctionOperator):
             result = apply(value)
             if type(result) is tuple:
                 try:
-                    hash(result)
+                    require_hash(result)
                 except TypeError:
                     result = own(result)
             elif type(result) not in PLAIN:
@@ -108,7 +108,7 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
             for result in apply(value) or ():
                 if type(result) is tuple:
                     try:
-                        hash(result)
+                        require_hash(result)
                     except TypeError:
                         result = own(result)
                 elif type(result) not in PLAIN:

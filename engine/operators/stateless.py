@@ -8,7 +8,7 @@ from __future__ import annotations
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
-from onceproof.engine.owned import PLAIN
+from onceproof.engine.owned import PLAIN, require_hash
 
 
 class MapOperator(FunctionOperator):
@@ -23,7 +23,7 @@ class MapOperator(FunctionOperator):
             result = apply(value)
             if type(result) is tuple:
                 try:
-                    hash(result)
+                    require_hash(result)
                 except TypeError:
                     result = own(result)
             elif type(result) not in PLAIN:
@@ -54,7 +54,7 @@ class FlatMapOperator(FunctionOperator):
             for result in apply(value) or ():
                 if type(result) is tuple:
                     try:
-                        hash(result)
+                        require_hash(result)
                     except TypeError:
                         result = own(result)
                 elif type(result) not in PLAIN:

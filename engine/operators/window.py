@@ -39,7 +39,7 @@ from onceproof.engine.operators.window_parts import (
     window_function_caller,
 )
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
@@ -313,7 +313,7 @@ class WindowOperator(FunctionOperator):
                 for value in self._call_function(window, held) or ():
                     if type(value) is tuple:
                         try:
-                            hash(value)
+                            require_hash(value)
                         except TypeError:
                             value = own(value)
                     elif type(value) not in PLAIN:

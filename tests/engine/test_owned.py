@@ -249,8 +249,7 @@ def environment(**options: Any) -> StreamExecutionEnvironment:
 
 
 def rows_of(stream: DataStream) -> list[Any]:
-    with stream.execute_and_collect() as rows:
-        return list(rows)
+    return list(stream.execute_and_collect())
 
 
 @pytest.mark.parametrize("edge", EDGES)
