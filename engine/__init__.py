@@ -58,6 +58,7 @@ from onceproof.engine.api.table_sources import (
     Table,
     TableDescriptor,
 )
+from onceproof.engine.api.time_characteristic import TimeCharacteristic
 from onceproof.engine.async_functions import (
     AsyncFunction,
     AsyncRetryPredicate,
@@ -510,6 +511,7 @@ __all__ = [
     "Table",
     "TableDescriptor",
     "Time",
+    "TimeCharacteristic",
     "TimeDomain",
     "TimeEvictor",
     "TimeWindow",
