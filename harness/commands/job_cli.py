@@ -6,7 +6,7 @@ Slow imports stand inside the subcommands, for the same reason as in `onceproof.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -243,8 +243,8 @@ def cancel_job(
     from onceproof.harness.commands.job import JOBS
     from onceproof.harness.commands.job_requests import ask_command, request_of
 
-    kind: Literal["cancel", "cancel_with_savepoint"] = (
-        "cancel" if directory is None else "cancel_with_savepoint"
-    )
-    request = request_of(kind, Path(directory) if directory else None)
+    if directory is None:
+        request = request_of("cancel", None)
+    else:
+        request = request_of("cancel_with_savepoint", Path(directory) if directory else None)
     raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds, as_json))

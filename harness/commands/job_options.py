@@ -1,4 +1,4 @@
-"""The options of `onceproof job run` and `job cancel`, each with its name on the command line and its help."""
+"""The options of `onceproof job run` and `cancel`, each with its name on the command line and its help."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CancelCommand(TyperCommand):
 
 
 def with_configured_folder(args: Sequence[str], follows: bool = False) -> list[str]:
-    """Return the arguments with a folder for a `-s` that has none; ``follows``: what follows it is the job."""
+    """Return the arguments with a folder for a `-s` without one; ``follows``: what follows it is the job."""
     given: list[str] = []
     for place, argument in enumerate(args):
         given.append(argument)

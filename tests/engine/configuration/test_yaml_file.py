@@ -198,7 +198,7 @@ def test_flat_file_splits_each_line_at_its_first_colon_with_a_space(tmp_path):
         ("parallelism.default:\n", ":1: not an option"),
         (
             "parallelism.default: 1\nparallelism.default: 2",
-            ":2: option 'parallelism.default' stands in line 1",
+            ":2: option 'parallelism.default' stands",
         ),
         ("paralelism.default: 1", ":1: unknown option 'paralelism.default': did you mean"),
         ("parallelism.default: many", ":1: option 'parallelism.default' cannot be 'many'"),

@@ -375,12 +375,12 @@ def test_cancel_with_a_savepoint_and_no_folder_says_what_to_set(folder, capsys):
 
 def test_cancel_that_names_no_job_asks_for_one(folder, capsys):
     assert main(["job", "cancel", "-s"]) == 4
-    assert "Missing argument 'JOB'" in capsys.readouterr().err
+    assert "missing argument 'JOB'" in capsys.readouterr().err
 
 
 def test_flat_file_of_the_cluster_is_read_where_there_is_no_yaml(cluster, capsys):
     cluster.with_name("flink-conf.yaml").write_text(
-        "# Flink 1.18\nstate.checkpoints.num-retained: 4 # some\n\nexecution.checkpointing.timeout: 2 min\n"
+        "# Flink 1.18\nexecution.checkpointing.num-retained: 4 # some\n\nexecution.checkpointing.timeout: 2 min\n"
     )
     assert main(["job", "run", "options.py", "--explain-config"]) == 0
     lines = capsys.readouterr().out.splitlines()
