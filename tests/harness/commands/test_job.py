@@ -380,7 +380,8 @@ def test_cancel_that_names_no_job_asks_for_one(folder, capsys):
 
 def test_flat_file_of_the_cluster_is_read_where_there_is_no_yaml(cluster, capsys):
     cluster.with_name("flink-conf.yaml").write_text(
-        "# Flink 1.18\nexecution.checkpointing.num-retained: 4 # some\n\nexecution.checkpointing.timeout: 2 min\n"
+        "# Flink 1.18\nexecution.checkpointing.num-retained: 4 # some\n\n"
+        "execution.checkpointing.timeout: 2 min\n"
     )
     assert main(["job", "run", "options.py", "--explain-config"]) == 0
     lines = capsys.readouterr().out.splitlines()
