@@ -216,7 +216,7 @@ class MapType(TypeInformation):
             f"MAP({key.name}, {value.name})",
             descriptor=["MAP", key.descriptor, value.descriptor],
             python_type=dict,
-            wire_type=list[tuple[key.wire_type, wire_type_or_none(value)]],  # type: ignore[misc]
+            wire_type=list[tuple[key.wire_type, wire_type_or_none(value)]],  # type: ignore[misc,name-defined]
             immutable=False,
             contains_pickle=key.contains_pickle or value.contains_pickle,
         )

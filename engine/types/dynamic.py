@@ -44,8 +44,8 @@ class NotDescribable(TypeError):
         super().__init__(
             f"a value of type {type(value).__qualname__} has no typed form"
             f"{f' ({why})' if why else ''}: keep plain values, tuples, rows, lists, dicts, sets, dates, and"
-            " dataclasses, named tuples and enums of them, or allow pickle: declare Types.PICKLED_BYTE_ARRAY()"
-            " and set pipeline.allow-pickled-state to true"
+            " dataclasses, named tuples and enums of them, or allow pickle: declare"
+            " Types.PICKLED_BYTE_ARRAY() and set pipeline.allow-pickled-state to true"
         )
 
 

@@ -138,9 +138,7 @@ def form_of(value: Any) -> Form | None:
         return None if kind is ZoneInfo and value.key is None else found
     if kind is defaultdict:
         factory = value.default_factory
-        is_known = factory is None or (
-            isinstance(factory, type) and _FACTORIES.get(factory.__name__) is factory
-        )
+        is_known = factory is None or _FACTORIES.get(getattr(factory, "__name__", "")) is factory
         return _OF_DEFAULT_DICT if is_known else None
     if _loaded(kind.__module__, kind.__qualname__) is not kind:
         return None
@@ -148,7 +146,7 @@ def form_of(value: Any) -> Form | None:
         return _OF_DATACLASS
     if _is_named_tuple(kind):
         return None if getattr(value, "__dict__", None) else _OF_NAMED_TUPLE
-    if issubclass(kind, enum.Enum) and kind.__members__.get(value._name_) is value:
+    if issubclass(kind, enum.Enum) and kind.__members__.get(value.name) is value:
         return _OF_ENUM
     return None
 
@@ -167,14 +165,12 @@ def made_of(code: int, parts: list[Any]) -> Any:
 
 
 def why_without_form(value: Any) -> str:
-    """Return for an error message why an object of a job's class has no form; empty where nothing is known."""
+    """Return for a message why an object of a job's class has no form; empty where nothing is known."""
     kind = type(value)
     if not (_is_dataclass(kind) or _is_named_tuple(kind) or issubclass(kind, enum.Enum)):
         return ""
     if _loaded(kind.__module__, kind.__qualname__) is not kind:
-        return (
-            f"its class is found nowhere as {kind.__qualname__} of module {kind.__module__}: define it there"
-        )
+        return f"module {kind.__module__} has no class {kind.__qualname__}: define it there by this name"
     return "it keeps more than its fields"
 
 
@@ -223,14 +219,15 @@ def _class_named(module: Any, name: Any) -> type:
     kind = _loaded(module, name)
     if kind is None:
         raise UnknownClass(
-            f"a stored value is of class {name} of module {module}, which this program has not loaded: import it"
-            " at the top of the program, under the name that it had"
+            f"a stored value is of class {name} of module {module}, which this program has not loaded:"
+            " import it at the top of the program, under the name that it had"
         )
     return kind
 
 
 def _plain_construction(kind: type) -> bool:
-    return kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+    """Return whether the class leaves to Python how its objects are pickled."""
+    return all(getattr(kind, each) is getattr(object, each) for each in ("__reduce__", "__reduce_ex__"))
 
 
 # Dataclasses: the class, the names and the values of the fields that are set, and what else is set.
@@ -302,7 +299,7 @@ def _named_tuple_of(parts: list[Any]) -> Any:
     if not _is_named_tuple(kind):
         raise TypeError(f"{name} is not the named tuple that it was")
     stored = dict(zip(names, values, strict=True))
-    defaults = kind._field_defaults
+    defaults = getattr(kind, "_field_defaults", {})
     missing = [each for each in kind._fields if each not in stored and each not in defaults]
     if missing:
         raise TypeError(f"field {missing[0]!r} of {name} is new and has no default: give it one")
@@ -314,7 +311,7 @@ def _named_tuple_of(parts: list[Any]) -> Any:
 
 def _parts_of_enum(value: Any) -> list[Any]:
     kind = type(value)
-    return [kind.__module__, kind.__qualname__, value._name_]
+    return [kind.__module__, kind.__qualname__, value.name]
 
 
 def _enum_of(parts: list[Any]) -> Any:

@@ -101,9 +101,9 @@ class ScalarType(NamedType):
         self._only = {python_type}
 
     def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
-        if values and (kinds := set(map(type, values))) != self._only:
-            if not self.admits_none or not kinds <= {*self._only, NoneType}:
-                raise WrongValue(self.first_wrong(values), self.name)
+        kinds = set(map(type, values))
+        if values and kinds != self._only and not (self.admits_none and kinds <= {*self._only, NoneType}):
+            raise WrongValue(self.first_wrong(values), self.name)
         return None
 
     def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from types import NoneType
 from typing import Any, Final
-from uuid import UUID
 
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.state.descriptors import LIST, MAP
@@ -35,8 +34,8 @@ _GROUP: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
 _SEQUENCE: Final = struct.Struct(">Q")
 
-_SAME_BYTES: Final = (int, str, bytes, NoneType, date, timedelta, UUID)
-"""The classes without a declared type whose equal values have equal bytes, and equal none of another class."""
+_SAME_BYTES: Final = (int, str, bytes, NoneType, date, timedelta)
+"""The classes whose equal values have equal bytes, and which equal nothing of another class."""
 
 GROUP_BYTES: Final = _GROUP.size
 LENGTH_BYTES: Final = _LENGTH.size

@@ -1,4 +1,4 @@
-"""Converters: what a function returns becomes a value of the declared type, as Flink's serializers take it."""
+"""Converters: what a function returns becomes a value of the declared type, as in Flink."""
 
 import math
 import struct
