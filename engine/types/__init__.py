@@ -2,8 +2,8 @@
 
 A type decides how a value is checked, copied and written into a snapshot, and which key group a key belongs
 to. A snapshot records the descriptor of every type it holds, and a restore compares it with the type that the
-job declares. Pickle exists only within ``Types.PICKLED_BYTE_ARRAY()``, for values without a form of their own,
-and only if the job allows it.
+job declares. Pickle exists only within ``Types.PICKLED_BYTE_ARRAY()``, for values without a form of
+their own, and only if the job allows it.
 """
 
 from __future__ import annotations
