@@ -3,8 +3,8 @@
 Each window has a *state window*, one of the windows it was made of, under which its contents are stored. So
 when a window grows only this mapping changes, and a merge moves the contents of all merged windows but one.
 
-Flink leaves open which one that is, and so the order of the records of merged windows: the first of a hash set.
-The choice here is that of PyFlink.
+Flink takes the first of a hash set as that one, so it leaves open in which order the records of merged windows
+stand. The choice here is PyFlink's.
 """
 
 from __future__ import annotations
@@ -74,19 +74,17 @@ class MergingWindowSet:
 
 
 def _in_order_of_merging(members: list[Any], new: Any) -> list[Any]:
-    """Return the members but the new one as PyFlink's set of them has them; a set of hashes has that order."""
+    """Return the members but the new one in the order of PyFlink's set, which is that of a set of hashes."""
     by_hash = {_hash(window): window for window in members if type(window) is TimeWindow}
     if len(by_hash) < len(members):
         return [window for window in members if window != new]
-    hashes: set[int] = set()
-    for each in by_hash:
-        hashes.add(each)
+    hashes = set(by_hash)
     hashes.discard(_hash(new))
     return [by_hash[each] for each in hashes]
 
 
 def _hash(window: TimeWindow) -> int:
-    """Return the hash of a window in PyFlink: the start, and the inverse of an odd number modulo 2 to the 64."""
+    """Return the hash that a window has in PyFlink."""
     odd = (window.end << 1) + 1
     inverse = odd * odd * odd
     for _ in range(3):
