@@ -3,8 +3,8 @@
 Each window has a *state window*, one of the windows it was made of, under which its contents are stored. So
 when a window grows only this mapping changes, and a merge moves the contents of all merged windows but one.
 
-Flink takes the first of a hash set as that one, so it leaves open in which order the records of merged windows
-stand. The choice here is PyFlink's.
+Flink takes the first of a hash set as that one, so it leaves open in which order the records of merged
+windows stand. The choice here is PyFlink's.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ def _in_order_of_merging(members: list[Any], new: Any) -> list[Any]:
 
 
 def _hash(window: TimeWindow) -> int:
-    """Return the hash that a window has in PyFlink."""
+    """Return the hash that a window has in PyFlink, before Python shortens it."""
     odd = (window.end << 1) + 1
     inverse = odd * odd * odd
     for _ in range(3):
         inverse *= 2 - odd * inverse
-    return hash(window.start + inverse)
+    return window.start + inverse
 
 
 class _Groups(WindowMergeCallback):
