@@ -40,7 +40,7 @@ from onceproof.engine import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from tests.engine_as_pyflink import engine_as_pyflink
+from onceproof.harness.model.pyflink_imports import pyflink_imports
 
 UNITING: Final = frozenset({"union", "connect", "join", "co_group", "interval_join"})
 """Methods behind which the order of two streams is chance."""
@@ -132,7 +132,7 @@ class RecordedJob:
 
     def run(self) -> dict[str, Texts]:
         """Run each stream on the engine, in an environment of its own, and return the texts of its rows."""
-        with engine_as_pyflink():
+        with pyflink_imports():
             names: dict[str, Any] = {"__name__": f"job {self.id}", "wm": watermarks, "FLINK": False}
             exec(self.plain, names)
             plain = names["plain"]
