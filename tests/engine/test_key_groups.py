@@ -114,7 +114,7 @@ def test_keys_that_are_equal_in_python_share_their_group(one, other, key_type):
         (HTTPStatus.OK, None, "give a plain int, not an object of a subclass"),
         (datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")), None, "not a fixed offset"),
         (datetime(2020, 1, 1, tzinfo=UTC), Types.SQL_TIMESTAMP(), "drop the zone"),
-        (1 << 40, Types.INT(), "32 bits"),
+        (1 << 40, Types.INT(), "declare Types.LONG"),
         ("a", Types.LONG(), "no LONG"),
         (("a",), Types.TUPLE([Types.STRING(), Types.LONG()]), "no TUPLE"),
         (1, Types.SQL_DATE(), "no SQL_DATE"),
