@@ -80,8 +80,11 @@ def remedy_of(key: Any) -> str:
     """Return what to do about a key whose class cannot be one."""
     kind = type(key)
     if hasattr(key, "__dataclass_fields__"):
+        mend = (
+            "" if kind.__dataclass_params__.frozen else "declare its class with @dataclass(frozen=True), and "
+        )
         name = kind.__qualname__
-        return f"declare the type of the key, Types.DATACLASS({name}), or give a tuple of its fields"
+        return f"{mend}declare the type of the key: Types.DATACLASS({name}), or give a tuple of its fields"
     if isinstance(key, list | set | frozenset | dict | bytearray):
         return "it may change: give a tuple or bytes of its elements"
     if isinstance(key, str | int | float | bytes | tuple | date | time | Decimal):

@@ -73,7 +73,7 @@ A function returns None for a value that its type does not take.
 _PLAIN_KEYS: Final = frozenset(("STRING", "BOOLEAN", "LONG", "BIG_INT", "SQL_DATE", "BYTES"))
 """The types whose keys are compared as in Flink where they are of the one Python type."""
 
-_TOLD_APART: Final = frozenset(("BIG_DEC", "SQL_TIME"))
+_WITH_IDENTITIES: Final = frozenset(("BIG_DEC", "SQL_TIME"))
 """The types of which Python takes different keys for equal."""
 
 
@@ -132,7 +132,7 @@ class ScalarType(NamedType):
         if type(key) is not self.python_type:
             raise self.wrong_key(key)
         self.check_key_type()
-        return identity_of(key) if self.name in _TOLD_APART else key
+        return identity_of(key) if self.name in _WITH_IDENTITIES else key
 
     def first_wrong(self, values: Collection[Any]) -> Any:
         """Find the first value of another Python type."""
