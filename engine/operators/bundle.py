@@ -22,6 +22,7 @@ from onceproof.engine.elements import Record
 from onceproof.engine.functions import AggregateFunction, ReduceFunction
 from onceproof.engine.key_identity import value_of
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.owned import own_records
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.types import TypeInformation, Types
@@ -127,7 +128,7 @@ class _FoldingOperator(BundlingOperator):
 
     def results(self, bundle: dict[Any, Any]) -> list[Record]:
         """Return one pair for each key, in the order of the keys' first records."""
-        return [((value_of(key), folded), None) for key, folded in bundle.items()]
+        return own_records([((value_of(key), folded), None) for key, folded in bundle.items()])
 
 
 class ReducingOperator(_FoldingOperator):
@@ -208,6 +209,6 @@ class BundleOperator(BundlingOperator):
         for key, folded in bundle.items():
             table[key] = bundle[key] = merge(table[key], folded) if key in table else folded
         if isinstance(self.function, ReduceFunction):
-            return [(folded, None) for folded in bundle.values()]
-        get_result = self.function.get_result
-        return [((value_of(key), get_result(accumulator)), None) for key, accumulator in bundle.items()]
+            return own_records([(folded, None) for folded in bundle.values()])
+        get_result, own = self.function.get_result, self._own
+        return [((value_of(key), own(get_result(accumulator))), None) for key, accumulator in bundle.items()]

@@ -18,6 +18,7 @@ from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -57,7 +58,7 @@ class KeyedMapOperator(KeyedFunctionOperator):
     function: MapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.map
+        apply, own = self.function.map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
         plain, identify = backend.plain_keys, backend.identify
@@ -65,7 +66,15 @@ class KeyedMapOperator(KeyedFunctionOperator):
         for value, timestamp in records:
             key = select_key(value)
             backend.current_key = key if key.__class__ in plain else identify(key)
-            results.append((apply(value), timestamp))
+            result = apply(value)
+            if type(result) is tuple:
+                try:
+                    require_hash(result)
+                except TypeError:
+                    result = own(result)
+            elif type(result) not in PLAIN:
+                result = own(result)
+            results.append((result, timestamp))
         return results
 
 
@@ -94,7 +103,7 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
     function: FlatMapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.flat_map
+        apply, own = self.function.flat_map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
         plain, identify = backend.plain_keys, backend.identify
@@ -103,6 +112,13 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
             key = select_key(value)
             backend.current_key = key if key.__class__ in plain else identify(key)
             for result in apply(value) or ():
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
                 results.append((result, timestamp))
         return results
 
