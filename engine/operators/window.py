@@ -23,6 +23,7 @@ from typing import Any
 
 from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.functions import Function
+from onceproof.engine.key_identity import value_of
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.window_parts import (
@@ -147,6 +148,7 @@ class WindowOperator(FunctionOperator):
         assign = self._settings.assigner.assign_windows
         context = self._assigner_context
         backend = self._keyed
+        plain, identify = backend.plain_keys, backend.identify
         if backend.cleanups:
             backend.sweep(len(records))
         add = self._add if self._merging is None else self._add_and_merge
@@ -154,7 +156,8 @@ class WindowOperator(FunctionOperator):
         late: list[Record] = []
         for record in records:
             value, timestamp = record
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             windows = assign(value, timestamp, context)
             if not add(value, timestamp, windows, results) and self._is_late(timestamp):
                 late.append(record)
@@ -324,7 +327,7 @@ class WindowOperator(FunctionOperator):
 
     def _call_function(self, window: Any, held: Any) -> Any:
         """Return the values of the window function; ``held`` is the records or their folded value."""
-        key = self._keyed.current_key
+        key = value_of(self._keyed.current_key)
         if self._settings.evictor is not None:
             return self._call_function_with_evictor(key, window, held)
         return self._apply_function(key, window, held if self._keeps_all else [held])
