@@ -635,6 +635,8 @@ class KeyedStream(DataStream):
     """A stream partitioned by key (PyFlink: KeyedStream)."""
 
     def __init__(self, origin: DataStream, key_selector: Selector, key_type: TypeInformation | None) -> None:
+        if key_type is not None:
+            key_type.check_key_type()
         partitioner = Partitioner(PartitionerKind.HASH, key_selector, key_type)
         super().__init__(origin._environment, _over(origin._upstreams, partitioner), origin._type)
         self._origin = origin
