@@ -10,6 +10,8 @@ The rules this module lives by, all of them Flink's:
 - Windows of processing time have no lateness and are cleaned up at their last timestamp.
 - Merging windows keep their contents under one of the windows they were made of (``engine.windows.merging``).
 - Results carry the last timestamp of their window.
+- A window that fires without contents gives no result. One that an evictor has emptied does: a reduce gives
+  None, an aggregate the result of its empty accumulator, and another function has no elements.
 
 With the EventTimeTrigger, only the first record of a key and window calls the trigger and registers timers.
 For later records that would change nothing, so they are only added to the contents. This makes ordinary
@@ -338,11 +340,8 @@ class WindowOperator(FunctionOperator):
         elements = timestamped(held)
         evictor.evict_before(elements, len(elements), window, self._context)
         values = [element.value for element in elements]
-        emitted: Any = ()
-        if values and self._fold is not None:
-            emitted = self._apply_function(key, window, [folded(self._fold, values)])
-        elif self._fold is None:
-            emitted = self._apply_function(key, window, values)
+        given = values if self._fold is None else [folded(self._fold, values)]
+        emitted = self._apply_function(key, window, given)
         # A generator must end before the evictor changes its input.
         emitted = list(emitted or ())
         evictor.evict_after(elements, len(elements), window, self._context)
