@@ -94,18 +94,18 @@ def _bytes(parts: list[Any]) -> bytes:
 
 
 FORMS: Final[dict[type, Form]] = {
-    bytearray: Form(5, lambda value: [bytes(value)], lambda parts: bytearray(_bytes(parts))),
-    set: Form(6, list, set),
-    frozenset: Form(7, list, frozenset),
-    date: Form(8, lambda each: [each.year, each.month, each.day], lambda parts: date(*parts), True),
-    time: Form(9, _clock_parts, _time, True),
-    datetime: Form(10, lambda each: [each.year, each.month, each.day, *_clock_parts(each)], _datetime, True),
+    bytearray: Form(26, lambda value: [bytes(value)], lambda parts: bytearray(_bytes(parts))),
+    set: Form(9, list, set),
+    frozenset: Form(10, list, frozenset),
+    date: Form(5, lambda each: [each.year, each.month, each.day], lambda parts: date(*parts), True),
+    time: Form(6, _clock_parts, _time, True),
+    datetime: Form(7, lambda each: [each.year, each.month, each.day, *_clock_parts(each)], _datetime, True),
     timedelta: Form(
         11, lambda each: [each.days, each.seconds, each.microseconds], lambda parts: timedelta(*parts), True
     ),
     timezone: Form(12, lambda each: [*each.__getinitargs__(), None][:2], _zone, True),
     ZoneInfo: Form(13, lambda value: [value.key], lambda parts: ZoneInfo(*parts), True),
-    Decimal: Form(14, lambda value: [str(value)], lambda parts: Decimal(*parts), True),
+    Decimal: Form(8, lambda value: [str(value)], lambda parts: Decimal(*parts), True),
     complex: Form(15, lambda value: [value.real, value.imag], lambda parts: complex(*parts), True),
     Fraction: Form(16, lambda each: [each.numerator, each.denominator], lambda parts: Fraction(*parts), True),
     UUID: Form(17, lambda each: [each.bytes], lambda parts: UUID(bytes=_bytes(parts)), True),
