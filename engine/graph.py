@@ -124,6 +124,8 @@ class JobVertex(Struct, frozen=True):
     """The interval of periodic watermarks; 0: never."""
     buffer_timeout_ms: int | None = None
     """How long records wait in its buffers: see check_buffer_timeout; None: as the job's settings say."""
+    sort_memory_bytes: int | None = None
+    """In BATCH mode: how much memory its sorted inputs take before they are spilled; None: another mode."""
 
 
 class JobGraph(Struct, frozen=True):
