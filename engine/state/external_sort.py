@@ -14,7 +14,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from io import SEEK_END
 from itertools import islice
@@ -34,6 +34,7 @@ from onceproof.engine.state.in_flight import (
     decode_channels,
     encode_channels,
 )
+from onceproof.engine.state.unstable_sort import MOST_RECORDS, SHORT, java_order, sorted_places
 
 Sortable: TypeAlias = tuple[bytes, int, Record]
 """The encoded key, the timestamp to sort by, and the record."""
@@ -59,7 +60,17 @@ class _Block(Struct, frozen=True):
 class ExternalSort:
     """Takes records with their keys, and then returns them in order, once."""
 
-    def __init__(self, memory_bytes: int, *, allow_pickle: bool = False) -> None:
+    def __init__(
+        self, memory_bytes: int, key_of: Callable[[bytes], Any] | None = None, *, allow_pickle: bool = False
+    ) -> None:
+        """Begin without records.
+
+        Args:
+            memory_bytes: how much memory the records may take, about.
+            key_of: decodes a key; None: the keys are numbers of ours, all of them different.
+            allow_pickle: whether values may be written that have no self-describing form.
+        """
+        self._key_of = key_of
         self._memory_bytes = memory_bytes
         self._allow_pickle = allow_pickle
         self._held: list[Sortable] = []
@@ -85,8 +96,18 @@ class ExternalSort:
     def in_order(self) -> Iterator[Sortable]:
         """Return all records in order; nothing can be added any more."""
         held, self._held = self._held, []
+        if not self._runs:
+            held = self._as_flink(held)
         held.sort(key=_BY_KEY_AND_TIME)
         return self._merged(held) if self._runs else iter(held)
+
+    def _as_flink(self, arrived: list[Sortable]) -> list[Sortable]:
+        """Return few records in the order in which Flink's sorter leaves those of equal key and time."""
+        decode = self._key_of
+        if decode is None or not SHORT <= len(arrived) <= MOST_RECORDS:
+            return arrived
+        ranks = [(java_order(decode(key)), timestamp) for key, timestamp, _ in arrived]
+        return [arrived[place] for place in sorted_places(ranks)]
 
     def close(self) -> None:
         """Forget all records, and remove the file."""

@@ -73,11 +73,14 @@ class SortedTask(TimedTask):
         super().__init__(task_id, vertex, settings, queue_input, operators)
         assert vertex.sort_memory_bytes is not None
         self._keys = order.keys
-        self._encode_key = (order.key_type or Types.DYNAMIC()).encoder()
+        key_type = order.key_type or Types.DYNAMIC()
+        self._encode_key = key_type.encoder()
         collected = [number for number, key in enumerate(order.keys) if key is not None]
         share = vertex.sort_memory_bytes // len(collected)
+        decode_key = None if IN_TURN in order.keys else key_type.decoder()
         self._sorts = {
-            number: ExternalSort(share, allow_pickle=settings.allow_pickle) for number in collected
+            number: ExternalSort(share, decode_key, allow_pickle=settings.allow_pickle)
+            for number in collected
         }
         """By input that is collected, what it has brought; empty once all is released."""
         self._released: dict[int, Iterator[Sortable]] = {}
