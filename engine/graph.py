@@ -138,6 +138,11 @@ class JobGraph(Struct, frozen=True):
     identity: str = ""
     """The name under which a job that is started again goes on; "": it has none, and begins anew."""
 
+    @property
+    def is_batch(self) -> bool:
+        """Return whether the job runs in BATCH mode."""
+        return any(vertex.sort_memory_bytes is not None for vertex in self.vertices)
+
 
 JOB_ID_BYTES: Final = 16
 

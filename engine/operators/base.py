@@ -86,8 +86,8 @@ class HoldsWatermark(Protocol):
 class InputOrder(Struct, frozen=True):
     """In which order an operator takes its inputs in BATCH mode (Flink: StreamConfig.InputRequirement).
 
-    ``keys`` has an entry for each input. With a selector, the records come key by key, in the order of their
-    timestamps. IN_TURN: in the order of arrival, behind the inputs without an entry. None: as they come, first.
+    ``keys`` has an entry for each input. A selector: the records come key by key, in the order of their
+    timestamps. IN_TURN: in the order of arrival, behind the inputs with None. None: as they come, first.
     """
 
     keys: tuple[KeySelector | None, ...]

@@ -8,9 +8,8 @@ Rules:
   its timers fire, and its state is forgotten. So there is no late data, and no event time in between.
 - Of two keyed inputs with records of one key and time, the one that was not read last is next, as in Flink.
 - There is no snapshot of what is collected: until all is released, the task declines checkpoints, and an
-  attempt that dies begins again at its inputs. The barrier of a savepoint waits while the task releases.
-  So each checkpoint that completes comes behind the ends of all stages, and commits the output of the job
-  as a whole.
+  attempt that dies begins again at its inputs. So each checkpoint that completes comes behind the ends of all
+  stages, and commits the output of the job as a whole. The job master refuses savepoints.
 - A task that restores keyed state of a checkpoint in the middle of its input, which no version has taken
   since, collects nothing, and goes on as it was.
 """
@@ -18,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from onceproof.engine.elements import (
     Buffer,
@@ -28,7 +27,7 @@ from onceproof.engine.elements import (
     WatermarkStatus,
 )
 from onceproof.engine.graph import JobVertex, PartitionerKind
-from onceproof.engine.messages import CHECKPOINT, DECLINED_IN_BATCH, TaskId
+from onceproof.engine.messages import DECLINED_IN_BATCH, TaskId
 from onceproof.engine.operators.base import IN_TURN, InputOrder, Operator
 from onceproof.engine.protocol_points import ELEMENT
 from onceproof.engine.state.external_sort import ExternalSort, Sortable
@@ -38,13 +37,13 @@ from onceproof.engine.task.timed_task import TimedTask
 from onceproof.engine.types import Types
 
 _TIME: Final = (Watermark, WatermarkStatus)
-_NO_KEY: Final = b""
+_OF_CHECKPOINTS: Final = (CheckpointBarrier, CancelCheckpointMarker)
 
 
 def input_order_of(vertex: JobVertex, head: Operator) -> InputOrder | None:
     """Return in which order a vertex takes its inputs in BATCH mode; None: as they come.
 
-    An operator without keyed state behind ``key_by`` gets its records in the order of a keyed one, as in Flink.
+    Behind ``key_by``, an operator without keyed state gets its records in the order of a keyed one, too.
     """
     order = head.input_order()
     if order is not None or not vertex.inputs or head.may_hold_input:
@@ -189,7 +188,7 @@ class SortedTask(TimedTask):
     def _answer_barriers(self) -> list[TaskEffect]:
         effects: list[TaskEffect] = []
         for channel, queue in enumerate(self.queues):
-            while queue and not self.barriers.blocked[channel] and _is_of_checkpoint(queue[0]):
+            while queue and not self.barriers.blocked[channel] and type(queue[0]) in _OF_CHECKPOINTS:
                 effects += self._control(channel, queue.popleft())
         return effects
 
@@ -222,9 +221,3 @@ class SortedTask(TimedTask):
     def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:
         self._close()
         return super()._cancel(event)
-
-
-def _is_of_checkpoint(element: Any) -> bool:
-    """Return whether an element announces a checkpoint, or cancels one."""
-    kind = type(element)
-    return kind is CancelCheckpointMarker or (kind is CheckpointBarrier and element.kind == CHECKPOINT)
