@@ -61,6 +61,7 @@ from onceproof.engine.api.join_functions import (
 )
 from onceproof.engine.api.operator_settings import DataStreamSink, OperatorSettings, Upstreams
 from onceproof.engine.api.submission import current_program, executing
+from onceproof.engine.api.time_characteristic import TimeCharacteristic
 from onceproof.engine.api.window_description import WindowDescription
 from onceproof.engine.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from onceproof.engine.configuration import (
@@ -156,7 +157,9 @@ from onceproof.engine.types.field_access import Position
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.engine.windows.assigners import (
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
     WindowAssigner,
 )
 from onceproof.engine.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -496,9 +499,12 @@ class DataStream(OperatorSettings):
         return CoGroupedStreams(self, other)
 
     def key_by(
-        self, key_selector: Selector | KeySelector, key_type: TypeInformation | None = None
+        self, key_selector: Selector | KeySelector | Position, key_type: TypeInformation | None = None
     ) -> KeyedStream:
-        """Send records with equal keys to the same subtask; state and timers then belong to a key."""
+        """Send records with equal keys to the same subtask; state and timers then belong to a key.
+
+        The position or the name of a field as ``key_selector`` is deprecated.
+        """
         return KeyedStream(self, key_of(key_selector), key_type)
 
     # ---- transformations
@@ -687,15 +693,23 @@ class KeyedStream(DataStream):
         return WindowedStream(self, window_assigner)
 
     def time_window(self, size: Time, slide: Time | None = None) -> WindowedStream:
-        """Cut the records into windows of event time (Flink up to 1.19: timeWindow; deprecated)."""
+        """Cut the records of each key into windows of time (Flink up to 1.13: timeWindow; deprecated).
+
+        The time is that of the clock, unless ``set_stream_time_characteristic`` named another one before.
+        """
+        by_clock = self._environment.get_stream_time_characteristic() is TimeCharacteristic.ProcessingTime
+        time = "Processing" if by_clock else "Event"
+        kind = "Tumbling" if slide is None else "Sliding"
         warn(
-            "time_window is deprecated: call window with TumblingEventTimeWindows or SlidingEventTimeWindows",
+            f"time_window is deprecated: call window with {kind}{time}TimeWindows",
             DeprecationWarning,
             stacklevel=2,
         )
         if slide is None:
-            return self.window(TumblingEventTimeWindows.of(size))
-        return self.window(SlidingEventTimeWindows.of(size, slide))
+            tumbling = TumblingProcessingTimeWindows if by_clock else TumblingEventTimeWindows
+            return self.window(tumbling.of(size))
+        sliding = SlidingProcessingTimeWindows if by_clock else SlidingEventTimeWindows
+        return self.window(sliding.of(size, slide))
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream:
         """Cut the records of each key into windows of ``size`` records, evaluated every ``slide`` records.

@@ -26,6 +26,7 @@ from onceproof.engine.api.restart_strategy_options import RestartStrategyConfigu
 from onceproof.engine.api.slot_sharing import SlotSharingGroup, group_name
 from onceproof.engine.api.state_backends import StateBackend
 from onceproof.engine.api.submission import submissions
+from onceproof.engine.api.time_characteristic import TimeCharacteristic
 from onceproof.engine.configuration import (
     AUTO_WATERMARK_INTERVAL,
     BUFFER_TIMEOUT,
@@ -48,6 +49,7 @@ from onceproof.engine.configuration import (
 )
 from onceproof.engine.configuration.restart_options import RESTART_STRATEGY
 from onceproof.engine.graph import (
+    AUTO_WATERMARK_INTERVAL_MS,
     JOB_ID_BYTES,
     InvalidJob,
     JobGraph,
@@ -80,6 +82,7 @@ class JobDescription:
         self._configuration = configuration
         self._parallelism: int | None = None
         self._max_parallelism: int | None = None
+        self._time_characteristic = TimeCharacteristic.ProcessingTime
         self._nodes: list[StreamNode] = []
         self._next_number = 0
 
@@ -131,6 +134,30 @@ class JobDescription:
         _deprecated("set_state_backend", STATE_BACKEND.key)
         state_backend.set_in(self._configuration)
         return self
+
+    def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> Self:
+        """Say which time ``time_window`` means (Flink 1; deprecated: name it in the window assigner).
+
+        As in Flink, ProcessingTime also turns periodic watermarks off, and the others turn them on.
+        """
+        warnings.warn(
+            "set_stream_time_characteristic is deprecated: call window with TumblingEventTimeWindows"
+            " or TumblingProcessingTimeWindows",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        if not isinstance(characteristic, TimeCharacteristic):
+            raise InvalidJob(
+                f"set_stream_time_characteristic takes a TimeCharacteristic, not {characteristic!r}"
+            )
+        self._time_characteristic = characteristic
+        is_clock = characteristic is TimeCharacteristic.ProcessingTime
+        self._configuration.set(AUTO_WATERMARK_INTERVAL, 0 if is_clock else AUTO_WATERMARK_INTERVAL_MS)
+        return self
+
+    def get_stream_time_characteristic(self) -> TimeCharacteristic:
+        """Return which time ``time_window`` means: ProcessingTime, unless another one was set."""
+        return self._time_characteristic
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
         """Take note of a slot sharing group. It has no effect: subtasks have no slots."""

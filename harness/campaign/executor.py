@@ -21,7 +21,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
+from io import BytesIO
 from typing import Final
+from zipfile import ZipFile
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -75,6 +77,14 @@ class FamilySource:
     def version(self) -> str:
         """Another text for other modules."""
         return "" if self.modules is None else blake2b(self.modules.data, digest_size=16).hexdigest()
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Return the files of the user's folder that travel: by name, another text for another content."""
+        if self.modules is None or not self.modules.data:
+            return {}
+        with ZipFile(BytesIO(self.modules.data)) as archive:
+            return {info.filename: f"{info.CRC:08x}" for info in archive.infolist()}
 
 
 @cache

@@ -85,6 +85,8 @@ class CampaignResult:
     judging_seconds: float = 0.0
     """The duration of all judgements."""
     master: str = ""
+    changed: Sequence[str] = ()
+    """The files beside the families that were others when the campaign began that was resumed."""
 
     @property
     def passed(self) -> bool:
@@ -144,6 +146,7 @@ def run_campaign(
     made_folder(out)
     trials = TrialStore(store or str(out / TRIALS), manifest_of(families, sources, seed, scenarios))
     is_resumed = trials.resumes(resumes)
+    result.changed = trials.changed
     with ExitStack() as stack:
         # Before anything is deleted: if Spark does not start, the results of the last campaign stay.
         session = stack.enter_context(obtained_session(spark, "onceproof campaign", session))

@@ -7,6 +7,8 @@ The rules this module lives by:
 - The manifest names the campaign: families with their versions, seed, number of scenarios, and the version of
   onceproof. The same campaign resumes from the files that are there, unless it had ended. Another one is
   refused while the one there is unfinished, and replaces it afterwards.
+- A family whose Python files have changed is another one. Of another file beside them it cannot be known
+  whether the family reads it, or the log of this very command: the campaign resumes, and names the file.
 - A file counts only as a whole: a damaged one is ignored, and its scenarios run again. So are scenarios that
   another file has already.
 - A place without a manifest that is not empty belongs to its user, and is refused.
@@ -15,7 +17,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -56,8 +58,13 @@ class CampaignFamily(msgspec.Struct, frozen=True):
     asked: str
     name: str
     version: int
-    modules: str
-    """The digest of the modules of a family in a file."""
+    files: Mapping[str, str]
+    """What is beside a family in a file, itself among it: by name, another text for another content."""
+
+    def without_data(self) -> CampaignFamily:
+        """Return the family with its Python files alone."""
+        modules = {name: content for name, content in self.files.items() if name.endswith(".py")}
+        return msgspec.structs.replace(self, files=modules)
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -69,6 +76,17 @@ class Manifest(msgspec.Struct, frozen=True):
     seed: int
     scenarios: int | None
     is_finished: bool = False
+
+    def is_same(self, other: Manifest) -> bool:
+        """Return whether another one is of the same campaign, whatever data is beside its families."""
+        ours, theirs = ([each.without_data() for each in manifest.families] for manifest in (self, other))
+        return ours == theirs and msgspec.structs.replace(other, families=self.families) == self
+
+    def changed(self, other: Manifest) -> list[str]:
+        """Return the names of the files beside the families of both that differ."""
+        pairs = list(zip(self.families, other.families, strict=False))
+        names = {name for pair in pairs for each in pair for name in each.files}
+        return sorted(name for name in names if any(a.files.get(name) != b.files.get(name) for a, b in pairs))
 
     def __str__(self) -> str:
         names = ", ".join(each.asked for each in self.families[:3])
@@ -87,7 +105,7 @@ def manifest_of(
     return Manifest(
         metadata.version("onceproof"),
         tuple(
-            CampaignFamily(source.asked, family.name, generator_version(family), source.version)
+            CampaignFamily(source.asked, family.name, generator_version(family), source.files)
             for family, source in zip(families, sources, strict=True)
         ),
         seed,
@@ -134,6 +152,8 @@ class TrialStore:
         self.files = store_of(place)
         self.place = self.files.place
         self._manifest = manifest
+        self.changed: list[str] = []
+        """The files beside the families that were others when the campaign began that is resumed."""
 
     def folder(self, place: int) -> FileStore:
         """Return the files of one family."""
@@ -151,14 +171,18 @@ class TrialStore:
             return False
         if there.is_finished or not may_resume:
             return False
-        if there == self._manifest:
+        changed = self._manifest.changed(there)
+        if self._manifest.is_same(there):
+            self.changed = changed
             return True
         rows = sum(each.written.rows for each in self._all_finished(there))
         if not rows:
             return False
+        since = f"; changed since: {', '.join(changed)}" if changed else ""
         raise OutputUnwritable(
             f"{self.place}: holds {counted(rows, 'finished scenario')} of another campaign, which has not"
-            f" ended ({there}): repeat its command to resume it, give another --out, or delete this place"
+            f" ended ({there}{since}): repeat its command to resume it, give another --out, or delete this"
+            " place"
         )
 
     def begin(self, resumes: bool) -> None:

@@ -55,7 +55,8 @@ def _campaign(plan: RunPlan, spark: SparkOptions, store: str | None) -> int:
             if not campaign.run.tally.scenarios:
                 raise
         if campaign.resumed:
-            bar.warn(f"resumed: {counted(campaign.resumed, 'scenario')} had ended before")
+            beside = f", with another {' and '.join(campaign.changed[:3])} beside" if campaign.changed else ""
+            bar.warn(f"resumed: {counted(campaign.resumed, 'scenario')} had ended before{beside}")
         unwritten: list[OutputUnwritable] = []
         cases = examine_failures(
             campaign.run,

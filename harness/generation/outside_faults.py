@@ -87,10 +87,10 @@ def _changed_topic(family: Family, chance: Chance, scenario: Scenario) -> list[F
     if means == "recreated" and chance.chance(0.3):
         # The job lives on, and has to notice by itself. Rows that were deleted it may have fetched before.
         return [changes]
-    return [changes, _kill_of_one_told(family, chance, scenario)]
+    return [changes, _kill_after_notice(family, chance, scenario)]
 
 
-def _kill_of_one_told(family: Family, chance: Chance, scenario: Scenario) -> Fault:
+def _kill_after_notice(family: Family, chance: Chance, scenario: Scenario) -> Fault:
     """Return a kill as the tasks hear, one after the other, of the first checkpoint that is complete."""
     sizes = scenario.parallelisms()._asdict()
     roles = tasks_with(family, scenario.parameters).values()
@@ -121,7 +121,7 @@ def _drawn(family: Family, kind: FaultKind, chance: Chance, scenario: Scenario) 
             # The first checkpoint covers the least: what it leaves has to be read.
             return [
                 Fault(kind, "completed", means=changed),
-                _kill_of_one_told(family, chance, scenario),
+                _kill_after_notice(family, chance, scenario),
             ]
         case "move_output":
             nth = chance.integer(1, 2 * sinks)

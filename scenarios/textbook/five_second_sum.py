@@ -1,4 +1,9 @@
-"""The sum of the numbers that a socket sends in five seconds, by the clock."""
+"""The sum of the numbers that a socket sends in five seconds, by the clock.
+
+The spelling is the textbook's, deprecated since: ``time_window`` means the time of the clock unless
+``set_stream_time_characteristic`` says otherwise. Today it is ``key_by`` with a function, and then ``window``
+with ``TumblingProcessingTimeWindows``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from onceproof.engine import Time, TumblingProcessingTimeWindows, Types
+from onceproof.engine import Time, Types
 from onceproof.scenarios.textbook import _socket_input as socket_input
 
 if TYPE_CHECKING:
@@ -21,11 +26,6 @@ def under_one_key(line: str) -> tuple[int, int]:
     return 1, int(line)
 
 
-def key_of(pair: tuple[int, int]) -> int:
-    """Return the key of a pair."""
-    return pair[0]
-
-
 def add(so_far: tuple[int, int], pair: tuple[int, int]) -> tuple[int, int]:
     """Add the numbers of one key."""
     return so_far[0], so_far[1] + pair[1]
@@ -33,8 +33,7 @@ def add(so_far: tuple[int, int], pair: tuple[int, int]) -> tuple[int, int]:
 
 def build(lines: DataStream, size: Time = SIZE) -> DataStream:
     """Add the numbers of each window."""
-    by_key = lines.map(under_one_key, NUMBER).key_by(key_of, Types.LONG())
-    return by_key.window(TumblingProcessingTimeWindows.of(size)).reduce(add)
+    return lines.map(under_one_key, NUMBER).key_by(0).time_window(size).reduce(add)
 
 
 def main(arguments: Sequence[str] = ()) -> None:

@@ -14,7 +14,7 @@ from onceproof.harness.model.family import Workload
 from onceproof.scenarios._keyed_job import draw_keyed
 from onceproof.scenarios.textbook import _on_trial as on_trial
 from onceproof.scenarios.textbook import _socket_input as socket_input
-from onceproof.scenarios.textbook.five_second_sum import NUMBER, key_of, under_one_key
+from onceproof.scenarios.textbook.five_second_sum import NUMBER, under_one_key
 
 if TYPE_CHECKING:
     from onceproof.engine import DataStream
@@ -28,6 +28,11 @@ class Mean(ProcessWindowFunction):
     def process(self, key: int, context: WindowContext, elements: Iterable[tuple[int, int]]) -> Iterator[int]:
         numbers = [number for _, number in elements]
         yield sum(numbers) // len(numbers)
+
+
+def key_of(pair: tuple[int, int]) -> int:
+    """Return the key of a pair."""
+    return pair[0]
 
 
 def means(numbers: DataStream) -> DataStream:

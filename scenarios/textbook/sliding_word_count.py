@@ -1,4 +1,9 @@
-"""Words of a socket in the last ten seconds, every five seconds, by the clock."""
+"""Words of a socket in the last ten seconds, every five seconds, by the clock.
+
+The spelling is the textbook's, deprecated since: ``time_window`` means the time of the clock unless
+``set_stream_time_characteristic`` says otherwise. Today it is ``key_by`` with a function, and then ``window``
+with ``SlidingProcessingTimeWindows``.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from onceproof.engine import SlidingProcessingTimeWindows, Time, Types
+from onceproof.engine import Time
 from onceproof.scenarios.textbook import _socket_input as socket_input
-from onceproof.scenarios.textbook.word_counts import COUNT, word_of, words_of
+from onceproof.scenarios.textbook.word_counts import COUNT, words_of
 
 if TYPE_CHECKING:
     from onceproof.engine import DataStream
@@ -19,8 +24,7 @@ SLIDE = Time.seconds(5)
 
 def build(lines: DataStream, size: Time = SIZE, slide: Time = SLIDE) -> DataStream:
     """Count the words of sliding windows."""
-    by_word = lines.flat_map(words_of, COUNT).key_by(word_of, Types.STRING())
-    return by_word.window(SlidingProcessingTimeWindows.of(size, slide)).sum(1)
+    return lines.flat_map(words_of, COUNT).key_by(0).time_window(size, slide).sum(1)
 
 
 def main(arguments: Sequence[str] = ()) -> None:

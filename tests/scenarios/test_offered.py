@@ -278,6 +278,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "ListState.add_all",
         "ReadableMap.is_empty",
         "RuntimeContext.get_current_processing_time",
+        "TimeCharacteristic",
         "StateTtlConfig.Builder.set_ttl",
         "StateTtlConfig.Builder.set_ttl_time_characteristic",
         "StateTtlConfig.Builder.update_ttl_on_create_and_write",

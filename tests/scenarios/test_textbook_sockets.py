@@ -113,7 +113,12 @@ def rows_by_the_clock(
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     rows: list[tuple[Any, int]] = []
-    build(env.socket_text_stream(place[0], int(place[1]))).add_sink(RowsUntilAll(rows, end))
+    with (
+        pytest.warns(DeprecationWarning, match=r"key_by\(0\) is deprecated"),
+        pytest.warns(DeprecationWarning, match="time_window is deprecated: .*ProcessingTimeWindows$"),
+    ):
+        built = build(env.socket_text_stream(place[0], int(place[1])))
+    built.add_sink(RowsUntilAll(rows, end))
     start = time.monotonic()
     env.execute("by the clock")
     assert time.monotonic() - start < SECONDS / 2, "the windows fired only when the connection had ended"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from onceproof.engine import (
+    CountTrigger,
     InvalidJob,
+    ProcessWindowFunction,
     SlidingEventTimeWindows,
     StreamExecutionEnvironment,
     Time,
+    TimeCharacteristic,
     TimestampAssigner,
     TumblingEventTimeWindows,
     Types,
@@ -60,18 +63,80 @@ def test_aggregation_over_all_keys_of_a_window():
     assert list(timed().window_all(TENS).max_by(1).execute_and_collect()) == [("b", 7, 3), ("b", 9, 15)]
 
 
-def test_time_windows_by_their_older_name():
-    keyed = timed().key_by(lambda value: value[0], Types.STRING())
-    with pytest.warns(DeprecationWarning, match="time_window is deprecated: call window with Tumbling"):
+def event_time():
+    """Return the timed stream, in an environment in which ``time_window`` means event time."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Third())
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.warns(DeprecationWarning, match="set_stream_time_characteristic is deprecated"):
+        env.set_stream_time_characteristic(TimeCharacteristic.EventTime)
+    return env.from_collection(VALUES, TRIPLE).assign_timestamps_and_watermarks(strategy)
+
+
+def test_time_windows_of_event_time_by_their_older_name():
+    keyed = event_time().key_by(lambda value: value[0], Types.STRING())
+    with pytest.warns(DeprecationWarning, match=r"deprecated: call window with TumblingEventTimeWindows$"):
         tumbling = keyed.time_window(Time.milliseconds(10))
     assert sorted(tumbling.sum(1).execute_and_collect()) == OF_WINDOWS["sum"]
-    with pytest.warns(DeprecationWarning, match="or SlidingEventTimeWindows"):
-        sliding = (
-            timed().key_by(lambda value: value[0]).time_window(Time.milliseconds(10), Time.milliseconds(5))
-        )
+    keyed = event_time().key_by(lambda value: value[0])
+    with pytest.warns(DeprecationWarning, match="SlidingEventTimeWindows$"):
+        sliding = keyed.time_window(Time.milliseconds(10), Time.milliseconds(5))
     expected = timed().key_by(lambda value: value[0])
     expected = expected.window(SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5)))
     assert sorted(sliding.sum(1).execute_and_collect()) == sorted(expected.sum(1).execute_and_collect())
+
+
+class IsOfEventTime(ProcessWindowFunction):
+    """Emits whether a window is one of the timestamps in VALUES, whose times are all below 100."""
+
+    def process(self, key, context, elements):
+        yield context.window().start < 100
+
+
+SIZE = Time.milliseconds(10)
+
+
+@pytest.mark.parametrize("lengths", [(SIZE,), (SIZE, SIZE)], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize(
+    ("characteristic", "is_event_time"),
+    [
+        (None, False),
+        (TimeCharacteristic.ProcessingTime, False),
+        (TimeCharacteristic.IngestionTime, True),
+        (TimeCharacteristic.EventTime, True),
+    ],
+)
+def test_time_of_a_time_window_follows_the_characteristic(characteristic, is_event_time, lengths):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    if characteristic is not None:
+        with pytest.warns(DeprecationWarning, match="or TumblingProcessingTimeWindows"):
+            assert env.set_stream_time_characteristic(characteristic) is env
+        assert env.get_stream_time_characteristic() is characteristic
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Third())
+    values = env.from_collection(VALUES, TRIPLE).assign_timestamps_and_watermarks(strategy)
+    kind = "Event" if is_event_time else "Processing"
+    with pytest.warns(DeprecationWarning, match=f"{kind}TimeWindows$"):
+        windows = values.key_by(lambda value: value[0], Types.STRING()).time_window(*lengths)
+    # Windows of the clock fire at the end of the input only if their time has come.
+    seen = set(
+        windows.trigger(CountTrigger.of(1)).process(IsOfEventTime(), Types.BOOLEAN()).execute_and_collect()
+    )
+    assert seen == {is_event_time}
+
+
+def test_the_characteristic_of_the_clock_turns_periodic_watermarks_off():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    for characteristic, interval in (
+        (TimeCharacteristic.ProcessingTime, 0),
+        (TimeCharacteristic.EventTime, 200),
+    ):
+        with pytest.warns(DeprecationWarning, match="is deprecated"):
+            env.set_stream_time_characteristic(characteristic)
+        assert env.get_config().get_auto_watermark_interval() == interval
+    with (
+        pytest.warns(DeprecationWarning, match="is deprecated"),
+        pytest.raises(InvalidJob, match="takes a TimeCharacteristic, not 'EventTime'"),
+    ):
+        env.set_stream_time_characteristic("EventTime")
 
 
 def test_key_by_position_and_by_name_of_a_field():

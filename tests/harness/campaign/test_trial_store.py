@@ -22,6 +22,7 @@ from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder
 
+WORD_COUNT = Path(__file__).parents[3] / "scenarios" / "word_count.py"
 SOURCE = FamilySource("word_count")
 FAMILY = load_family("word_count")
 RECORD = pa.schema(
@@ -122,6 +123,46 @@ def test_the_refusal_of_another_campaign_says_what_is_there_and_how_to_go_on(unf
         assert "give another --out" in said
         assert "\n" not in said
     assert numbers(store_at(unfinished)) == [0, 1, 5, 6, 7]
+
+
+@pytest.fixture
+def family_in_a_file(tmp_path: Path) -> Path:
+    """A family in a folder of its own, with a log of the command beside it."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    path = shutil.copy(WORD_COUNT, folder)
+    (folder / "log").write_text("waiting for Spark\n")
+    return Path(path)
+
+
+def store_of_file(path: Path, folder: Path) -> TrialStore:
+    source = FamilySource.of(str(path))
+    return TrialStore(str(folder), manifest_of([FAMILY], [source], 7, 20))
+
+
+def test_a_log_that_grows_beside_the_family_is_named_and_does_not_forbid_to_resume(
+    family_in_a_file: Path, simulated: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "trials"
+    store_of_file(family_in_a_file, place).begin(resumes=False)
+    shutil.copytree(simulated / "0-word_count", place / "0-word_count")
+    with (family_in_a_file.parent / "log").open("a") as log:
+        log.write("5 scenarios\n")
+    store = store_of_file(family_in_a_file, place)
+    assert store.resumes()
+    assert store.changed == ["log"]
+
+
+def test_the_refusal_of_a_family_that_has_changed_names_its_file(
+    family_in_a_file: Path, simulated: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "trials"
+    store_of_file(family_in_a_file, place).begin(resumes=False)
+    shutil.copytree(simulated / "0-word_count", place / "0-word_count")
+    with family_in_a_file.open("a") as file:
+        file.write("# another one\n")
+    with pytest.raises(OutputUnwritable, match=r"changed since: word_count\.py\): repeat its command"):
+        store_of_file(family_in_a_file, place).resumes()
 
 
 def test_a_campaign_that_has_ended_is_replaced(unfinished: Path) -> None:
