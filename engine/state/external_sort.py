@@ -70,13 +70,13 @@ class ExternalSort:
             key_of: decodes a key; None: the keys are numbers of ours, all of them different.
             allow_pickle: whether values may be written that have no self-describing form.
         """
+        self._file: IO[bytes] | None = None
         self._key_of = key_of
         self._memory_bytes = memory_bytes
         self._allow_pickle = allow_pickle
         self._held: list[Sortable] = []
         self._held_bytes = 0
         self._spills = True
-        self._file: IO[bytes] | None = None
         self._runs: list[list[_Block]] = []
         """The runs in the file, in the order of arrival."""
         self.spilled_records = 0
@@ -115,6 +115,10 @@ class ExternalSort:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+    def __del__(self) -> None:
+        # A task that is killed closes nothing.
+        self.close()
 
     def _spill(self) -> None:
         """Write what is held as a run, or hold everything from now on if that cannot be."""
