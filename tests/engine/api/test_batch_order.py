@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from onceproof.engine import (
@@ -79,7 +81,7 @@ def test_records_of_a_key_come_together_in_the_order_of_their_time(parallelism, 
         ]
     names = [each[0] for each in emitted]
     if parallelism == 1:
-        assert sum(one != other for one, other in zip(names, names[1:], strict=False)) == 2
+        assert sum(one != other for one, other in pairwise(names)) == 2
 
 
 def test_records_without_a_timestamp_keep_their_order():

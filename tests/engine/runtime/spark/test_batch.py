@@ -78,6 +78,6 @@ def test_a_stage_whose_worker_dies_begins_again(tmp_path, here, point):
 
 
 @pytest.mark.spark
-def test_a_batch_is_sorted_on_a_real_spark(tmp_path):
-    execute_on_spark(sorted_graph(tmp_path))
+def test_a_batch_is_sorted_on_a_real_spark(tmp_path, spark):
+    execute_on_spark(sorted_graph(tmp_path), spark)
     assert lines_in(tmp_path) == EXPECTED
