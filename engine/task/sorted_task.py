@@ -58,7 +58,7 @@ def input_order_of(vertex: JobVertex, head: Operator) -> InputOrder | None:
 class SortedTask(TimedTask):
     """A blocking stage (Flink: SortingDataInput, MultiInputSortingDataInput)."""
 
-    __slots__ = ("_arrived", "_encode_key", "_keys", "_next", "_number", "_released", "_sorts")
+    __slots__ = ("_arrived", "_encode_key", "_ends_keys", "_keys", "_next", "_number", "_released", "_sorts")
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class SortedTask(TimedTask):
         self._released: dict[int, Iterator[Sortable]] = {}
         """By input, what is left of it behind its record in ``_next``; empty before the release."""
         self._next: dict[int, Sortable] = {}
+        self._ends_keys = False
+        """Whether the first operator is called at the end of each key."""
         self._number = len(order.keys)
         """The input of the last record that was released."""
         self._arrived = 0
@@ -108,7 +110,9 @@ class SortedTask(TimedTask):
         restored = restore.operators.get(head)
         if restored is not None and not restored.has_finished and (restored.keyed or restored.native):
             self._sorts = {}
-        return bool(self._sorts) and IN_TURN not in self._keys
+        order = self.operators[0].input_order()
+        self._ends_keys = bool(self._sorts) and order is not None and IN_TURN not in order.keys
+        return self._ends_keys
 
     # Collecting.
 
@@ -208,7 +212,7 @@ class SortedTask(TimedTask):
                 break
             record = following[2]
         self._emit(records, 0, number)
-        if self._keys[number] is not IN_TURN and all(each[0] != key for each in self._next.values()):
+        if self._ends_keys and all(each[0] != key for each in self._next.values()):
             self._emit(self._chain[0].end_key(), 1)
         return len(records)
 
