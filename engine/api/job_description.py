@@ -43,6 +43,7 @@ from onceproof.engine.configuration import (
     ROCKSDB,
     RUNTIME_MODE,
     SAVEPOINT_DIRECTORY,
+    SORTED_INPUTS_MEMORY,
     STATE_BACKEND,
     Configuration,
     job_settings,
@@ -285,7 +286,11 @@ class JobDescription:
             auto_watermark_interval_ms=configuration.get(AUTO_WATERMARK_INTERVAL),
             identity=identity or "",
         )
-        return in_runtime_mode(graph, RuntimeExecutionMode(configuration.get(RUNTIME_MODE)))
+        return in_runtime_mode(
+            graph,
+            RuntimeExecutionMode(configuration.get(RUNTIME_MODE)),
+            configuration.get(SORTED_INPUTS_MEMORY),
+        )
 
     def close(self) -> None:
         """Do nothing: an environment holds nothing open between executions."""

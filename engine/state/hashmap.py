@@ -182,6 +182,10 @@ class HashMapStateBackend(KeyedStateBackend):
         tables = [self._snapshot_of(registered) for registered in self._registered.values()]
         return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
 
+    def forget_all(self) -> None:
+        for registered in self._registered.values():
+            _held_by(registered).clear()
+
     def restore(
         self,
         encoded: Mapping[str, EncodedTable],
