@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, Optional
 
+from onceproof.engine.flink_names import missing_member
 from onceproof.engine.java_hashes import InvalidKey, hash_fields, signed
 from onceproof.engine.types.composite import are_same, converted, field_at, or_none
 from onceproof.engine.types.dynamic import ROW, describe
@@ -75,7 +76,7 @@ class Row:
         try:
             return self[name]
         except KeyError as error:
-            raise AttributeError(error.args[0]) from None
+            raise AttributeError(missing_member(Row, name, error.args[0])) from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
