@@ -60,7 +60,7 @@ ROOMS = (
         "types",
         "protocol_points",
         "messages",
-        "output_tag",
+        *("output_tag", "owned"),
         "wall_clock",
     ),
     ("state", "runtime_context"),

@@ -50,6 +50,7 @@ from onceproof.engine.configuration import (
     job_settings,
 )
 from onceproof.engine.configuration.restart_options import RESTART_STRATEGY
+from onceproof.engine.configuration.runtimes import options_without_effect
 from onceproof.engine.graph import (
     AUTO_WATERMARK_INTERVAL_MS,
     JOB_ID_BYTES,
@@ -358,6 +359,8 @@ class JobDescription:
         graph = self.get_job_graph(job_name)
         for key in self._configuration.without_effect():
             _logger.warning("job %r: option %s of Flink has no effect here", graph.name, key)
+        for key, reason in options_without_effect(self._configuration):
+            _logger.warning("job %r: option %s has no effect: %s", graph.name, key, reason)
         if not graph.identity:
             graph = replace(graph, job_id=token_hex(JOB_ID_BYTES))
         self._nodes = []

@@ -21,6 +21,7 @@ from typing import Any, Final
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import AggregateFunction, ReduceFunction
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.owned import own_records
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.types import TypeInformation, Types
@@ -119,7 +120,7 @@ class _FoldingOperator(BundlingOperator):
 
     def results(self, bundle: dict[Any, Any]) -> list[Record]:
         """Return one pair for each key, in the order of the keys' first records."""
-        return [(pair, None) for pair in bundle.items()]
+        return own_records([(pair, None) for pair in bundle.items()])
 
 
 class ReducingOperator(_FoldingOperator):
@@ -190,6 +191,6 @@ class BundleOperator(BundlingOperator):
         for key, folded in bundle.items():
             table[key] = bundle[key] = merge(table[key], folded) if key in table else folded
         if isinstance(self.function, ReduceFunction):
-            return [(folded, None) for folded in bundle.values()]
-        get_result = self.function.get_result
-        return [((key, get_result(accumulator)), None) for key, accumulator in bundle.items()]
+            return own_records([(folded, None) for folded in bundle.values()])
+        get_result, own = self.function.get_result, self._own
+        return [((key, own(get_result(accumulator))), None) for key, accumulator in bundle.items()]

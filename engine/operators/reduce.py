@@ -14,6 +14,7 @@ from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
@@ -65,7 +66,7 @@ class KeyedReduceOperator(KeyedFunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return one record for each; the first value of a key is emitted unchanged."""
-        reduce = self._reduce()
+        reduce, own = self._reduce(), self._own
         select_key = self._key_selector
         table = self._table
         results: list[Record] = []
@@ -75,6 +76,13 @@ class KeyedReduceOperator(KeyedFunctionOperator):
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
+            if type(value) is tuple:
+                try:
+                    require_hash(value)
+                except TypeError:
+                    value = own(value)
+            elif type(value) not in PLAIN:
+                value = own(value)
             append((value, timestamp))
         return results
 
@@ -83,7 +91,7 @@ class RichReduceOperator(KeyedReduceOperator):
     """The same for a function object, which may keep state of its own under the record's key."""
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        reduce = self._reduce()
+        reduce, own = self._reduce(), self._own
         select_key = self._key_selector
         table = self._table
         backend = self.begin_buffer(records)
@@ -94,6 +102,13 @@ class RichReduceOperator(KeyedReduceOperator):
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
+            if type(value) is tuple:
+                try:
+                    require_hash(value)
+                except TypeError:
+                    value = own(value)
+            elif type(value) not in PLAIN:
+                value = own(value)
             results.append((value, timestamp))
         return results
 

@@ -18,6 +18,7 @@ from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -57,13 +58,21 @@ class KeyedMapOperator(KeyedFunctionOperator):
     function: MapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.map
+        apply, own = self.function.map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
         results: list[Record] = []
         for value, timestamp in records:
             backend.current_key = select_key(value)
-            results.append((apply(value), timestamp))
+            result = apply(value)
+            if type(result) is tuple:
+                try:
+                    require_hash(result)
+                except TypeError:
+                    result = own(result)
+            elif type(result) not in PLAIN:
+                result = own(result)
+            results.append((result, timestamp))
         return results
 
 
@@ -90,13 +99,20 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
     function: FlatMapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.flat_map
+        apply, own = self.function.flat_map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
         results: list[Record] = []
         for value, timestamp in records:
             backend.current_key = select_key(value)
             for result in apply(value) or ():
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
                 results.append((result, timestamp))
         return results
 

@@ -39,6 +39,7 @@ from onceproof.engine.operators.window_parts import (
     window_function_caller,
 )
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
@@ -308,8 +309,15 @@ class WindowOperator(FunctionOperator):
         if result.is_fire():
             held = self._contents.get()
             if held is not None and not (self._keeps_all and not held):
-                timestamp = window.max_timestamp()
+                timestamp, own = window.max_timestamp(), self._own
                 for value in self._call_function(window, held) or ():
+                    if type(value) is tuple:
+                        try:
+                            require_hash(value)
+                        except TypeError:
+                            value = own(value)
+                    elif type(value) not in PLAIN:
+                        value = own(value)
                     results.append((value, timestamp))
         if result.is_purge():
             self._contents.clear()

@@ -25,6 +25,7 @@ from onceproof.engine.elements import (
 from onceproof.engine.graph import JobEdge, PartitionerKind
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.operators.base import Emit
+from onceproof.engine.owned import own_records
 from onceproof.engine.task.task_counters import TaskCounters
 
 if TYPE_CHECKING:
@@ -256,13 +257,25 @@ class BroadcastOutput(Output):
     __slots__ = ()
 
     def emit(self, records: list[Record]) -> None:
-        """Append a copy of the list to each queue."""
-        for queue in self.queues:
-            queue.append(list(records))
+        """Append a copy of the list to each queue, with values that no other queue has."""
+        first, *others = self.queues
+        for queue in others:
+            queue.append(list(own_records(records)))
+        first.append(list(records))
+
+
+def each_with_its_own(emits: Sequence[Emit]) -> list[Emit]:
+    """Return emits of which only the last one emits the values themselves: what reads one may change them."""
+
+    def with_own_values(emit: Emit) -> Emit:
+        return lambda records: emit(own_records(records))
+
+    return [*map(with_own_values, emits[:-1]), *emits[-1:]]
 
 
 def counted(emits: Sequence[Emit], counters: TaskCounters) -> list[Emit]:
     """Return what emits to a side output, and counts the records: once, however many outputs read it."""
+    emits = each_with_its_own(emits)
 
     def emit_and_count(records: list[Record]) -> None:
         counters.records_out += len(records)
