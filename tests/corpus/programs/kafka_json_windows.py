@@ -80,6 +80,7 @@ if __name__ == "__main__":
         .set_record_serializer(serializer)
         .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
         .set_transactional_id_prefix(given.target)
+        .set_property("transaction.timeout.ms", "60000")
         .build()
     )
     env.execute("totals by minute")
