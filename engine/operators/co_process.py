@@ -72,8 +72,10 @@ class TwoInputOperator(FunctionOperator):
 def _set_current_key(
     records: list[Record], select_key: KeySelector, backend: KeyedStateBackend
 ) -> Iterator[Record]:
+    plain, identify = backend.plain_keys, backend.identify
     for record in records:
-        backend.current_key = select_key(record[0])
+        key = select_key(record[0])
+        backend.current_key = key if key.__class__ in plain else identify(key)
         yield record
 
 

@@ -61,9 +61,11 @@ class KeyedMapOperator(KeyedFunctionOperator):
         apply, own = self.function.map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             result = apply(value)
             if type(result) is tuple:
                 try:
@@ -85,9 +87,11 @@ class KeyedFilterOperator(KeyedFunctionOperator):
         keep = self.function.filter
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for record in records:
-            backend.current_key = select_key(record[0])
+            key = select_key(record[0])
+            backend.current_key = key if key.__class__ in plain else identify(key)
             if keep(record[0]):
                 results.append(record)
         return results
@@ -102,9 +106,11 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
         apply, own = self.function.flat_map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             for result in apply(value) or ():
                 if type(result) is tuple:
                     try:
@@ -124,6 +130,7 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         backend.current_key = NO_KEY
         if len(records) > 1 and self.function.invoke_records(records):
             return []
@@ -131,7 +138,8 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
         invoke = self._invoke
         select_key = self._key_selector
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             context.element_timestamp = timestamp
             invoke(value, context)
         return []
