@@ -7,6 +7,7 @@ job declares. Pickle exists only as ``Types.PICKLED_BYTE_ARRAY()``, and is resto
 
 from __future__ import annotations
 
+from onceproof.engine.flink_names import AnswersForFlink
 from onceproof.engine.types.composite import list_type, map_type, tuple_type
 from onceproof.engine.types.dataclass import dataclass_type, stored_dataclass
 from onceproof.engine.types.dynamic import NotDescribable
@@ -58,7 +59,7 @@ def _all(descriptors: list[Descriptor]) -> tuple[TypeInformation, ...]:
     return tuple(map(_described, descriptors))
 
 
-class Types:
+class Types(metaclass=AnswersForFlink):
     """The types of values, by PyFlink's names (PyFlink: Types)."""
 
     @staticmethod
