@@ -16,7 +16,7 @@ from typing import Any
 
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
-from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.stateless import no_results
 from onceproof.engine.owned import PLAIN, require_hash
@@ -40,6 +40,9 @@ class KeyedFunctionOperator(FunctionOperator):
         super().__init__(function)
         self._key_selector = key_selector
         self._key_type = key_type
+
+    def input_order(self) -> InputOrder | None:
+        return InputOrder((self._key_selector,), self._key_type)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
         self._keyed = context.keyed_backend(self._key_type)

@@ -188,6 +188,10 @@ class HashMapStateBackend(KeyedStateBackend):
             self.allow_pickle,
         )
 
+    def forget_all(self) -> None:
+        for registered in self._registered.values():
+            _held_by(registered).clear()
+
     def restore(
         self,
         encoded: Mapping[str, EncodedTable],

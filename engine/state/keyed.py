@@ -104,6 +104,7 @@ class KeyedStateBackend(ABC):
         "cleanups",
         "current_key",
         "identify",
+        "key_by_key",
         "key_group_range",
         "key_type",
         "max_parallelism",
@@ -130,6 +131,8 @@ class KeyedStateBackend(ABC):
         """For messages."""
         self.cleanups: list[Cleanup] = []
         """The cleanups that run for every record; operators call ``sweep`` once for each buffer."""
+        self.key_by_key = False
+        """Whether only the current key has state: that of the others is forgotten, or yet to come."""
         self._clock = clock
         self._registered: dict[str, Registered] = {}
 
@@ -293,6 +296,9 @@ class KeyedStateBackend(ABC):
 
         ``encoded`` are tables that a hashmap backend stored, ``native`` databases: every backend reads both.
         """
+
+    def forget_all(self) -> None:
+        """Remove all state at once, where it is that of a single key; another backend keeps it."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is durable: later snapshots may refer to its files while it is retained."""

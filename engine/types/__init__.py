@@ -8,6 +8,7 @@ their own, and only if the job allows it.
 
 from __future__ import annotations
 
+from onceproof.engine.flink_names import AnswersForFlink
 from onceproof.engine.types.composite import list_type, map_type, tuple_type
 from onceproof.engine.types.dataclass import dataclass_type, stored_dataclass
 from onceproof.engine.types.dynamic import NotDescribable, PickleForbidden
@@ -68,7 +69,7 @@ def _all(descriptors: list[Descriptor]) -> tuple[TypeInformation, ...]:
     return tuple(map(_described, descriptors))
 
 
-class Types:
+class Types(metaclass=AnswersForFlink):
     """The types of values, by PyFlink's names (PyFlink: Types)."""
 
     @staticmethod

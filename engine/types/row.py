@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
+from onceproof.engine.flink_names import missing_member
 from onceproof.engine.java_hashes import hash_as, hash_fields, hash_row, signed
 from onceproof.engine.key_identity import Distinct, distinguish, identity_of, values_of
 from onceproof.engine.types.composite import are_same, converted, field_at, or_none, wire_type_or_none
@@ -77,7 +78,7 @@ class Row:
         try:
             return self[name]
         except KeyError as error:
-            raise AttributeError(error.args[0]) from None
+            raise AttributeError(missing_member(Row, name, error.args[0])) from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
