@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any, Final
 
 import pytest
@@ -45,9 +46,11 @@ from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.spark_executors import Patience
-from onceproof.engine.state import snapshot
+from onceproof.engine.state import keyed, snapshot
 from onceproof.engine.state.rocksdb import database
 from onceproof.engine.task.task import Task
+from onceproof.engine.types import dynamic, objects
+from onceproof.engine.types.composite import ListType
 from onceproof.engine.types.information import TypeInformation
 
 Plant = Callable[[pytest.MonkeyPatch, pytest.Function], None]
@@ -292,7 +295,45 @@ def block_caches_outlive_their_databases(patch: pytest.MonkeyPatch, test: pytest
     patch.setattr(test.module, "BLOCK_CACHES", kept)
 
 
+def tuples_come_back_as_lists(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    pack = dynamic.pack
+
+    def listed(value: Any) -> Any:
+        return pack([*value] if type(value) is tuple else value)
+
+    patch.setattr(dynamic, "pack", listed)
+
+
+def elements_of_none_are_dropped(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    prepare = ListType.prepare
+
+    def without_none(self: ListType, values: Any, allow_pickle: bool = False) -> Any:
+        pack = prepare(self, values, allow_pickle) or list
+        return lambda value: pack([item for item in value if item is not None])
+
+    patch.setattr(ListType, "prepare", without_none)
+
+
+def data_imports_the_classes_that_it_names(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    def imported(module: Any, name: Any) -> Any:
+        return getattr(import_module(module), name, None)
+
+    patch.setattr(objects, "_loaded", imported)
+
+
+def opaque_objects_are_noticed_by_the_restore(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    patch.setattr(keyed, "opaque_check", lambda what, operator, unit: lambda value: None)
+
+
 PLANTED: Final[dict[str, Plant]] = {
+    "state/test_plain_values.py::test_plain_values_come_back_from_a_savepoint": tuples_come_back_as_lists,
+    "types/test_types.py::test_value_comes_back_equal_and_of_the_same_type": elements_of_none_are_dropped,
+    "types/test_objects.py::test_a_hostile_value_is_an_error_of_its_decoding": (
+        data_imports_the_classes_that_it_names
+    ),
+    "state/test_plain_values.py::test_the_first_opaque_value_is_refused_with_state_operator_and_type": (
+        opaque_objects_are_noticed_by_the_restore
+    ),
     "runtime/test_spark_options.py::test_executors_on_a_cluster_get_nothing_of_the_driver_s_machine": (
         executors_get_the_driver_s_machine
     ),
