@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, fields
 from inspect import getattr_static
 from random import Random
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
 from onceproof.harness.model.history import Row
-from onceproof.harness.model.scenario import InputRecord, Parameter, RecordValue
+from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -220,6 +220,9 @@ class FamilyOptions:
     """What happens to the rows where records may count twice after a failure. "rows": rows are repeated.
     "effects": a record that counts twice also gives rows that are not expected. Either way no expected row
     may be missing. None: the family is never run in that mode."""
+    barriers: Barriers | None = None
+    """How the barriers of checkpoints are handled in every scenario, for a job that is about it; None: drawn
+    for each scenario. "at_least_once", counting them instead of aligning, needs the option of that name."""
     table_keys: int = 0
     """How many leading columns are the key by which ``io.upsert_sink`` writes; 0: the job writes no table."""
     versions: Callable[[Records], Rows] | None = None
@@ -273,6 +276,11 @@ class FamilyOptions:
                 raise FamilyError(f"{name!r} in FamilyOptions must be {asked}, not {value!r}")
         if bool(self.table_keys) != (self.versions is not None):
             raise FamilyError("table_keys and versions belong together in FamilyOptions: one is missing")
+        if self.barriers == "at_least_once" and self.at_least_once is None:
+            raise FamilyError(
+                "barriers='at_least_once' in FamilyOptions needs at_least_once='rows' or 'effects':"
+                " what happens to the rows where records may count twice"
+            )
         if self.written_at_end and not self.table_keys:
             raise FamilyError("written_at_end in FamilyOptions belongs to a table: table_keys is missing")
 
@@ -314,6 +322,10 @@ _OPTIONS: Final[_Members] = {
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
     "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),
+    "barriers": (
+        lambda value: value is None or value in get_args(Barriers),
+        "'aligned', 'unaligned', 'at_least_once' or None",
+    ),
     "tasks_with": (lambda value: value is None or callable(value), "a function tasks_with(parameters)"),
     "simpler_parameters": (
         lambda value: value is None or callable(value),
