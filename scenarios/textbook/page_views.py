@@ -6,9 +6,9 @@ partitions are collections here; ``kafka_windows`` reads them from a topic.
 
 The lesson counts barriers instead of aligning them, which is checkpointing in the mode AT_LEAST_ONCE. Where
 the barrier of one partition has come and that of another has not, the count goes on with both. The checkpoint
-then holds views behind the barrier, which a restored job reads again: they count twice. The textbook calls
-the result at least once, as if rows were repeated. But a row with a count is another row, ``pv(app1,51)`` of
-fifty views. The mode EXACTLY_ONCE is the correction.
+then holds views behind the barrier, which a restored job reads again: they count twice. At least once does
+not mean that rows are repeated: a count that is too high is another row, such as 51 views of fifty. The mode
+EXACTLY_ONCE is the correction; the family ``page_views`` holds it to the rule.
 
 The lesson is a family that is expected to fail::
 
