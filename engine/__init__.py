@@ -9,6 +9,10 @@ Describe a job in a StreamExecutionEnvironment, then call its ``execute``::
     env.execute("word count")
 """
 
+import sys
+from typing import TYPE_CHECKING, Any
+from warnings import warn
+
 from onceproof.engine import async_retry_predicates
 from onceproof.engine.api.async_data_stream import AsyncDataStream
 from onceproof.engine.api.batch_execution import RuntimeExecutionMode
@@ -541,3 +545,28 @@ __all__ = [
     "exception_type_predicate",
     "has_exception_predicate",
 ]
+
+DEPRECATED = {"ExternalizedCheckpointCleanup": ExternalizedCheckpointRetention}
+"""Names of Flink 1 with what stands for them today."""
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of the engine
+
+    def __getattr__(name: str) -> Any:
+        """Give a name of Flink 1 with a warning, or say why a name of PyFlink is missing."""
+        if name in DEPRECATED:
+            found = DEPRECATED[name]
+            warn(f"{name} is deprecated: use {found.__name__}", DeprecationWarning, stacklevel=2)
+            return found
+        if name == "window":
+            import onceproof.engine.window
+
+            return onceproof.engine.window
+        reason = None
+        if not name.startswith("_"):
+            from onceproof.engine.flink_names import why_missing
+
+            reason = why_missing(name)
+        # `from onceproof.engine import NAME` asks here, and would drop the message of an AttributeError.
+        if reason and sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":
+            raise ImportError(reason, name=__name__)
+        raise AttributeError(reason or f"module {__name__!r} has no attribute {name!r}", name=name)

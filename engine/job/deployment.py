@@ -64,7 +64,11 @@ def connect_task(task: Task, graph: JobGraph, queues_to: Mapping[Filler, Sequenc
     task_id, vertices = task.id, graph.vertices
     for edge in task.vertex.outputs:
         queues = queues_to[task_id, edge.output_index]
-        outputs.append(build_output(edge, task_id.subtask, queues, vertices[edge.target].max_parallelism))
+        target = vertices[edge.target]
+        output = build_output(edge, task_id.subtask, queues, target.max_parallelism)
+        if isinstance(output, HashOutput):
+            output.target = target.name
+        outputs.append(output)
     task.connect(outputs)
 
 

@@ -5,6 +5,9 @@ The rules this module lives by:
 - An operator maps a list of records to a list of records, one Python call for each buffer, so that the cost
   of the call is spread over the buffer.
 - State changes only inside these calls. The task calls ``snapshot`` between two of them.
+- What a function returns is made the engine's own before the function is called again or resumes, because it
+  may change its lists and dicts then (``engine/owned.py``). In loops over records the question is written
+  out: a call for each record would cost a twentieth of a job. Only what can change is passed to ``own``.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from onceproof.engine.functions import (
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.async_requests import MakeRequests, no_requests
 from onceproof.engine.operators.declared_output import DeclaredOutput
+from onceproof.engine.owned import Own, own
 from onceproof.engine.state.backend_factory import backend_factory
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -131,6 +135,8 @@ class OperatorContext(Struct, kw_only=True):
     """Has a source polled that had nothing to read, or the operators called; any thread may call it."""
     requests: MakeRequests = no_requests
     """Runs the coroutines of the operator."""
+    own: Own = own
+    """What makes emitted values the engine's own."""
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
         """Return the context for user functions."""
@@ -344,12 +350,14 @@ class FunctionOperator(Operator):
         self._backend: KeyedStateBackend | None = None
         self._checkpointed: CheckpointedFunction | None = None
         self._listener: CheckpointListener | None = None
+        self._own: Own = own
         self.event_clock: HoldsWatermark | None = None
         """What keeps the operator's watermark; operators that know event time set it in ``open``."""
 
     def open(self, context: OperatorContext) -> None:
         """Set the context, initialise state, open the function: Flink's order."""
         self._backend = self.create_backend(context)
+        self._own = context.own
         function: Any = self.function
         runtime_context = context.runtime_context(self._backend)
         function.set_runtime_context(runtime_context)

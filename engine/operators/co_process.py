@@ -29,6 +29,7 @@ from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
@@ -71,8 +72,10 @@ class TwoInputOperator(FunctionOperator):
 def _set_current_key(
     records: list[Record], select_key: KeySelector, backend: KeyedStateBackend
 ) -> Iterator[Record]:
+    plain, identify = backend.plain_keys, backend.identify
     for record in records:
-        backend.current_key = select_key(record[0])
+        key = select_key(record[0])
+        backend.current_key = key if key.__class__ in plain else identify(key)
         yield record
 
 
@@ -86,11 +89,18 @@ class CoMapOperator(TwoInputOperator):
         self._methods = (self.function.map1, self.function.map2)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self._methods[input_index]
+        apply, own = self._methods[input_index], self._own
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             result = apply(value)
             if result is not None:
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
                 results.append((result, timestamp))
         return results
 
@@ -105,12 +115,19 @@ class CoFlatMapOperator(TwoInputOperator):
         self._methods = (self.function.flat_map1, self.function.flat_map2)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self._methods[input_index]
-        return [
-            (result, timestamp)
-            for value, timestamp in self.with_current_key(records, input_index)
-            for result in (apply(value) or ())
-        ]
+        apply, own = self._methods[input_index], self._own
+        results: list[Record] = []
+        for value, timestamp in self.with_current_key(records, input_index):
+            for result in apply(value) or ():
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
+                results.append((result, timestamp))
+        return results
 
 
 class ContextualOperator(TwoInputOperator):
@@ -130,12 +147,20 @@ class ContextualOperator(TwoInputOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         process, context = self._sides[input_index]
+        own = self._own
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
+                    if type(result) is tuple:
+                        try:
+                            require_hash(result)
+                        except TypeError:
+                            result = own(result)
+                    elif type(result) not in PLAIN:
+                        result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 

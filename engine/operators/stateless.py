@@ -1,6 +1,6 @@
 """The operators of map, filter and flat-map functions.
 
-They are comprehensions over the buffer, so the user's call is the only one for each record.
+The user's call is the only one for each record whose result cannot change.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
+from onceproof.engine.owned import PLAIN, require_hash
 
 
 class MapOperator(FunctionOperator):
@@ -16,8 +17,19 @@ class MapOperator(FunctionOperator):
     function: MapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.map
-        return [(apply(value), timestamp) for value, timestamp in records]
+        apply, own = self.function.map, self._own
+        results: list[Record] = []
+        for value, timestamp in records:
+            result = apply(value)
+            if type(result) is tuple:
+                try:
+                    require_hash(result)
+                except TypeError:
+                    result = own(result)
+            elif type(result) not in PLAIN:
+                result = own(result)
+            results.append((result, timestamp))
+        return results
 
 
 class FilterOperator(FunctionOperator):
@@ -36,5 +48,16 @@ class FlatMapOperator(FunctionOperator):
     function: FlatMapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.flat_map
-        return [(result, timestamp) for value, timestamp in records for result in (apply(value) or ())]
+        apply, own = self.function.flat_map, self._own
+        results: list[Record] = []
+        for value, timestamp in records:
+            for result in apply(value) or ():
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
+                results.append((result, timestamp))
+        return results

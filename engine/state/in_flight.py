@@ -14,12 +14,12 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from onceproof.engine.elements import Buffer, Record
+from onceproof.engine.owned import own
 from onceproof.engine.state.file_envelope import (
     CHANNELS_MAGIC,
     DamagedFile,
@@ -29,7 +29,7 @@ from onceproof.engine.state.file_envelope import (
     unseal,
 )
 from onceproof.engine.types import Types
-from onceproof.engine.types.dynamic import SCALARS, NotDescribable, decode_extension, pack
+from onceproof.engine.types.dynamic import NotDescribable, decode_extension, pack
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
@@ -82,20 +82,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[_StoredChannel])
 
 def detached(buffer: Buffer) -> Buffer:
     """Copy a buffer so that later changes of its values do not reach the copy."""
-    return [record if _cannot_change(record[0]) else (_copy(record[0]), record[1]) for record in buffer]
-
-
-def _cannot_change(value: Any) -> bool:
-    kind = type(value)
-    return kind in SCALARS or (kind is tuple and SCALARS.issuperset(map(type, value)))
-
-
-def _copy(value: Any) -> Any:
-    try:
-        return deepcopy(value)
-    except TypeError:
-        # A value that cannot be copied cannot be pickled either: the encoder refuses it.
-        return value
+    return [record if (value := own(record[0])) is record[0] else (value, record[1]) for record in buffer]
 
 
 def encode_channels(records: ChannelRecords, *, allow_pickle: bool) -> tuple[bytes, ChannelIndex]:

@@ -116,7 +116,7 @@ from onceproof.engine.task.events import (
     WokenUp,
 )
 from onceproof.engine.task.input_time import InputTime, TaskTime
-from onceproof.engine.task.outputs import Output, Queue, counted, sort_outputs
+from onceproof.engine.task.outputs import Output, Queue, counted, each_with_its_own, sort_outputs
 from onceproof.engine.task.task_counters import CheckpointTimer, TaskCounters
 from onceproof.engine.wall_clock import WallClock
 
@@ -308,6 +308,7 @@ class Task:
                 self._emits, side_emits = sort_outputs(self.vertex.outputs, outputs)
                 self._side_emits = {tag: counted(emits, self.counters) for tag, emits in side_emits.items()}
                 break
+        self._emits = each_with_its_own(self._emits)
         if self._declared is not None and self._emits:
             self._emits = [self._declared.before_outputs(self._emits)]
 

@@ -1,4 +1,4 @@
-"""Runs recorded facts about Flink against the engine: ``pytest tests/conformance [--vectors FILE]``.
+"""Runs recorded facts about Flink: ``pytest tests/conformance [--vectors FILE] [--jobs FILE]``.
 
 A vector is an input and what Flink's own classes answered to it. Each area of vectors needs an adapter: a
 function from a vector's input to an answer, which drives the engine's classes and implements nothing itself.
@@ -13,12 +13,16 @@ an answer to that answer in an order of its own, which is asked about both answe
 Where the engine departs from Flink on purpose, its module's DEPARTURES has a function from the vector's
 input to the sentence of engine/docs/compared.md that gives the reason, or None. Such a vector is covered if
 the page has the sentence and the answers differ. It is counted apart from those that pass.
+
+A job is a program and the rows that it had on Flink (``recorded_jobs``). The jobs of a kind, which their id
+begins with, are an area. Where a file is named on the command line, only files that are named there are run.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +30,15 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.recorded_jobs import RecordedJob, read_jobs
+
 HERE = Path(__file__).parent
 DEFAULT_VECTORS = (HERE / "vectors.json", HERE / "vectors-2.json")
+DEFAULT_JOBS = HERE / "jobs.json"
 EXTREMES = {"MIN": -(1 << 63), "MAX": (1 << 63) - 1}
 OPTIONAL = ("stored_keys",)
 PAGE_OF_DEPARTURES = HERE.parents[1] / "engine" / "docs" / "compared.md"
+PAGE_OF_DIFFERENCES = HERE.parents[1] / "engine" / "docs" / "flink.md"
 
 
 @dataclass(frozen=True)
@@ -65,32 +73,36 @@ class Results:
 
     vectors: list[Vector]
     covered: frozenset[str]
+    jobs: list[RecordedJob]
     passed: set[str] = field(default_factory=set)
     departed: set[str] = field(default_factory=set)
     """Those whose answer differs, for a reason that is recorded."""
-    reported: bool = False
+    reported: set[str] = field(default_factory=set)
+    """``vector`` and ``job``, where one of them ran."""
+    named: set[str] = field(default_factory=set)
+    """``vector`` and ``job``, where the command line names the file."""
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Give id and area of what is to be reported: what ran or was asked for, else all."""
+        kinds = self.reported | self.named or {"vector", "job"}
+        vectors = [(vector.id, vector.area) for vector in self.vectors if "vector" in kinds]
+        jobs = [(job.id, f"job.{job.kind}") for job in self.jobs if "job" in kinds]
+        return vectors + jobs
 
     def by_area(self) -> dict[str, dict[str, Any]]:
         """Give the figures of each area; what did not run has not passed."""
         areas: dict[str, dict[str, Any]] = {}
-        for vector in self.vectors:
+        for fact, name in self.facts():
             area = areas.setdefault(
-                vector.area,
-                {
-                    "passed": 0,
-                    "total": 0,
-                    "failed": [],
-                    "departs": [],
-                    "covered": vector.area in self.covered,
-                },
+                name, {"passed": 0, "total": 0, "failed": [], "departs": [], "covered": name in self.covered}
             )
             area["total"] += 1
-            if vector.id in self.passed:
+            if fact in self.passed:
                 area["passed"] += 1
-            elif vector.id in self.departed:
-                area["departs"].append(vector.id)
+            elif fact in self.departed:
+                area["departs"].append(fact)
             else:
-                area["failed"].append(vector.id)
+                area["failed"].append(fact)
         return dict(sorted(areas.items()))
 
 
@@ -119,6 +131,20 @@ def read_vectors(path: Path) -> list[Vector]:
         raise pytest.UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise pytest.UsageError(f"{path}: no file of vectors: {type(error).__name__}: {error}") from error
+
+
+def load_jobs(path: Path) -> list[RecordedJob]:
+    """Read a file of jobs. Raises UsageError with a line that names it, also for an id that occurs twice."""
+    try:
+        jobs = read_jobs(path)
+    except OSError as error:
+        raise pytest.UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise pytest.UsageError(f"{path}: no file of jobs: {type(error).__name__}: {error}") from error
+    for id_, times in Counter(job.id for job in jobs).items():
+        if times > 1:
+            raise pytest.UsageError(f"{path}: the id {id_!r} occurs twice")
+    return jobs
 
 
 def load_adapters() -> dict[str, Adapter]:
@@ -161,13 +187,23 @@ def canonical(value: Any, other: Any = None) -> Any:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--vectors", metavar="FILE", help="vectors to run, instead of the project's copies")
+    group.addoption("--jobs", metavar="FILE", help="jobs to run, instead of the project's copies")
     group.addoption("--conformance-json", metavar="FILE", help="write passed and failed by area to FILE")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    path = config.getoption("--vectors", default=None)
-    vectors = load_vectors(DEFAULT_VECTORS if path is None else (Path(path),))
-    results = config.stash[RESULTS] = Results(vectors, frozenset(load_adapters()))
+    named = {
+        kind: Path(path)
+        for kind, option in (("vector", "--vectors"), ("job", "--jobs"))
+        if (path := config.getoption(option, default=None)) is not None
+    }
+    if named:
+        vectors = load_vectors([named["vector"]]) if "vector" in named else []
+        jobs = load_jobs(named["job"]) if "job" in named else []
+    else:
+        vectors, jobs = load_vectors(DEFAULT_VECTORS), load_jobs(DEFAULT_JOBS)
+    covered = frozenset(load_adapters()) | {f"job.{job.kind}" for job in jobs}
+    results = config.stash[RESULTS] = Results(vectors, covered, jobs, named=set(named))
     if not hasattr(config, "workerinput"):
         reporter = Reporter(results, config.getoption("--conformance-json", default=None))
         config.pluginmanager.register(reporter, "conformance-reporter")
@@ -185,26 +221,43 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(
             "vector", vectors or [None], ids=[vector.id for vector in vectors] or ["no area is covered"]
         )
+    if "job" in metafunc.fixturenames:
+        jobs = metafunc.config.stash[RESULTS].jobs
+        metafunc.parametrize("job", jobs or [None], ids=[job.id for job in jobs] or ["no job is asked for"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out the placeholder that stands where no vector of the file can run."""
-    items[:] = [item for item in items if not item.name.endswith("[no area is covered]")]
+    """Leave out the placeholders that stand where no vector of the file can run, or no job is asked for."""
+    placeholders = ("[no area is covered]", "[no job is asked for]")
+    items[:] = [item for item in items if not item.name.endswith(placeholders)]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     callspec = getattr(item, "callspec", None)
-    if callspec is not None and isinstance(callspec.params.get("vector"), Vector):
-        report.user_properties.append(("vector", callspec.params["vector"].id))
+    if callspec is not None:
+        for kind, fact in callspec.params.items():
+            if isinstance(fact, Vector | RecordedJob):
+                report.user_properties.append((kind, fact.id))
     return report
 
 
 @pytest.fixture(scope="session")
 def recorded_departures() -> str:
     """The page that gives the reason of each departure, with its line breaks taken out."""
-    return " ".join(PAGE_OF_DEPARTURES.read_text(encoding="utf-8").split())
+    return one_line(PAGE_OF_DEPARTURES)
+
+
+@pytest.fixture(scope="session")
+def recorded_differences() -> str:
+    """The page that gives the reason of each job's departure, with its line breaks taken out."""
+    return one_line(PAGE_OF_DIFFERENCES)
+
+
+def one_line(page: Path) -> str:
+    """Read a page without its line breaks."""
+    return " ".join(page.read_text(encoding="utf-8").split())
 
 
 @pytest.fixture(scope="session")
@@ -222,8 +275,8 @@ class Reporter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
-            if name == "vector" and report.when == "call":
-                self.results.reported = True
+            if name in ("vector", "job") and report.when == "call":
+                self.results.reported.add(name)
                 if report.passed:
                     departs = ("departs", value) in report.user_properties
                     (self.results.departed if departs else self.results.passed).add(str(value))
@@ -253,4 +306,4 @@ class Reporter:
         passed = sum(figures["passed"] for figures in areas.values())
         departed = sum(len(figures["departs"]) for figures in areas.values())
         aside = f", and {departed} that departs for a recorded reason" if departed else ""
-        terminalreporter.line(f"{passed} of {len(self.results.vectors)}{aside}")
+        terminalreporter.line(f"{passed} of {len(self.results.facts())}{aside}")
