@@ -214,15 +214,13 @@ class FamilyOptions:
     """``simpler_parameters(parameters)`` yields parameters of simpler jobs for the same records, the simplest
     first; a failing scenario is shrunk by them. Each has fewer or shorter words than the given ones."""
     as_program: Callable[[Records, Mapping[str, Parameter]], str] | None = None
-    """``as_program(records, parameters)`` returns the job of a scenario as the text of a program of its own,
-    where the parameters describe the job."""
+    """``as_program(records, parameters)`` returns a job that its parameters describe as a program's text."""
     at_least_once: AtLeastOnce | None = None
     """What happens to the rows where records may count twice after a failure. "rows": rows are repeated.
     "effects": a record that counts twice also gives rows that are not expected. Either way no expected row
     may be missing. None: the family is never run in that mode."""
     barriers: Barriers | None = None
-    """How the barriers of checkpoints are handled in every scenario, for a job that is about it; None: drawn
-    for each scenario. "at_least_once", counting them instead of aligning, needs the option of that name."""
+    """How every scenario handles barriers; None: drawn. "at_least_once" needs the option of that name."""
     table_keys: int = 0
     """How many leading columns are the key by which ``io.upsert_sink`` writes; 0: the job writes no table."""
     versions: Callable[[Records], Rows] | None = None
@@ -277,10 +275,7 @@ class FamilyOptions:
         if bool(self.table_keys) != (self.versions is not None):
             raise FamilyError("table_keys and versions belong together in FamilyOptions: one is missing")
         if self.barriers == "at_least_once" and self.at_least_once is None:
-            raise FamilyError(
-                "barriers='at_least_once' in FamilyOptions needs at_least_once='rows' or 'effects':"
-                " what happens to the rows where records may count twice"
-            )
+            raise FamilyError("barriers='at_least_once' in FamilyOptions needs the option at_least_once, too")
         if self.written_at_end and not self.table_keys:
             raise FamilyError("written_at_end in FamilyOptions belongs to a table: table_keys is missing")
 
@@ -323,7 +318,7 @@ _OPTIONS: Final[_Members] = {
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
     "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),
     "barriers": (
-        lambda value: value is None or value in get_args(Barriers),
+        lambda it: it in (None, *get_args(Barriers)),
         "'aligned', 'unaligned', 'at_least_once' or None",
     ),
     "tasks_with": (lambda value: value is None or callable(value), "a function tasks_with(parameters)"),

@@ -43,8 +43,9 @@ def build(
 
 def main(arguments: Sequence[str]) -> None:
     """Pass texts on without end."""
+    servers, read_topic, written_topic = named(arguments, "SERVERS", "FROM", "TO")
     env = environment()
-    build(env, *named(arguments, "SERVERS", "FROM", "TO"))
+    build(env, servers, read_topic, written_topic)
     env.execute("pass-through")
 
 

@@ -79,8 +79,9 @@ def build(
 
 def main(arguments: Sequence[str]) -> None:
     """Count views without end."""
+    servers, read_topic, topic_a, topic_b = named(arguments, "SERVERS", "FROM", "A", "B")
     env = environment()
-    build(env, *named(arguments, "SERVERS", "FROM", "A", "B"))
+    build(env, servers, read_topic, topic_a, topic_b)
     env.execute("page views")
 
 

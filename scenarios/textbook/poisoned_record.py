@@ -47,8 +47,9 @@ def build(env: StreamExecutionEnvironment, servers: str, read_topic: str, writte
 
 def main(arguments: Sequence[str]) -> None:
     """Pass records on without end."""
+    servers, read_topic, written_topic = named(arguments, "SERVERS", "FROM", "TO")
     env = environment()
-    build(env, *named(arguments, "SERVERS", "FROM", "TO"))
+    build(env, servers, read_topic, written_topic)
     env.execute("poisoned record")
 
 

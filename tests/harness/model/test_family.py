@@ -284,7 +284,7 @@ def test_arrival_states_may_depend_on_the_parameters_of_a_workload() -> None:
         ),
         (
             {"barriers": "at_least_once"},
-            "barriers='at_least_once' in FamilyOptions needs at_least_once='rows' or 'effects'",
+            "barriers='at_least_once' in FamilyOptions needs the option at_least_once, too",
         ),
         ({"arrival_states": "timer"}, "'arrival_states' in FamilyOptions must be the names of states"),
         ({"arrival_states": (1,)}, "'arrival_states' in FamilyOptions must be the names of states"),
