@@ -308,6 +308,10 @@ def _are_names(value: Any) -> bool:
     )
 
 
+def _is_function_or_none(value: Any) -> bool:
+    return value is None or callable(value)
+
+
 MOST_TURNS: Final = 100
 _STATE_NAMES: Final = "the names of states, as in ('timer',)"
 _Members: TypeAlias = Mapping[str, tuple[Callable[[Any], object], str]]
@@ -323,29 +327,17 @@ _OPTIONS: Final[_Members] = {
         lambda it: it in (None, *get_args(Barriers)),
         "'aligned', 'unaligned', 'at_least_once' or None",
     ),
-    "tasks_with": (lambda value: value is None or callable(value), "a function tasks_with(parameters)"),
-    "simpler_parameters": (
-        lambda value: value is None or callable(value),
-        "a function simpler_parameters(parameters)",
-    ),
-    "as_program": (
-        lambda value: value is None or callable(value),
-        "a function as_program(records, parameters)",
-    ),
+    "tasks_with": (_is_function_or_none, "a function tasks_with(parameters)"),
+    "simpler_parameters": (_is_function_or_none, "a function simpler_parameters(parameters)"),
+    "as_program": (_is_function_or_none, "a function as_program(records, parameters)"),
     "sends_batches": (lambda value: type(value) is bool or callable(value), "True, False or a function"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
-    "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
+    "versions": (_is_function_or_none, "a function versions(records)"),
     "written_at_end": (lambda value: type(value) is bool, "True or False"),
-    "answers": (lambda value: value is None or callable(value), "a function answers(row)"),
-    "streaming_query": (
-        lambda value: value is None or callable(value),
-        "a function streaming_query(records, io)",
-    ),
-    "bytewax_flow": (
-        lambda value: value is None or callable(value),
-        "a function bytewax_flow(records, io)",
-    ),
-    "quix_app": (lambda value: value is None or callable(value), "a function quix_app(records, io)"),
+    "answers": (_is_function_or_none, "a function answers(row)"),
+    "streaming_query": (_is_function_or_none, "a function streaming_query(records, io)"),
+    "bytewax_flow": (_is_function_or_none, "a function bytewax_flow(records, io)"),
+    "quix_app": (_is_function_or_none, "a function quix_app(records, io)"),
     "writes_files": (lambda value: type(value) is bool, "True or False"),
     "batch": (lambda value: type(value) is bool, "True or False"),
     "servers": (
@@ -356,7 +348,7 @@ _OPTIONS: Final[_Members] = {
         lambda value: type(value) is int and 1 <= value <= MOST_TURNS,
         f"a number from 1 to {MOST_TURNS}",
     ),
-    "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
+    "with_key": (_is_function_or_none, "a function with_key(value, number)"),
 }
 
 _FUNCTIONS: Final = (
