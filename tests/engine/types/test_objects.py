@@ -225,7 +225,7 @@ def local_class():
 
 
 class Subclass(dict):
-    """More than a dict: nobody knows what it holds."""
+    """More than a dict: it may hold what no form knows."""
 
 
 @dataclass
