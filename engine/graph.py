@@ -125,6 +125,8 @@ class JobVertex(Struct, frozen=True):
     """The interval of periodic watermarks; 0: never."""
     buffer_timeout_ms: int | None = None
     """How long records wait in its buffers: see check_buffer_timeout; None: as the job's settings say."""
+    sort_memory_bytes: int | None = None
+    """In BATCH mode: how much memory its sorted inputs take before they are spilled; None: another mode."""
 
 
 class JobGraph(Struct, frozen=True):
@@ -136,6 +138,11 @@ class JobGraph(Struct, frozen=True):
     settings: CheckpointSettings
     identity: str = ""
     """The name under which a job that is started again goes on; "": it has none, and begins anew."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Return whether the job runs in BATCH mode."""
+        return any(vertex.sort_memory_bytes is not None for vertex in self.vertices)
 
 
 JOB_ID_BYTES: Final = 16

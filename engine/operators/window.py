@@ -26,7 +26,7 @@ from typing import Any
 from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.functions import Function
 from onceproof.engine.key_identity import value_of
-from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.window_parts import (
     MERGING_WINDOWS,
@@ -96,6 +96,9 @@ class WindowOperator(FunctionOperator):
         """The count of this subtask in this attempt (Flink: numLateRecordsDropped)."""
         self.late_records = 0
         """The count with those that went to a side output."""
+
+    def input_order(self) -> InputOrder:
+        return InputOrder((self._settings.key_selector,), self._settings.key_type)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
         return context.keyed_backend(self._settings.key_type)
