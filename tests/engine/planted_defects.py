@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any, Final
 
 import pytest
@@ -51,12 +50,16 @@ from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.spark_executors import Patience
-from onceproof.engine.state import keyed, snapshot
+from onceproof.engine.state import snapshot
 from onceproof.engine.state.rocksdb import database
 from onceproof.engine.task.task import Task
-from onceproof.engine.types import dynamic, objects
-from onceproof.engine.types.composite import ListType
 from onceproof.engine.types.information import TypeInformation
+from tests.engine.planted_in_values import (
+    data_imports_the_classes_that_it_names,
+    elements_of_none_are_dropped,
+    opaque_objects_are_noticed_by_the_restore,
+    tuples_come_back_as_lists,
+)
 
 Plant = Callable[[pytest.MonkeyPatch, pytest.Function], None]
 
@@ -298,36 +301,6 @@ def one_missing_folder_hides_all_jobs(patch: pytest.MonkeyPatch, test: pytest.Fu
 def block_caches_outlive_their_databases(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
     patch.setattr(database, "BLOCK_CACHES", kept := {})
     patch.setattr(test.module, "BLOCK_CACHES", kept)
-
-
-def tuples_come_back_as_lists(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    pack = dynamic.pack
-
-    def listed(value: Any) -> Any:
-        return pack([*value] if type(value) is tuple else value)
-
-    patch.setattr(dynamic, "pack", listed)
-
-
-def elements_of_none_are_dropped(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    prepare = ListType.prepare
-
-    def without_none(self: ListType, values: Any, allow_pickle: bool = False) -> Any:
-        pack = prepare(self, values, allow_pickle) or list
-        return lambda value: pack([item for item in value if item is not None])
-
-    patch.setattr(ListType, "prepare", without_none)
-
-
-def data_imports_the_classes_that_it_names(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    def imported(module: Any, name: Any) -> Any:
-        return getattr(import_module(module), name, None)
-
-    patch.setattr(objects, "_loaded", imported)
-
-
-def opaque_objects_are_noticed_by_the_restore(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    patch.setattr(keyed, "opaque_check", lambda what, operator, unit: lambda value: None)
 
 
 def operators_follow_the_environment(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
