@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ from onceproof.engine.state.descriptors import (
 )
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.isolated import isolated
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
     KeyedAggregatingState,
@@ -80,6 +81,14 @@ class Registered(msgspec.Struct, eq=False, kw_only=True):
     lifetime: Lifetime | None = None
     cleanup: Cleanup | None = None
 
+    @property
+    def can_change(self) -> bool:
+        """Whether what a function holds of the state might be changed in place."""
+        stored: Any = self.stored_type
+        if self.kind == LIST:
+            return not stored.element.immutable
+        return not (stored.value.immutable if self.kind == MAP else stored.immutable)
+
     def matches(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> bool:
         """Return whether another descriptor declares the same state."""
         return (
@@ -102,6 +111,9 @@ class KeyedStateBackend(ABC):
         "key_type",
         "max_parallelism",
     )
+
+    keeps_objects: ClassVar[bool] = False
+    """Whether the tables return the objects that were put in; the users of state get copies of them."""
 
     def __init__(
         self,
@@ -151,6 +163,12 @@ class KeyedStateBackend(ABC):
         }
 
     # For functions, and for operators that scope state to namespaces.
+
+    def live_state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
+        """Return the state of a descriptor of any kind for an operator, which gets the stored objects."""
+        state = self.state(descriptor, namespace_type)
+        state.use_table(self._registered[descriptor.name].table)
+        return state
 
     def state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
         """Return the state of a descriptor of any kind."""
@@ -205,15 +223,16 @@ class KeyedStateBackend(ABC):
     ) -> Any:
         registered = self._register(descriptor, namespace_type)
         namespaced = namespace_type is not None
+        table = registered.table
+        if self.keeps_objects and registered.can_change:
+            table = isolated(registered.kind, table)
         if registered.ttl is None:
-            return plain(self, descriptor.name, namespaced, registered.table, function)
+            return plain(self, descriptor.name, namespaced, table, function)
         if self._clock is None:
             raise StateError(f"state {descriptor.name!r} has a time to live, but its backend has no clock")
         if registered.lifetime is None:
             registered.lifetime = lifetime_of(registered.ttl, self._clock)
-        state = timed(
-            self, descriptor.name, namespaced, registered.table, function, _life=registered.lifetime
-        )
+        state = timed(self, descriptor.name, namespaced, table, function, _life=registered.lifetime)
         if registered.cleanup is None:
             self._begin_cleanup(registered, state)
         return state
