@@ -49,7 +49,7 @@ ROOMS = (
         "errors",
         *("file_calls", "object_calls", "locations"),
         "owner_ids",
-        "java_hashes",
+        *("java_hashes", "key_identity"),
         "extras",
         *("file_locks", "flink_names", "forked_children"),
         "outside_files",

@@ -519,6 +519,14 @@ class DataStream(OperatorSettings):
         node = self._environment._add_node(name, create, upstreams or self._upstreams, output_type)
         return DataStream(self._environment, (Upstream(node),), output_type)
 
+    def _tagged(self, side: int, tagged: TypeInformation) -> DataStream:
+        """Tag the values of a side of a join in the subtasks that make them, so that they stay in order."""
+        stream = self.map(TagWithSide(side), tagged)
+        first, *others = self._upstreams
+        if not others and first.partitioner is None:
+            stream._upstreams[0].node.take_parallelism_of(first.node)
+        return stream
+
     def _passed_on(self, stream: DataStream) -> DataStream:
         """Return ``stream`` with the type of this one; its operator passes on values that have it already."""
         return DataStream(self._environment, stream._upstreams, self._type)
@@ -627,6 +635,8 @@ class KeyedStream(DataStream):
     """A stream partitioned by key (PyFlink: KeyedStream)."""
 
     def __init__(self, origin: DataStream, key_selector: Selector, key_type: TypeInformation | None) -> None:
+        if key_type is not None:
+            key_type.check_key_type()
         partitioner = Partitioner(PartitionerKind.HASH, key_selector, key_type)
         super().__init__(origin._environment, _over(origin._upstreams, partitioner), origin._type)
         self._origin = origin
@@ -941,9 +951,7 @@ class BundledStream(BundleDescription):
         first, *others = self._stream._upstreams
         if not others and first.partitioner is None:
             # The local operator chains to the one before it only with as many subtasks.
-            node = local._upstreams[0].node
-            node.parallelism = first.node.parallelism
-            node.max_parallelism = first.node.max_parallelism
+            local._upstreams[0].node.take_parallelism_of(first.node)
         by_key = local.key_by(_FIRST_FIELD, self._key_type)
         return by_key._transform(f"Bundled {verb}", self._bundled_operator(fold, folded_type), output_type)
 
@@ -1224,7 +1232,7 @@ class EqualTo(Generic[Windows]):
         """Cut both streams into windows."""
         first, second = self._streams
         tagged = tagged_type(first.get_type(), second.get_type())
-        both = first.map(TagWithSide(FIRST), tagged).union(second.map(TagWithSide(SECOND), tagged))
+        both = first._tagged(FIRST, tagged).union(second._tagged(SECOND, tagged))
         return self._windows(both.key_by(KeyOfTagged(self._selectors), self._key_type).window(assigner))
 
 

@@ -4,8 +4,9 @@ Rules:
 
 - Nodes stand in the order in which the program made them. A description holds no thread, file or process.
 - Executing a job forgets its nodes; a stream that is used again brings its own back, as in Flink.
-- The configuration is read when the job graph is built, so it may change until then. `set_parallelism` and
-  its like win over it.
+- An operator keeps the parallelism, max parallelism, buffer timeout and chaining that were in force when it
+  was made, by `set_parallelism` and its like or by the configuration. Those of a command line win over them.
+- The rest of the configuration is read when the job graph is built, so it may change until then.
 """
 
 from __future__ import annotations
@@ -42,14 +43,17 @@ from onceproof.engine.configuration import (
     ROCKSDB,
     RUNTIME_MODE,
     SAVEPOINT_DIRECTORY,
+    SORTED_INPUTS_MEMORY,
     STATE_BACKEND,
     Configuration,
     job_settings,
 )
 from onceproof.engine.configuration.restart_options import RESTART_STRATEGY
+from onceproof.engine.configuration.runtimes import options_without_effect
 from onceproof.engine.graph import (
     AUTO_WATERMARK_INTERVAL_MS,
     JOB_ID_BYTES,
+    InForce,
     InvalidJob,
     JobGraph,
     StreamNode,
@@ -57,6 +61,7 @@ from onceproof.engine.graph import (
     check_buffer_timeout,
     check_max_parallelism,
     check_parallelism,
+    with_upstreams,
 )
 from onceproof.engine.state.backend_factory import backend_factory
 
@@ -72,6 +77,18 @@ DEFAULT_JOB_NAME: Final = "Streaming Job"
 
 def _deprecated(method: str, key: str) -> None:
     warnings.warn(f"{method} is deprecated: set the option {key!r}", DeprecationWarning, stacklevel=3)
+
+
+def _without(in_force: InForce, overrides: Configuration) -> InForce:
+    """Return what was in force for an operator without what a command line overrides."""
+    return InForce(
+        None if overrides.is_set(DEFAULT_PARALLELISM) else in_force.parallelism,
+        None if overrides.is_set(MAX_PARALLELISM) else in_force.max_parallelism,
+        None
+        if overrides.is_set(BUFFER_TIMEOUT) or overrides.is_set(BUFFER_TIMEOUT_ENABLED)
+        else in_force.buffer_timeout_ms,
+        None if overrides.is_set(OPERATOR_CHAINING) else in_force.chaining,
+    )
 
 
 class JobDescription:
@@ -94,7 +111,7 @@ class JobDescription:
         return self._configuration
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Set the number of subtasks of every operator that has no parallelism of its own."""
+        """Set the number of subtasks of operators that are made from now on and set none of their own."""
         self._parallelism = check_parallelism(parallelism, "the environment")
         return self
 
@@ -105,7 +122,7 @@ class JobDescription:
         return self._configuration.get(DEFAULT_PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the number of key groups of every operator that has no max parallelism of its own."""
+        """Set the number of key groups of operators that are made from now on and set none of their own."""
         self._max_parallelism = check_max_parallelism(max_parallelism, "the environment")
         return self
 
@@ -164,7 +181,7 @@ class JobDescription:
         return self
 
     def disable_operator_chaining(self) -> Self:
-        """Give every operator a task of its own."""
+        """Give every operator that is made from now on a task of its own."""
         self._configuration.set(OPERATOR_CHAINING, False)
         return self
 
@@ -189,6 +206,8 @@ class JobDescription:
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """Bound how long records wait in buffers, and timers, barriers and requests for records.
+
+        The buffers are those of operators that are made from now on.
 
         ``timeout_millis``: milliseconds; 0: each record is sent by itself; -1: no bound, buffers are full.
         """
@@ -267,7 +286,11 @@ class JobDescription:
             auto_watermark_interval_ms=configuration.get(AUTO_WATERMARK_INTERVAL),
             identity=identity or "",
         )
-        return in_runtime_mode(graph, RuntimeExecutionMode(configuration.get(RUNTIME_MODE)))
+        return in_runtime_mode(
+            graph,
+            RuntimeExecutionMode(configuration.get(RUNTIME_MODE)),
+            configuration.get(SORTED_INPUTS_MEMORY),
+        )
 
     def close(self) -> None:
         """Do nothing: an environment holds nothing open between executions."""
@@ -279,7 +302,15 @@ class JobDescription:
         upstreams: Upstreams,
         output_type: TypeInformation | None = None,
     ) -> StreamNode:
-        node = StreamNode(self._next_number, name, create, upstreams, output_type=output_type)
+        in_force = InForce(
+            self.get_parallelism(),
+            self.get_max_parallelism(),
+            self.get_buffer_timeout(),
+            self.is_chaining_enabled(),
+        )
+        node = StreamNode(
+            self._next_number, name, create, upstreams, output_type=output_type, in_force=in_force
+        )
         self._next_number += 1
         self._nodes.append(node)
         return node
@@ -297,6 +328,8 @@ class JobDescription:
                 self._parallelism = None
             if each.overrides.is_set(MAX_PARALLELISM):
                 self._max_parallelism = None
+            for node in with_upstreams(self._nodes):
+                node.in_force = _without(node.in_force, each.overrides)
             if each.explain is not None:
                 each.explain(self._effective_configuration())
 
@@ -315,6 +348,8 @@ class JobDescription:
         graph = self.get_job_graph(job_name)
         for key in self._configuration.without_effect():
             _logger.warning("job %r: option %s of Flink has no effect here", graph.name, key)
+        for key, reason in options_without_effect(self._configuration):
+            _logger.warning("job %r: option %s has no effect: %s", graph.name, key, reason)
         if not graph.identity:
             graph = replace(graph, job_id=token_hex(JOB_ID_BYTES))
         self._nodes = []

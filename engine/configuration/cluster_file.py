@@ -1,7 +1,8 @@
 """The configuration of a cluster: options that hold for every job that is started there.
 
-They stand in ``config.yaml`` in the folder that ONCEPROOF_CONF_DIR names (Flink: FLINK_CONF_DIR). A job's own
-options win over them. Without the variable there are none.
+They stand in ``config.yaml`` in the folder that ONCEPROOF_CONF_DIR names (Flink: FLINK_CONF_DIR), or else in
+``flink-conf.yaml``, the file of Flink before 1.19. A job's own options win over them. Without the variable
+there are none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from onceproof.engine.configuration.option import ConfigurationError
 
 CONF_DIR: Final = "ONCEPROOF_CONF_DIR"
 FILE_NAME: Final = "config.yaml"
+FORMER_NAME: Final = "flink-conf.yaml"
 
 
 def cluster_configuration() -> Configuration:
@@ -26,6 +28,9 @@ def cluster_configuration() -> Configuration:
     if not folder:
         return Configuration()
     path = Path(folder, FILE_NAME)
+    former = Path(folder, FORMER_NAME)
+    if not path.is_file() and former.is_file():
+        return Configuration.from_flat_file(former)
     if not path.is_file():
         raise ConfigurationError(
             f"{CONF_DIR} names {folder}, and there is no {FILE_NAME} in it: write one, or unset the variable"

@@ -17,7 +17,7 @@ from onceproof.engine.configuration.flink_keys import flink_keys, has_no_effect,
 from onceproof.engine.configuration.monitor_options import BEGINNING, reporter_option
 from onceproof.engine.configuration.option import ConfigOption, ConfigurationError, T
 from onceproof.engine.configuration.options import OPTIONS
-from onceproof.engine.configuration.yaml_file import read_yaml_file
+from onceproof.engine.configuration.yaml_file import read_flat_file, read_yaml_file
 
 _BY_KEY: Final = {option.key: option for option in OPTIONS}
 _BY_DEPRECATED_KEY: Final = {key: option for option in OPTIONS for key in option.deprecated}
@@ -101,6 +101,17 @@ class Configuration:
         """
         configuration = Configuration()
         configuration._add(read_yaml_file(path))
+        return configuration
+
+    @staticmethod
+    def from_flat_file(path: str | PathLike[str]) -> Configuration:
+        """Read a file such as Flink's former flink-conf.yaml: a key, a colon and a value in each line.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or an option is wrong; the message names the line.
+        """
+        configuration = Configuration()
+        configuration._add(read_flat_file(path))
         return configuration
 
     def set(self, option: ConfigOption[Any], value: Any) -> Configuration:

@@ -38,6 +38,7 @@ from onceproof.engine.configuration.recovery_options import (
 )
 from onceproof.engine.configuration.restart_options import MAX_EQUAL_ERRORS
 from onceproof.engine.configuration.restarts import NoRestarts, RestartSettings, restart_settings
+from onceproof.engine.configuration.runtimes import REFUSED, Runtime, runtime_of
 from onceproof.engine.locations import place_given
 
 
@@ -120,8 +121,8 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
             f"option {options.CHECKPOINT_MAX_CONCURRENT.key!r} allows several checkpoints, but unaligned ones"
             f" go one at a time: set it to 1, or {options.CHECKPOINT_UNALIGNED.key!r} to false",
         )
-    is_on_spark = get(options.EXECUTION_TARGET) == options.SPARK_TARGET
-    _refuse_contradictions(configuration, is_on_spark)
+    is_on_spark = runtime_of(configuration) is Runtime.SPARK
+    _refuse_contradictions(configuration)
     return CheckpointSettings(
         interval_ms=interval_ms,
         interval_records=interval_records,
@@ -162,20 +163,15 @@ def job_settings(configuration: Configuration) -> CheckpointSettings:
     )
 
 
-def _refuse_contradictions(configuration: Configuration, is_on_spark: bool) -> None:
+def _refuse_contradictions(configuration: Configuration) -> None:
     get = configuration.get
-    if (get(options.LOCAL_WORKERS) or 1) > 1 and is_on_spark:
-        raise configuration.contradiction(
-            options.LOCAL_WORKERS,
-            f"option {options.LOCAL_WORKERS.key!r} is for the local runtime, but"
-            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
-        )
-    if get(options.LEASE_TIMEOUT) is not None and is_on_spark:
-        raise configuration.contradiction(
-            options.LEASE_TIMEOUT,
-            f"option {options.LEASE_TIMEOUT.key!r} is for the local runtime, but"
-            f" {options.EXECUTION_TARGET.key!r} is spark: remove the former",
-        )
+    for option, harmless in REFUSED[runtime_of(configuration)]:
+        if get(option) not in harmless:
+            raise configuration.contradiction(
+                option,
+                f"option {option.key!r} is for the local runtime, but {options.EXECUTION_TARGET.key!r} is"
+                " spark: remove the former",
+            )
     if get(options.HEARTBEAT_TIMEOUT) < get(options.HEARTBEAT_INTERVAL):
         raise configuration.contradiction(
             options.HEARTBEAT_TIMEOUT,

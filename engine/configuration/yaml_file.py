@@ -1,4 +1,4 @@
-"""Options in a YAML file, as in Flink's config.yaml: nested mappings, or keys joined by dots.
+"""Options in a file: Flink's config.yaml, nested or with keys joined by dots, and its former flat file.
 
 The rules this module lives by:
 
@@ -7,11 +7,13 @@ The rules this module lives by:
 - Every error names FILE:LINE: a duplicate key, a missing value, an unknown option.
 - A file has at most 1 MB, and mappings in mappings at most 50 deep.
 - Anchors and tags are refused: no option needs one, and with anchors a small file can expand to a huge one.
+- The flat file, flink-conf.yaml, never was YAML. A line is KEY: VALUE, split at the first colon with a space
+  behind it; what follows a # is a comment. Flink skips a line that is neither, here it is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from typing import Any, Final
 
@@ -30,12 +32,7 @@ def read_yaml_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:
     # Imported late: few jobs have a file, and all would wait for the parser.
     import yaml
 
-    try:
-        text = read_at_most(path, MOST_BYTES).decode()
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: cannot be read: it is not UTF-8 text") from error
+    text = _text_of(path)
     try:
         depth = 0
         for event in yaml.parse(text, yaml.SafeLoader):
@@ -55,9 +52,42 @@ def read_yaml_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:
         raise ConfigurationError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     if document is None:
         return []
+    return _placed(path, _flat(str(path), "", document))
+
+
+def read_flat_file(path: str | PathLike[str]) -> list[tuple[str, str, str]]:
+    """Read the settings of a flat file in order, as ``read_yaml_file`` does.
+
+    Raises ConfigurationError if the file cannot be read or a line is no setting.
+    """
+    return _placed(path, _lines(str(path), _text_of(path)))
+
+
+def _text_of(path: str | PathLike[str]) -> str:
+    try:
+        return read_at_most(path, MOST_BYTES).decode()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: cannot be read: it is not UTF-8 text") from error
+
+
+def _lines(path: str, text: str) -> Iterator[tuple[str, str, int]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        setting = line.partition("#")[0].strip()
+        if not setting:
+            continue
+        key, colon, value = setting.partition(": ")
+        if not colon:
+            raise ConfigurationError(f"{path}:{number}: not an option: write KEY: VALUE, or remove the line")
+        yield key.strip(), value.strip(), number
+
+
+def _placed(path: str | PathLike[str], found: Iterable[tuple[str, str, int]]) -> list[tuple[str, str, str]]:
+    """Return the settings with their places. Raises ConfigurationError for a key that comes twice."""
     settings: list[tuple[str, str, str]] = []
     lines: dict[str, int] = {}
-    for key, value, line in _flat(str(path), "", document):
+    for key, value, line in found:
         if key in lines:
             raise ConfigurationError(f"{path}:{line}: option {key!r} stands in line {lines[key]} already")
         lines[key] = line

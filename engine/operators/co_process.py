@@ -12,7 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
@@ -24,7 +24,13 @@ from onceproof.engine.connected_functions import (
 )
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import Function
-from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import (
+    Emit,
+    FunctionOperator,
+    InputOrder,
+    KeySelector,
+    OperatorContext,
+)
 from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
@@ -34,8 +40,6 @@ from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
 from onceproof.engine.types import TypeInformation
-
-KeySelector: TypeAlias = Callable[[Any], Any]
 
 
 class InputKeys(Struct, frozen=True):
@@ -51,6 +55,9 @@ class TwoInputOperator(FunctionOperator):
     def __init__(self, function: Function, keys: InputKeys | None = None) -> None:
         super().__init__(function)
         self._keys = keys
+
+    def input_order(self) -> InputOrder | None:
+        return None if self._keys is None else InputOrder(self._keys.selectors, self._keys.key_type)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
         return None if self._keys is None else context.keyed_backend(self._keys.key_type)
@@ -72,8 +79,10 @@ class TwoInputOperator(FunctionOperator):
 def _set_current_key(
     records: list[Record], select_key: KeySelector, backend: KeyedStateBackend
 ) -> Iterator[Record]:
+    plain, identify = backend.plain_keys, backend.identify
     for record in records:
-        backend.current_key = select_key(record[0])
+        key = select_key(record[0])
+        backend.current_key = key if key.__class__ in plain else identify(key)
         yield record
 
 

@@ -83,10 +83,12 @@ class KeyedProcessOperator(KeyedFunctionOperator):
         select_key = self._key_selector
         context = self._context
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         own = self._own
         results: list[Record] = []
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:

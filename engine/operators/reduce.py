@@ -68,11 +68,14 @@ class KeyedReduceOperator(KeyedFunctionOperator):
         """Return one record for each; the first value of a key is emitted unchanged."""
         reduce, own = self._reduce(), self._own
         select_key = self._key_selector
+        plain, identify = self._keyed.plain_keys, self._keyed.identify
         table = self._table
         results: list[Record] = []
         append = results.append
         for value, timestamp in records:
             key = select_key(value)
+            if key.__class__ not in plain:
+                key = identify(key)
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
@@ -95,9 +98,12 @@ class RichReduceOperator(KeyedReduceOperator):
         select_key = self._key_selector
         table = self._table
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for value, timestamp in records:
             key = select_key(value)
+            if key.__class__ not in plain:
+                key = identify(key)
             backend.current_key = key
             if key in table:
                 value = reduce(table[key], value)
@@ -132,14 +138,18 @@ class FinalResults(KeyedReduceOperator):
         table = self.table
         return [(table.pop(key, None), MAX_WATERMARK) for key in list(table)]
 
+    def end_key(self) -> list[Record]:
+        """Return the reduced value of the key."""
+        return [*self.finish(), *super().end_key()]
+
     @property
     def table(self) -> ValueTable:
         """The reduced value of each key."""
         return self._table
 
     def key_of(self, value: Any) -> Any:
-        """Return the key of a value."""
-        return self._key_selector(value)
+        """Return the identity of a value's key."""
+        return self._keyed.identify(self._key_selector(value))
 
 
 class FinalReduceOperator(FinalResults, KeyedReduceOperator):

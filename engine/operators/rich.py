@@ -16,7 +16,7 @@ from typing import Any
 
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
-from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -40,6 +40,9 @@ class KeyedFunctionOperator(FunctionOperator):
         self._key_selector = key_selector
         self._key_type = key_type
 
+    def input_order(self) -> InputOrder | None:
+        return InputOrder((self._key_selector,), self._key_type)
+
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
         self._keyed = context.keyed_backend(self._key_type)
         return self._keyed
@@ -61,9 +64,11 @@ class KeyedMapOperator(KeyedFunctionOperator):
         apply, own = self.function.map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             result = apply(value)
             if type(result) is tuple:
                 try:
@@ -85,9 +90,11 @@ class KeyedFilterOperator(KeyedFunctionOperator):
         keep = self.function.filter
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for record in records:
-            backend.current_key = select_key(record[0])
+            key = select_key(record[0])
+            backend.current_key = key if key.__class__ in plain else identify(key)
             if keep(record[0]):
                 results.append(record)
         return results
@@ -102,9 +109,11 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
         apply, own = self.function.flat_map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             for result in apply(value) or ():
                 if type(result) is tuple:
                     try:
@@ -124,6 +133,7 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         backend.current_key = NO_KEY
         if len(records) > 1 and self.function.invoke_records(records):
             return []
@@ -131,7 +141,8 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
         invoke = self._invoke
         select_key = self._key_selector
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             context.element_timestamp = timestamp
             invoke(value, context)
         return []

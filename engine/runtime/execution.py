@@ -59,7 +59,6 @@ class Execution(JobDriver):
         recovered: Recovered,
         probe: Probe,
         buffer_records: int,
-        allow_pickle: bool = False,
         watches_elements: bool = True,
         scope: str = "",
     ) -> None:
@@ -68,7 +67,6 @@ class Execution(JobDriver):
         self.current_task: Task | None = None
         """The task that is handling an event, also while the driver executes its effects."""
         self._buffer_records = buffer_records
-        self._allow_pickle = allow_pickle
         self._watches_elements = watches_elements
         self._scope = scope
 
@@ -177,7 +175,7 @@ class Execution(JobDriver):
                 self._buffer_records,
                 self.probe,
                 graph.settings.enabled,
-                self._allow_pickle,
+                graph.settings.allow_pickled_state,
                 self._watches_elements,
                 state_backend=graph.settings.state_backend,
                 options=graph.settings.checkpoint_options(is_savepoint=False),

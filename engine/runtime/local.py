@@ -168,7 +168,6 @@ class LocalExecution(Execution):
             recovered,
             probe,
             settings.buffer_records,
-            settings.allow_pickled_state,
             watches_elements=probe is not no_probe,
             scope=scope_of(storage),
         )

@@ -17,7 +17,7 @@ from typing import Any
 from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.keyed import KeyedStateBackend, Registered
-from onceproof.engine.state.restoring import check_stored, decode_groups
+from onceproof.engine.state.restoring import check_stored, decode_groups, identified
 from onceproof.engine.state.snapshot import KeyedSnapshot, KeyGroupCache, TableSnapshot, wrong_entry
 from onceproof.engine.state.stored import EncodedTable, NativePart
 from onceproof.engine.state.ttl_states import Cleanup, TtlState
@@ -184,6 +184,10 @@ class HashMapStateBackend(KeyedStateBackend):
         tables = [self._snapshot_of(registered) for registered in self._registered.values()]
         return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
 
+    def forget_all(self) -> None:
+        for registered in self._registered.values():
+            _held_by(registered).clear()
+
     def restore(
         self,
         encoded: Mapping[str, EncodedTable],
@@ -222,7 +226,8 @@ class HashMapStateBackend(KeyedStateBackend):
         namespaced = registered.namespace_type is not None
         key_groups = self._key_groups.known
         expected = 0
-        for group, pairs in decode_groups(stored, registered, self.key_type, reader):
+        for group, decoded in decode_groups(stored, registered, self.key_type, reader):
+            pairs = identified(decoded, self.key_type, namespaced)
             entries.update(pairs)
             for entry, _ in pairs:
                 key_groups[entry[0] if namespaced else entry] = group

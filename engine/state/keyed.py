@@ -3,8 +3,9 @@
 The rules this module lives by:
 
 - A backend holds the keyed state of one operator in one subtask.
-- The operator sets ``current_key`` before it calls the function; a state object reads and writes the state of
-  the current key.
+- The operator sets ``current_key`` to the identity of the record's key (``key_identity``) before it calls the
+  function; a state object reads and writes the state of the current key. A key whose class is one of
+  ``plain_keys`` is its own identity, ``identify`` returns that of any other one.
 - A state is registered with a descriptor, and with the type of its namespaces if the operator scopes it
   further (a window, for instance): ``state.set_current_namespace(namespace)``. Namespaces are hashable values
   of that type.
@@ -107,9 +108,12 @@ class KeyedStateBackend(ABC):
         "_registered",
         "cleanups",
         "current_key",
+        "identify",
+        "key_by_key",
         "key_group_range",
         "key_type",
         "max_parallelism",
+        "plain_keys",
     )
 
     keeps_objects: ClassVar[bool] = False
@@ -125,9 +129,13 @@ class KeyedStateBackend(ABC):
         self.max_parallelism = max_parallelism
         self.key_group_range = key_group_range
         self.key_type = Types.DYNAMIC() if key_type is None else key_type
+        self.plain_keys, self.identify = self.key_type.key_rule()
         self.current_key: Any = NO_KEY
+        """The identity of the key."""
         self.cleanups: list[Cleanup] = []
         """The cleanups that run for every record; operators call ``sweep`` once for each buffer."""
+        self.key_by_key = False
+        """Whether only the current key has state: that of the others is forgotten, or yet to come."""
         self._clock = clock
         self._registered: dict[str, Registered] = {}
 
@@ -281,6 +289,9 @@ class KeyedStateBackend(ABC):
 
         ``encoded`` are tables that a hashmap backend stored, ``native`` databases: every backend reads both.
         """
+
+    def forget_all(self) -> None:
+        """Remove all state at once, where it is that of a single key; another backend keeps it."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is durable: later snapshots may refer to its files while it is retained."""

@@ -138,6 +138,19 @@ def check_stored(
     return reader_of(what, stored.value_type, registered.stored_type, allow_pickle, now)
 
 
+def identified(
+    pairs: list[tuple[Any, Any]], key_type: TypeInformation, namespaced: bool
+) -> list[tuple[Any, Any]]:
+    """Return (entry, value) pairs with the identities of their keys."""
+    plain, identify = key_type.key_rule()
+    kinds = {type(entry[0]) for entry, _ in pairs} if namespaced else {type(entry) for entry, _ in pairs}
+    if kinds.issubset(plain):
+        return pairs
+    if namespaced:
+        return [((identify(key), namespace), value) for (key, namespace), value in pairs]
+    return [(identify(key), value) for key, value in pairs]
+
+
 def decode_groups(
     stored: EncodedTable, registered: Registered, key_type: TypeInformation, reader: Reader
 ) -> Iterator[tuple[int, list[tuple[Any, Any]]]]:

@@ -7,7 +7,8 @@ from itertools import chain, repeat
 from operator import is_
 from typing import Any, Final
 
-from onceproof.engine.java_hashes import InvalidKey, hash_fields
+from onceproof.engine.java_hashes import hash_fields
+from onceproof.engine.key_identity import Distinct
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 _SEQUENCES: Final = (tuple, list)
@@ -110,9 +111,20 @@ class TupleType(TypeInformation):
             return value
         return tuple([field.copy(item) for field, item in zip(self.fields, value, strict=True)])
 
+    def check_key_type(self) -> None:
+        for field in self.fields:
+            field.check_key_type()
+
+    def identify(self, key: Any) -> Any:
+        fields = self.fields
+        if type(key) is not tuple or len(key) != len(fields):
+            raise self.wrong_key(key)
+        parts = [field.identify(item) for field, item in zip(fields, key, strict=True)]
+        return key if are_same(parts, key) else Distinct((tuple, *parts))
+
     def java_hash(self, key: Any) -> int:
         if type(key) is not tuple or len(key) != len(self.fields):
-            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
+            raise self.wrong_key(key)
         return hash_fields(key, [field.java_hash for field in self.fields])
 
 

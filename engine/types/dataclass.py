@@ -18,6 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from onceproof.engine.java_hashes import InvalidKey, hash_fields
+from onceproof.engine.key_identity import Distinct, distinguish, values_of
 from onceproof.engine.types.composite import (
     are_same,
     converted,
@@ -71,6 +72,8 @@ class DataclassType(TypeInformation):
         self.class_name = class_name
         self.names = names
         self.fields = fields
+        if dataclass is not None:
+            distinguish(dataclass, lambda identity: self.build(values_of(identity[1:])), None)
 
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         if self.python_type is None:
@@ -132,14 +135,29 @@ class DataclassType(TypeInformation):
             copied.append(item if item is None else field.copy(item))
         return self.build(copied)
 
-    def java_hash(self, key: Any) -> int:
-        """Compute the hash of a frozen object's fields, as that of a tuple (Flink: the POJO's hashCode)."""
-        if type(key) is not self.python_type:
-            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
+    def check_key_type(self) -> None:
         if not _is_frozen(self.python_type):
             raise InvalidKey(
                 f"{self.name} cannot be a key type: declare the class with @dataclass(frozen=True)"
             )
+        for field in self.fields:
+            field.check_key_type()
+
+    def identify(self, key: Any) -> Any:
+        """Identify a frozen object by its fields, whatever its class makes of equality."""
+        if type(key) is not self.python_type:
+            raise self.wrong_key(key)
+        parts = []
+        for name, field in zip(self.names, self.fields, strict=True):
+            item = getattr(key, name)
+            parts.append(None if item is None else field.identify(item))
+        return Distinct((self.python_type, *parts))
+
+    def java_hash(self, key: Any) -> int:
+        """Compute the hash of a frozen object's fields, as that of a tuple (Flink: the POJO's hashCode)."""
+        if type(key) is not self.python_type:
+            raise self.wrong_key(key)
+        self.check_key_type()
         return hash_fields(
             [getattr(key, name) for name in self.names], [field.java_hash for field in self.fields]
         )

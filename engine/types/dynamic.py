@@ -2,7 +2,8 @@
 
 msgpack carries None, bool, int, float, str, bytes, list and dict with string keys as they are. Extensions
 carry tuples (so that a tuple does not come back as a list), dicts with other keys, integers beyond 64 bits,
-and what ``describe`` adds: rows. Any other value is refused by name rather than pickled.
+and what ``describe`` adds: rows, dates, times and decimals. Any other value is refused by name rather than
+pickled.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ _MAPPING = 2
 _INTEGER = 3
 ROW: Final = 4
 """The extension of rows, whose module describes them: it imports this one."""
+DATE: Final = 5
+TIME: Final = 6
+TIMESTAMP: Final = 7
+DECIMAL: Final = 8
 
 _FIELDS_OF: Final[dict[type, tuple[int, Callable[[Any], list[Any]]]]] = {}
 _MADE_OF: Final[dict[int, Callable[[list[Any]], Any]]] = {}

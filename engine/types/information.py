@@ -28,6 +28,9 @@ Descriptor: TypeAlias = "str | list[Any]"
 
 Packer: TypeAlias = Callable[[Any], Any]
 
+KeyRule: TypeAlias = "tuple[tuple[type, ...], Callable[[Any], Any]]"
+"""The classes of keys that stand for themselves, and the function from any other key to its identity."""
+
 ENCODER = msgspec.msgpack.Encoder()
 ENCODE = ENCODER.encode
 
@@ -146,24 +149,52 @@ class TypeInformation:
         """Copy the value so that later changes of the original do not reach the copy."""
         return value
 
+    def check_key_type(self) -> None:
+        """Raise InvalidKey if values of this type cannot be keys."""
+        if self.java_hash_kind is None:
+            raise InvalidKey(
+                f"{self.name} cannot be a key type: choose text, a number, a date or time, or a tuple or row"
+                " of them"
+            )
+
+    def plain_keys(self) -> tuple[type, ...]:
+        """Return the classes of keys that stand for themselves and need no further check."""
+        return ()
+
+    def identify(self, key: Any) -> Any:
+        """Return what stands for a key in tables (see ``key_identity``).
+
+        Raises:
+            InvalidKey: the type cannot be a key type, or the key is not of this type.
+        """
+        self.check_key_type()
+        raise self.wrong_key(key)
+
+    def wrong_key(self, key: Any, hint: str = "") -> InvalidKey:
+        """Return the error that a key is not of this type."""
+        hint = hint or "give a key of the declared type, or declare the type of the key"
+        return InvalidKey(str(WrongValue(key, self.name, f"it does not fit the key type; {hint}")))
+
     def java_hash(self, key: Any) -> int:
         """Compute the Java hash code of a key of this type.
 
         Raises:
             InvalidKey: the type cannot be a key type, or the key is not of this type.
         """
-        if self.java_hash_kind is None:
-            raise InvalidKey(
-                f"{self.name} cannot be a key type: choose a string, a number, or a tuple of them"
-            )
+        self.check_key_type()
         try:
             return java_hash(key, self.java_hash_kind)
         except (TypeError, AttributeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidKey):
                 raise
-            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type"))) from error
+            raise self.wrong_key(key) from error
 
     # What this class derives from the methods above.
+
+    def key_rule(self) -> KeyRule:
+        """Return how operators identify keys of this type; None is a key under every type, as in PyFlink."""
+        identify = self.identify
+        return self.plain_keys(), lambda key: None if key is None else identify(key)
 
     def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
         """Copy a table of values of this type, isolated from later changes."""

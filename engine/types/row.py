@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, Optional
 
-from onceproof.engine.java_hashes import InvalidKey, hash_fields, signed
+from onceproof.engine.java_hashes import hash_as, hash_fields, hash_row, signed
+from onceproof.engine.key_identity import Distinct, distinguish, identity_of, values_of
 from onceproof.engine.types.composite import are_same, converted, field_at, or_none
 from onceproof.engine.types.dynamic import ROW, describe
 from onceproof.engine.types.fitting import fields_check
@@ -130,7 +131,13 @@ def _of_description(parts: list[Any]) -> Row:
     return row
 
 
+def _identity(row: Row) -> Distinct:
+    return Distinct((Row, row._names, *map(identity_of, row._values)))
+
+
 describe(Row, ROW, _described, _of_description)
+distinguish(Row, lambda parts: make_row(parts[1], values_of(parts[2:])), _identity)
+hash_as(Row, lambda row: hash_row(row._values))
 
 
 _SEQUENCES: Final = (tuple, list, Row)
@@ -258,10 +265,25 @@ class RowType(TypeInformation):
             ],
         )
 
+    def check_key_type(self) -> None:
+        for field in self.fields:
+            field.check_key_type()
+
+    def identify(self, key: Any) -> Any:
+        """Identify a row by the fields; without names of its own it gets those of the type."""
+        fields = self.fields
+        if type(key) is not Row or len(key) != len(fields) or key._names not in (None, self.names):
+            raise self.wrong_key(key)
+        parts = [
+            None if item is None else field.identify(item)
+            for field, item in zip(fields, key._values, strict=True)
+        ]
+        return Distinct((Row, self.names, *parts))
+
     def java_hash(self, key: Any) -> int:
         """Compute ``Row.hashCode`` of a row by position: the hash of its fields as an array."""
         if type(key) is not Row or len(key) != len(self.fields):
-            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
+            raise self.wrong_key(key)
         code = hash_fields(key._values, [field.java_hash for field in self.fields])
         return signed((code + 31 ** len(self.fields)) * 961)
 

@@ -7,14 +7,16 @@ import pickle
 from collections.abc import Callable, Collection
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from operator import index
 from struct import Struct
 from types import NoneType
 from typing import Any, Final
 
-from onceproof.engine.java_hashes import check_number, hash_dynamic
+from onceproof.engine.java_hashes import hash_dynamic
+from onceproof.engine.key_identity import PLAIN, float_identity, identity_of
 from onceproof.engine.types import dynamic
-from onceproof.engine.types.information import ENCODE, Packer, TypeInformation, WrongValue
+from onceproof.engine.types.information import ENCODE, KeyRule, Packer, TypeInformation, WrongValue
 
 PACK_FLOAT: Final = Struct("<f").pack
 UNPACK_FLOAT: Final = Struct("<f").unpack
@@ -68,6 +70,12 @@ OTHERS: Final[dict[str, Callable[[Any], Any]]] = {
 A function returns None for a value that its type does not take.
 """
 
+_PLAIN_KEYS: Final = frozenset(("STRING", "BOOLEAN", "LONG", "BIG_INT", "SQL_DATE", "BYTES"))
+"""The types whose keys are compared as in Flink where they are of the one Python type."""
+
+_WITH_IDENTITIES: Final = frozenset(("BIG_DEC", "SQL_TIME"))
+"""The types of which Python takes different keys for equal."""
+
 
 class NamedType(TypeInformation):
     """A type without parameters: its name says all."""
@@ -116,6 +124,15 @@ class ScalarType(NamedType):
             return result
 
         return convert
+
+    def plain_keys(self) -> tuple[type, ...]:
+        return (self.python_type,) if self.name in _PLAIN_KEYS else ()
+
+    def identify(self, key: Any) -> Any:
+        if type(key) is not self.python_type:
+            raise self.wrong_key(key)
+        self.check_key_type()
+        return identity_of(key) if self.name in _WITH_IDENTITIES else key
 
     def first_wrong(self, values: Collection[Any]) -> Any:
         """Find the first value of another Python type."""
@@ -167,6 +184,13 @@ class IntegerType(ScalarType):
 
         return convert
 
+    def identify(self, key: Any) -> Any:
+        if type(key) is not int:
+            raise self.wrong_key(key)
+        if not self._smallest <= key <= self._largest:
+            raise self.wrong_key(key, f"it holds {self._smallest} to {self._largest}: declare Types.LONG()")
+        return key
+
     @property
     def limits(self) -> tuple[int, int]:
         """Return the smallest and the largest integer of the type."""
@@ -177,7 +201,7 @@ class IntegerType(ScalarType):
 
 
 class FloatType(ScalarType):
-    """A float. As keys, 0.0 and -0.0 are the same, because they are equal; NaN is refused."""
+    """A float."""
 
     __slots__ = ()
 
@@ -200,11 +224,14 @@ class FloatType(ScalarType):
 
         return convert
 
+    def identify(self, key: Any) -> Any:
+        if type(key) is not float:
+            raise self.wrong_key(key)
+        return float_identity(key)
+
     def java_hash(self, key: Any) -> int:
-        if type(key) is float:
-            check_number(key)
-            key = key + 0.0
-        return super().java_hash(key)
+        """Compute the hash code with -0.0 as 0.0, whose key group it shares."""
+        return super().java_hash(key + 0.0 if type(key) is float else key)
 
 
 class BigIntegerType(ScalarType):
@@ -246,6 +273,11 @@ class CharType(ScalarType):
                 raise WrongValue(value, self.name, "it holds one character")
         return None
 
+    def identify(self, key: Any) -> Any:
+        if type(key) is not str or len(key) != 1:
+            raise self.wrong_key(key)
+        return key
+
     def converter(self) -> Packer:
         return _checked_by(self, super().converter())
 
@@ -256,7 +288,7 @@ class TimestampType(ScalarType):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__("SQL_TIMESTAMP", datetime)
+        super().__init__("SQL_TIMESTAMP", datetime, java_hash_kind="timestamp")
 
     def prepare(self, values: Collection[Any]) -> Packer | None:
         super().prepare(values)
@@ -266,6 +298,11 @@ class TimestampType(ScalarType):
                     value, self.name, "it holds times without a zone: convert to UTC and drop it"
                 )
         return None
+
+    def identify(self, key: Any) -> Any:
+        if type(key) is not datetime or key.tzinfo is not None:
+            raise self.wrong_key(key, "convert it to UTC and drop the zone")
+        return key.replace(fold=0) if key.fold else key
 
     def converter(self) -> Packer:
         return _checked_by(self, super().converter())
@@ -306,6 +343,15 @@ class PickledType(NamedType):
     def copy(self, value: Any) -> Any:
         return copying.deepcopy(value)
 
+    def check_key_type(self) -> None:
+        """Accept the type, with the keys that an undeclared type takes."""
+
+    def plain_keys(self) -> tuple[type, ...]:
+        return PLAIN
+
+    def identify(self, key: Any) -> Any:
+        return identity_of(key)
+
     def java_hash(self, key: Any) -> int:
         return hash_dynamic(key)
 
@@ -315,6 +361,11 @@ def _pack_pickled(value: Any) -> bytes:
         return pickle.dumps(value, protocol=4)
     except Exception as error:
         raise WrongValue(value, "PICKLED_BYTE_ARRAY", f"pickle refuses it: {error}") from error
+
+
+def _of_text(read: Callable[[str], Any], parts: list[Any]) -> Any:
+    (text,) = parts
+    return read(text)
 
 
 class DynamicType(NamedType):
@@ -350,9 +401,22 @@ class DynamicType(NamedType):
     def copy_column(self, values: list[Any]) -> list[Any]:
         return values if dynamic.SCALARS.issuperset(map(type, values)) else super().copy_column(values)
 
+    def check_key_type(self) -> None:
+        """Accept the type: which key is refused depends on its class."""
+
+    def plain_keys(self) -> tuple[type, ...]:
+        return PLAIN
+
+    def identify(self, key: Any) -> Any:
+        return identity_of(key)
+
     def java_hash(self, key: Any) -> int:
         return hash_dynamic(key)
 
+
+for _kind, _code in ((date, dynamic.DATE), (time, dynamic.TIME), (datetime, dynamic.TIMESTAMP)):
+    dynamic.describe(_kind, _code, lambda value: [value.isoformat()], partial(_of_text, _kind.fromisoformat))
+dynamic.describe(Decimal, dynamic.DECIMAL, lambda value: [str(value)], partial(_of_text, Decimal))
 
 SCALAR_TYPES: tuple[TypeInformation, ...] = (
     ScalarType("STRING", str, java_hash_kind="string"),
@@ -365,9 +429,9 @@ SCALAR_TYPES: tuple[TypeInformation, ...] = (
     FloatType("FLOAT", "float"),
     FloatType("DOUBLE", "double"),
     CharType(),
-    ScalarType("BIG_DEC", Decimal),
-    ScalarType("SQL_DATE", date),
-    ScalarType("SQL_TIME", time),
+    ScalarType("BIG_DEC", Decimal, java_hash_kind="decimal"),
+    ScalarType("SQL_DATE", date, java_hash_kind="date"),
+    ScalarType("SQL_TIME", time, java_hash_kind="time"),
     TimestampType(),
     ScalarType("BYTES", bytes, java_hash_kind="bytes"),
     ScalarType("VOID", NoneType),
@@ -383,3 +447,8 @@ def scalar_type(name: str) -> TypeInformation:
     if found is None:
         raise ValueError(f"unknown type {name!r} in a stored description")
     return found
+
+
+def key_rule_of(key_type: TypeInformation | None) -> KeyRule:
+    """Return how operators identify keys of a declared type, or of none."""
+    return (scalar_type("DYNAMIC") if key_type is None else key_type).key_rule()

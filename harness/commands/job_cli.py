@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from onceproof.harness.commands.job_options import (
+    WITH_SAVEPOINT,
+    CancelCommand,
     ClaimsStart,
     ExplainsConfig,
     JobName,
@@ -222,17 +224,15 @@ def stop_job(
     raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds, as_json))
 
 
-@jobs.command("cancel")
+@jobs.command("cancel", cls=CancelCommand)
 def cancel_job(
     subject: JobSubject,
     directory: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--with-savepoint",
-            "--withSavepoint",
-            "-s",
-            metavar="DIR",
-            help="Take a savepoint below this folder first.",
+            *WITH_SAVEPOINT,
+            metavar="[DIR]",
+            help="Take a savepoint first: below this folder, or the one that the job is configured with.",
         ),
     ] = None,
     folder: JobsFolder = None,
@@ -243,5 +243,8 @@ def cancel_job(
     from onceproof.harness.commands.job import JOBS
     from onceproof.harness.commands.job_requests import ask_command, request_of
 
-    request = request_of("cancel" if directory is None else "cancel_with_savepoint", directory)
+    if directory is None:
+        request = request_of("cancel", None)
+    else:
+        request = request_of("cancel_with_savepoint", Path(directory) if directory else None)
     raise typer.Exit(ask_command(subject, request, folder or JOBS, seconds, as_json))

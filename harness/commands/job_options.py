@@ -1,10 +1,45 @@
-"""The options of `onceproof job run`, each with its name on the command line and its help."""
+"""The options of `onceproof job run` and `cancel`, each with its name on the command line and its help."""
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
+from typer.core import TyperCommand
+
+WITH_SAVEPOINT: Final = ("--with-savepoint", "--withSavepoint", "-s")
+CONFIGURED: Final = ""
+"""In place of a folder: the one that the job is configured with."""
+
+
+class CancelCommand(TyperCommand):
+    """`job cancel`, whose `-s` may stand without a folder, as on Flink's command line.
+
+    What follows `-s` is the folder only where a job is named besides.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the configured folder where none is given."""
+        given = with_configured_folder(args)
+        if given != args:
+            return super().parse_args(ctx, given)
+        positional = self.make_parser(ctx).parse_args(args=list(args))[0].get("subject")
+        if not isinstance(positional, str):
+            given = with_configured_folder(args, follows=True)
+        return super().parse_args(ctx, given)
+
+
+def with_configured_folder(args: Sequence[str], follows: bool = False) -> list[str]:
+    """Return the arguments with a folder for a `-s` without one; ``follows``: what follows it is the job."""
+    given: list[str] = []
+    for place, argument in enumerate(args):
+        given.append(argument)
+        after = args[place + 1 : place + 2]
+        if argument in WITH_SAVEPOINT and (follows or not after or after[0].startswith("-")):
+            given.append(CONFIGURED)
+    return given
+
 
 StartPath: TypeAlias = Annotated[
     str | None,

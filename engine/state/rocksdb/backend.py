@@ -112,6 +112,7 @@ class RocksDBStateBackend(KeyedStateBackend):
             self._known_files,
             exported,
             self._settings.incremental,
+            self._keys.merges_equal,
         )
         if checkpoint_id is not None:
             self._snapshots[checkpoint_id] = taken
@@ -157,6 +158,9 @@ class RocksDBStateBackend(KeyedStateBackend):
             for name, file in base.files.items()
             if file.is_shared or not self._settings.incremental
         }
+        if any(part.state.merges_equal_keys for part in parts):
+            # Its keys do not tell the numbers apart, so the job that goes on with it does not either.
+            self._keys = Keys(self.key_type, self.max_parallelism, merges_equal=True)
         for part in parts:
             for name, table in part.state.tables.items():
                 self._describe(name, table)
@@ -178,7 +182,7 @@ class RocksDBStateBackend(KeyedStateBackend):
             stored = self._descriptions[name]
             reader = check_stored(stored, registered, self.key_type, self._allow_pickle, self._clock)
         namespace = registered.namespace_type
-        layout = EntryLayout(name, registered.kind, self._keys, self.key_type, namespace)
+        layout = EntryLayout(name, registered.kind, self._keys, namespace)
         low, high = self.key_group_range
         limit = REMEMBERED_ENTRIES // (len(self._registered) + 1)
         stored_type = registered.stored_type

@@ -19,6 +19,7 @@ from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.columns import column_types_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.systems.job_configuration import check_configuration
 from onceproof.harness.systems.process.filed_source import filed_source
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.process_io import ProcessIO
@@ -52,6 +53,7 @@ class Assembly:
         columns = column_types_of(self._family.row_schema)
         io = ProcessIO(spec, self._source, parallelism, self._log, self._fault, columns)
         self._family.job(environment, io)
+        check_configuration(self._family, environment.get_configuration(), self._configuration)
         return environment.get_job_graph(spec.job_name)
 
 

@@ -13,8 +13,10 @@ from onceproof.engine.configuration import (
     ROCKSDB,
     UNLIMITED_RESTARTS,
     CheckpointSettings,
+    Configuration,
     FixedDelayRestarts,
     StateBackendSettings,
+    job_settings,
 )
 from onceproof.harness.model.scenario import Scenario
 
@@ -40,7 +42,7 @@ def _backend(scenario: Scenario) -> StateBackendSettings:
 
 
 def simulated_settings(scenario: Scenario) -> CheckpointSettings:
-    """What the scenario says of checkpoints and restarts; everything else is the engine's default."""
+    """Return what the scenario says of checkpoints and restarts; everything else is the engine's default."""
     mode = scenario.checkpoint_mode
     return CheckpointSettings(
         interval_ms=max(scenario.checkpoint_interval_ms, mode.min_pause_ms),
@@ -55,4 +57,18 @@ def simulated_settings(scenario: Scenario) -> CheckpointSettings:
         num_retained=scenario.retained,
         restarts=FixedDelayRestarts(UNLIMITED_RESTARTS, scenario.restart_delay_ms),
         state_backend=_backend(scenario),
+    )
+
+
+def with_options_of_job(settings: CheckpointSettings, configuration: Configuration) -> CheckpointSettings:
+    """Return the settings with what a family's job may set itself (`job_configuration.py`)."""
+    own = job_settings(configuration)
+    return replace(
+        settings,
+        allow_pickled_state=own.allow_pickled_state,
+        checkpoints_after_tasks_finish=own.checkpoints_after_tasks_finish,
+        job_parameters=own.job_parameters,
+        max_equal_errors=own.max_equal_errors,
+        recovery=own.recovery,
+        source_on_change=own.source_on_change,
     )

@@ -12,7 +12,8 @@ from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.family import Family, check_table_keys, options_of
 from onceproof.harness.model.history import Cut
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
-from onceproof.harness.systems.simulation.engine_settings import simulated_settings
+from onceproof.harness.systems.job_configuration import check_configuration
+from onceproof.harness.systems.simulation.engine_settings import simulated_settings, with_options_of_job
 from onceproof.harness.systems.simulation.external_system import OPEN, TransactionalSystem
 from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, SimulatedLog
 
@@ -61,14 +62,19 @@ class SimulatedJob:
     def build_graph(self) -> JobGraph:
         """Return the graph of the next attempt.
 
-        :raises FamilyError: the job replaces rows by key, and the family expects rows that are only added
+        :raises FamilyError: the job replaces rows by key, and the family expects rows that are only added; or
+            it sets an option that has no place in a family
         """
         scenario, parallelism = self._scenario, self.keyed_parallelism
         environment = StreamExecutionEnvironment(Configuration())
         environment.set_parallelism(parallelism)
         environment.set_max_parallelism(scenario.max_parallelism)
         environment.get_config().set_auto_watermark_interval(scenario.watermark_interval)
+        given = Configuration(environment.get_configuration())
         io = SimulatedIO(scenario, parallelism, self._log, self._external)
         self._family.job(environment, io)
         check_table_keys(self._family, io.table_keys, f"io.upsert_sink(..., {io.table_keys})")
-        return environment.get_job_graph(self._family.name, self._settings)
+        settings = self._settings
+        if check_configuration(self._family, environment.get_configuration(), given):
+            settings = with_options_of_job(settings, environment.get_configuration())
+        return environment.get_job_graph(self._family.name, settings)

@@ -257,7 +257,7 @@ def _records_in_flight(
     try:
         channels = decode_channels(_read(recorded, path), handle.channels, path, allow_pickle=False)
     except PickleRefused:
-        # Nothing of ours reads pickled objects, so only their number is compared.
+        # Copies of an object may print differently, so only the number of opaque ones is compared.
         channels = {channel: [(None, None)] * count for channel, count in handle.channels.channels}
     for channel, records in channels.items():
         sender = f"{names.get(channel.source, channel.source)} {channel.sender}"

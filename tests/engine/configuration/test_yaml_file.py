@@ -172,3 +172,41 @@ def test_file_that_cannot_be_read_is_named(tmp_path, content, words):
 def test_control_characters_are_no_yaml(write):
     with pytest.raises(ConfigurationError, match=r"config\.yaml: not YAML: .*not allowed"):
         Configuration.from_yaml_file(write("a: \x00\n"))
+
+
+def test_flat_file_splits_each_line_at_its_first_colon_with_a_space(tmp_path):
+    path = tmp_path / "flink-conf.yaml"
+    path.write_text(
+        "pipeline.name: a: b\npipeline.global-job-parameters: rate:5\n  rest.port: 0\n"
+        "env.java.opts.all: -XX:+UseG1GC -Dx={a}\nhigh-availability.cluster-id: 'quoted'\n"
+    )
+    found = Configuration.from_flat_file(path)
+    assert found.to_dict() == {
+        "pipeline.name": "a: b",
+        "pipeline.global-job-parameters": "rate:5",
+        "rest.port": "0",
+        "env.java.opts.all": "-XX:+UseG1GC -Dx={a}",
+        "high-availability.cluster-id": "'quoted'",
+    }
+    assert found.origins()["rest.port"] == ("0", f"{path}:3")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# none\nparallelism.default\n", ":2: not an option: write KEY: VALUE, or remove the line"),
+        ("parallelism.default:\n", ":1: not an option"),
+        (
+            "parallelism.default: 1\nparallelism.default: 2",
+            ":2: option 'parallelism.default' stands",
+        ),
+        ("paralelism.default: 1", ":1: unknown option 'paralelism.default': did you mean"),
+        ("parallelism.default: many", ":1: option 'parallelism.default' cannot be 'many'"),
+    ],
+)
+def test_line_of_a_flat_file_that_is_wrong_is_named(tmp_path, text, said):
+    path = tmp_path / "flink-conf.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        Configuration.from_flat_file(path)
+    assert str(caught.value).startswith(f"{path}{said}")

@@ -1,5 +1,8 @@
 """Keyed state: isolated snapshots, restores by key group, and state that the job no longer registers."""
 
+from datetime import date, datetime, time
+from decimal import Decimal
+
 import pytest
 
 from onceproof.engine.key_groups import key_group_of, key_group_range, operator_index
@@ -14,7 +17,7 @@ from onceproof.engine.state.snapshot import (
     encode_task_snapshot,
 )
 from onceproof.engine.state.stored import EncodedTable
-from onceproof.engine.types import Types
+from onceproof.engine.types import Row, Types
 
 COUNT = ValueStateDescriptor("count", Types.LONG())
 EVERYTHING = (0, 127)
@@ -121,6 +124,11 @@ def test_snapshot_does_not_see_later_updates_and_removals(value_type):
     ("key_type", "keys"),
     [
         (None, ["a", ("b", 1), 7, True, 1.5, b"x"]),
+        (None, [None, 1, 1.0, True, -0.0, 0.0, float("nan"), Decimal("1.0"), Decimal("1.00")]),
+        (None, [date(2020, 1, 1), datetime(2020, 1, 1), time(1, 2), Row("a", None), Row(a=1), (1, None)]),
+        (Types.DOUBLE(), [0.0, -0.0, float("nan"), None]),
+        (Types.BIG_DEC(), [Decimal("1.0"), Decimal("1.00"), None]),
+        (Types.ROW([Types.STRING(), Types.DOUBLE()]), [Row("a", -0.0), Row(None, 0.0)]),
         (Types.STRING(), ["a", "ä"]),
         (Types.INT(), [-1, 5]),
         (Types.TUPLE([Types.STRING(), Types.LONG()]), [("a", 1), ("a", 2)]),
@@ -129,7 +137,9 @@ def test_snapshot_does_not_see_later_updates_and_removals(value_type):
 )
 def test_restore_gives_back_every_entry(key_type, keys):
     source = backend(key_type)
-    source.table(COUNT).update({key: place for place, key in enumerate(keys)})
+    identities = [key if type(key) in source.plain_keys else source.identify(key) for key in keys]
+    source.table(COUNT).update({key: place for place, key in enumerate(identities)})
+    assert len(source.table(COUNT)) == len(keys)
     assert restored(stored(source), key_type).table(COUNT) == source.table(COUNT)
 
 

@@ -338,3 +338,57 @@ def test_unusable_job_request_is_a_one_line_error_with_exit_code_4(folder, capsy
     printed = capsys.readouterr().err
     assert line in printed
     assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["JOB", "-s"], ["-s", "JOB"], ["--withSavepoint", "--json", "JOB"], ["-s", "other", "JOB"]]
+)
+def test_cancel_with_a_savepoint_uses_the_configured_folder(folder, arguments, capsys):
+    options = ["-D", "execution.checkpointing.savepoint-dir=configured"]
+    codes = []
+    running = threading.Thread(target=lambda: codes.append(main(["job", "run", "program.py", *options])))
+    running.start()
+    while not (Path("out").exists() and rows()):
+        assert running.is_alive()
+        time.sleep(0.01)
+    given = ["program.py" if each == "JOB" else each for each in arguments]
+    assert main(["job", "cancel", *given]) == 0
+    running.join()
+    assert codes == [0]
+    assert "savepoint-" in capsys.readouterr().out
+    [savepoint] = Path("other" if "other" in arguments else "configured").iterdir()
+    assert main(["checkpoints", "verify", str(savepoint)]) == 0
+
+
+def test_cancel_with_a_savepoint_and_no_folder_says_what_to_set(folder, capsys):
+    codes = []
+    running = threading.Thread(target=lambda: codes.append(main(["job", "run", "program.py"])))
+    running.start()
+    while not (Path("out").exists() and rows()):
+        assert running.is_alive()
+        time.sleep(0.01)
+    assert main(["job", "cancel", "program.py", "-s"]) == 1
+    assert "name one, or set execution.checkpointing.savepoint-dir" in capsys.readouterr().err
+    assert main(["job", "cancel", "program.py"]) == 0
+    running.join()
+
+
+def test_cancel_that_names_no_job_asks_for_one(folder, capsys):
+    assert main(["job", "cancel", "-s"]) == 4
+    assert "missing argument 'JOB'" in capsys.readouterr().err
+
+
+def test_flat_file_of_the_cluster_is_read_where_there_is_no_yaml(cluster, capsys):
+    cluster.with_name("flink-conf.yaml").write_text(
+        "# Flink 1.18\nexecution.checkpointing.num-retained: 4 # some\n\n"
+        "execution.checkpointing.timeout: 2 min\n"
+    )
+    assert main(["job", "run", "options.py", "--explain-config"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "execution.checkpointing.num-retained: 4  (conf/flink-conf.yaml:2)" in lines
+    assert "execution.checkpointing.timeout: 2 min  (conf/flink-conf.yaml:4)" in lines
+    cluster.write_text("execution.checkpointing.timeout: 3 min\n")
+    assert main(["job", "run", "options.py", "--explain-config"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "execution.checkpointing.timeout: 3 min  (conf/config.yaml:1)" in lines
+    assert not any("flink-conf.yaml" in line for line in lines)
