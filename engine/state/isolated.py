@@ -14,9 +14,9 @@ without copies, and so are the tables of operators.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final, Self
 
-from onceproof.engine.owned import own
+from onceproof.engine.owned import ValueWatch, own
 from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.tables import ListTable, MapTable, ValueTable
 
@@ -116,10 +116,106 @@ class IsolatedMaps:
         return iter(self._table)
 
 
-def isolated(kind: str, table: Any) -> Any:
-    """Return the table of a state of this kind as the functions of a job may use it."""
-    if kind == LIST:
-        return IsolatedLists(table)
-    if kind == MAP:
-        return IsolatedMaps(table)
-    return IsolatedValues(table)
+class _LastRead:
+    """What a function read last from a state, beside what is stored."""
+
+    _handed: Any = None
+    _stored: Any = None
+    _watch: ValueWatch
+    _where: str
+
+    def watched_by(self, watch: ValueWatch, where: str) -> Self:
+        """Tell ``watch`` of values that were modified in place and not stored; ``where`` names the state."""
+        self._watch, self._where = watch, where
+        watch.add(self)
+        return self
+
+    def handed(self, handed: Any, stored: Any) -> None:
+        """Remember what a function holds from now on."""
+        self.look()
+        if handed == stored:
+            self._handed, self._stored = handed, stored
+
+    def written(self) -> None:
+        """Forget it: the state has another value."""
+        self._handed = self._stored = None
+
+    def look(self) -> None:
+        """Note it if what the function holds was modified."""
+        if self._handed != self._stored:
+            self._watch.note(f"{self._where} in place and did not update the state")
+        self.written()
+
+
+class _WatchedValues(IsolatedValues, _LastRead):
+    def get(self, entry: Any) -> Any:
+        handed = super().get(entry)
+        self.handed(handed, self._table.get(entry))
+        return handed
+
+    def pop(self, entry: Any, default: Any) -> Any:
+        self.written()
+        return super().pop(entry, default)
+
+    def __setitem__(self, entry: Any, value: Any) -> None:
+        self.written()
+        super().__setitem__(entry, value)
+
+
+class _WatchedLists(IsolatedLists, _LastRead):
+    def get(self, entry: Any) -> list[Any]:
+        handed = super().get(entry)
+        # The list itself is the function's; its elements are those of the state.
+        self.handed(tuple(handed), tuple(self._table.get(entry)))
+        return handed
+
+    def put(self, entry: Any, elements: list[Any]) -> None:
+        self.written()
+        super().put(entry, elements)
+
+    def clear(self, entry: Any) -> None:
+        self.written()
+        super().clear(entry)
+
+
+class _WatchedMaps(IsolatedMaps, _LastRead):
+    def get(self, entry: Any, key: Any) -> Any:
+        handed = super().get(entry, key)
+        self.handed(handed, self._table.get(entry, key))
+        return handed
+
+    def items(self, entry: Any) -> list[tuple[Any, Any]]:
+        handed = super().items(entry)
+        self.handed(tuple(handed), tuple(self._table.items(entry)))
+        return handed
+
+    def put(self, entry: Any, key: Any, value: Any) -> None:
+        self.written()
+        super().put(entry, key, value)
+
+    def put_all(self, entry: Any, values: Mapping[Any, Any]) -> None:
+        self.written()
+        super().put_all(entry, values)
+
+    def remove(self, entry: Any, key: Any) -> None:
+        self.written()
+        super().remove(entry, key)
+
+    def clear(self, entry: Any) -> None:
+        self.written()
+        super().clear(entry)
+
+
+def isolated(kind: str, table: Any, watch: ValueWatch | None = None, where: str = "") -> Any:
+    """Return the table of a state of this kind as the functions of a job may use it.
+
+    ``watch`` is told of what functions modify in place; ``where`` begins its sentences.
+    """
+    plain, watched = _TABLES.get(kind, (IsolatedValues, _WatchedValues))
+    return plain(table) if watch is None else watched(table).watched_by(watch, where)
+
+
+_TABLES: Final[dict[str, tuple[Any, Any]]] = {
+    LIST: (IsolatedLists, _WatchedLists),
+    MAP: (IsolatedMaps, _WatchedMaps),
+}

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from onceproof.engine.owned import ValueWatch
 from onceproof.engine.state.descriptors import (
     AGGREGATING,
     LIST,
@@ -113,7 +114,9 @@ class KeyedStateBackend(ABC):
         "key_group_range",
         "key_type",
         "max_parallelism",
+        "operator_name",
         "plain_keys",
+        "value_watch",
     )
 
     keeps_objects: ClassVar[bool] = False
@@ -131,6 +134,9 @@ class KeyedStateBackend(ABC):
         self.key_type = Types.DYNAMIC() if key_type is None else key_type
         self.plain_keys, self.identify = self.key_type.key_rule()
         self.current_key: Any = NO_KEY
+        self.operator_name = ""
+        self.value_watch: ValueWatch | None = None
+        """Is told, in a trial, of values that functions modify in place."""
         """The identity of the key."""
         self.cleanups: list[Cleanup] = []
         """The cleanups that run for every record; operators call ``sweep`` once for each buffer."""
@@ -233,7 +239,8 @@ class KeyedStateBackend(ABC):
         namespaced = namespace_type is not None
         table = registered.table
         if self.keeps_objects and registered.can_change:
-            table = isolated(registered.kind, table)
+            where = f"operator {self.operator_name!r} modified a value of state {registered.name!r}"
+            table = isolated(registered.kind, table, self.value_watch, where)
         if registered.ttl is None:
             return plain(self, descriptor.name, namespaced, table, function)
         if self._clock is None:
