@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -41,6 +42,7 @@ from onceproof.engine.state.descriptors import (
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from onceproof.engine.state.isolated import isolated
+from onceproof.engine.state.opaque import CheckedTable, opaque_check
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
     KeyedAggregatingState,
@@ -64,6 +66,7 @@ from onceproof.engine.state.ttl_states import (
     lifetime_of,
 )
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.composite import ListType, MapType
 
 __all__ = ["NO_KEY", "KeyedStateBackend", "Registered"]
 
@@ -107,6 +110,7 @@ class KeyedStateBackend(ABC):
     __slots__ = (
         "_clock",
         "_registered",
+        "allow_pickle",
         "cleanups",
         "current_key",
         "identify",
@@ -134,10 +138,13 @@ class KeyedStateBackend(ABC):
         self.key_type = Types.DYNAMIC() if key_type is None else key_type
         self.plain_keys, self.identify = self.key_type.key_rule()
         self.current_key: Any = NO_KEY
-        self.operator_name = ""
+        """The identity of the key."""
         self.value_watch: ValueWatch | None = None
         """Is told, in a trial, of values that functions modify in place."""
-        """The identity of the key."""
+        self.allow_pickle = False
+        """Whether the job allows pickled state; set before any state is registered."""
+        self.operator_name = ""
+        """For messages."""
         self.cleanups: list[Cleanup] = []
         """The cleanups that run for every record; operators call ``sweep`` once for each buffer."""
         self.key_by_key = False
@@ -181,7 +188,7 @@ class KeyedStateBackend(ABC):
     def live_state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
         """Return the state of a descriptor of any kind for an operator, which gets the stored objects."""
         state = self.state(descriptor, namespace_type)
-        state.use_table(self._registered[descriptor.name].table)
+        state.use_table(self._table_of(self._registered[descriptor.name]))
         return state
 
     def state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
@@ -206,7 +213,13 @@ class KeyedStateBackend(ABC):
         self, descriptor: MapStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> MapState:
         """Return the map state of a descriptor, registering it at the first call."""
-        state: MapState = self._state_over(KeyedMapState, TtlMapState, descriptor, namespace_type)
+        admits_none = descriptor.key_type_info.admits_none
+        state: MapState = self._state_over(
+            partial(KeyedMapState, _admits_none=admits_none),
+            partial(TtlMapState, _admits_none=admits_none),
+            descriptor,
+            namespace_type,
+        )
         return state
 
     def reducing_state(
@@ -237,7 +250,7 @@ class KeyedStateBackend(ABC):
     ) -> Any:
         registered = self._register(descriptor, namespace_type)
         namespaced = namespace_type is not None
-        table = registered.table
+        table = self._table_of(registered)
         if self.keeps_objects and registered.can_change:
             where = f"operator {self.operator_name!r} modified a value of state {registered.name!r}"
             table = isolated(registered.kind, table, self.value_watch, where)
@@ -251,6 +264,18 @@ class KeyedStateBackend(ABC):
         if registered.cleanup is None:
             self._begin_cleanup(registered, state)
         return state
+
+    def _table_of(self, registered: Registered) -> Any:
+        """Return the table of a state; one that may hold opaque objects refuses them without permission."""
+        if self.allow_pickle or not registered.stored_type.contains_pickle:
+            return registered.table
+        stored_type, name, what = registered.stored_type, self.operator_name, f"state {registered.name!r}"
+        check = opaque_check(what, name, unit_of(registered.kind, stored_type))
+        check_key = None
+        if registered.kind == MAP:
+            assert isinstance(stored_type, MapType)
+            check_key = opaque_check(what, name, stored_type.key)
+        return CheckedTable(registered.table, check, check_key)
 
     def sweep(self, records: int) -> None:
         """Run the TTL cleanups that run for every record, for this number of processed records."""
@@ -312,6 +337,17 @@ class KeyedStateBackend(ABC):
 
     def close(self) -> None:
         """Release the backend's files."""
+
+
+def unit_of(kind: str, stored_type: TypeInformation) -> TypeInformation:
+    """Return the type of what is written at once: a value, an element of a list, the value of a map's key."""
+    if kind == LIST:
+        assert isinstance(stored_type, ListType)
+        return stored_type.element
+    if kind == MAP:
+        assert isinstance(stored_type, MapType)
+        return stored_type.value
+    return stored_type
 
 
 def _registration(descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> Registered:
