@@ -209,7 +209,7 @@ class _WatchedMaps(IsolatedMaps, _LastRead):
 def isolated(kind: str, table: Any, watch: ValueWatch | None = None, where: str = "") -> Any:
     """Return the table of a state of this kind as the functions of a job may use it.
 
-    ``watch`` is told of what functions modify in place; ``where`` begins its sentences.
+    ``watch`` gets what functions modify in place; ``where`` begins its sentences.
     """
     plain, watched = _TABLES.get(kind, (IsolatedValues, _WatchedValues))
     return plain(table) if watch is None else watched(table).watched_by(watch, where)

@@ -140,7 +140,7 @@ class KeyedStateBackend(ABC):
         self.current_key: Any = NO_KEY
         """The identity of the key."""
         self.value_watch: ValueWatch | None = None
-        """Is told, in a trial, of values that functions modify in place."""
+        """Finds, in a trial, values that functions modify in place."""
         self.allow_pickle = False
         """Whether the job allows pickled state; set before any state is registered."""
         self.operator_name = ""
