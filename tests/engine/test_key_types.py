@@ -70,3 +70,29 @@ def test_key_of_no_declared_type_is_refused_at_the_first_record(key, parallelism
         JobExecutionFailed, match=f"count.*of type {type(key).__name__} cannot be a key: .*give"
     ):
         counted.execute_and_collect(limit=1)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_key_is_refused_where_no_operator_looks_at_it(parallelism):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(parallelism)
+    numbers = environment.from_collection([1, 2], Types.LONG())
+    doubled = numbers.key_by(lambda value: {value}).map(lambda value: 2 * value).name("double")
+    with pytest.raises(JobExecutionFailed, match=r"on the way to double.*of type set cannot be a key"):
+        doubled.execute_and_collect(limit=1)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "words"),
+    [
+        (Types.LIST(Types.STRING()), "LIST.STRING. cannot be a key type: choose"),
+        (Types.MAP(Types.STRING(), Types.LONG()), "MAP.* cannot be a key type"),
+        (Types.TUPLE([Types.LONG(), Types.LIST(Types.STRING())]), "LIST.* cannot be a key type"),
+        (Types.ROW([Types.MAP(Types.STRING(), Types.LONG())]), "MAP.* cannot be a key type"),
+    ],
+    ids=repr,
+)
+def test_declared_type_that_is_no_key_type_is_refused_when_the_job_is_built(key_type, words):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(TypeError, match=words):
+        environment.from_collection([1]).key_by(lambda value: value, key_type)
