@@ -30,6 +30,7 @@ from onceproof.engine.state.in_flight import ChannelId
 from onceproof.engine.state.stored import DecodedSnapshot
 from onceproof.engine.task.events import Restore, RestoredOperator
 from onceproof.engine.task.outputs import HashOutput, Queue, build_output
+from onceproof.engine.task.sorted_task import SortedTask, input_order_of
 from onceproof.engine.task.task import Task, TaskSettings
 from onceproof.engine.task.timed_task import TimedTask
 from onceproof.engine.task.unaligned_task import UnalignedTask
@@ -80,6 +81,10 @@ def create_task(task_id: TaskId, vertex: JobVertex, settings: TaskSettings, inpu
         if operator.uses_time and kind is Task:
             kind = TimedTask
         operators.append(operator)
+    if vertex.sort_memory_bytes is not None:
+        order = input_order_of(vertex, operators[0])
+        if order is not None:
+            return SortedTask(task_id, vertex, settings, inputs.numbers, operators, order)
     return kind(task_id, vertex, settings, inputs.numbers, operators)
 
 

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from onceproof.engine.configuration.backend_options import HASHMAP, ROCKSDB
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.configuration.options import FAIL
-from onceproof.engine.elements import MIN_WATERMARK, Record
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.errors import Ending
 from onceproof.engine.functions import (
     CheckpointedFunction,
@@ -48,6 +48,8 @@ from onceproof.engine.wall_clock import WallClock
 
 Emit: TypeAlias = Callable[[list[Record]], None]
 ProcessBatch: TypeAlias = Callable[[list[Record], int], list[Record]]
+
+KeySelector: TypeAlias = Callable[[Any], Any]
 
 NO_SIDE_OUTPUTS: Final[Mapping[str, Sequence[Emit]]] = {}
 
@@ -83,6 +85,21 @@ class HoldsWatermark(Protocol):
     """What keeps the current watermark of an operator: its timers, or its timer service."""
 
     watermark: int
+
+
+class InputOrder(Struct, frozen=True):
+    """In which order an operator takes its inputs in BATCH mode (Flink: StreamConfig.InputRequirement).
+
+    ``keys`` has an entry for each input. A selector: the records come key by key, in the order of their
+    timestamps. IN_TURN: in the order of arrival, behind the inputs with None. None: as they come, first.
+    """
+
+    keys: tuple[KeySelector | None, ...]
+    key_type: TypeInformation | None = None
+
+
+def IN_TURN(value: Any) -> Any:  # noqa: N802
+    """Stand for the key selector of an input without keys."""
 
 
 def no_wake_up() -> None:
@@ -130,6 +147,8 @@ class OperatorContext(Struct, kw_only=True):
     settled: bool = False
     downstream: Downstream | None = None
     auto_watermark_interval_ms: int = 0
+    key_by_key: bool = False
+    """Whether the records come key by key, so that only the current key has state and timers."""
     side_outputs: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
     wake_up: Callable[[], None] = no_wake_up
     """Has a source polled that had nothing to read, or the operators called; any thread may call it."""
@@ -161,8 +180,10 @@ class OperatorContext(Struct, kw_only=True):
         """Return a keyed backend over this subtask's key groups, with its restored state."""
         settings = self.state_backend
         backend: KeyedStateBackend
-        if settings.kind == HASHMAP:
+        if settings.kind == HASHMAP or self.key_by_key:
+            # The state of a single key needs no other backend (Flink: BatchExecutionKeyedStateBackend).
             backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
+            backend.key_by_key = self.key_by_key
         elif settings.kind != ROCKSDB:
             factory = backend_factory(settings.kind)
             backend = factory.create_keyed_state_backend(
@@ -175,13 +196,14 @@ class OperatorContext(Struct, kw_only=True):
             backend = RocksDBStateBackend(
                 self.max_parallelism, self.key_groups, key_type, self.clock, settings
             )
+        backend.allow_pickle, backend.operator_name = self.allow_pickle, self.operator_name
         if self.keyed is not None:
             backend.restore(without_raw(self.keyed), self.native, allow_pickle=self.allow_pickle)
         return backend
 
     def operator_store(self) -> OperatorStateStore:
         """Return the operator state of this subtask, with its restored state."""
-        store = OperatorStateStore()
+        store = OperatorStateStore(allow_pickle=self.allow_pickle, operator_name=self.operator_name)
         if self.operator is not None:
             store.restore(without_raw(self.operator), allow_pickle=self.allow_pickle)
         return store
@@ -237,6 +259,14 @@ class Operator:
     def in_batch(self) -> Operator:
         """Return the operator that takes the place of this one, not yet opened, in BATCH mode."""
         return self
+
+    def input_order(self) -> InputOrder | None:
+        """Return in which order the operator takes its inputs in BATCH mode; None: as they come."""
+        return None
+
+    def end_key(self) -> list[Record]:
+        """Handle the end of the current key's records in BATCH mode, and return the records to emit."""
+        return []
 
     def applies(self, declared: DeclaredOutput) -> bool:
         """Return whether the operator itself makes its results values of their declared type.
@@ -369,6 +399,20 @@ class FunctionOperator(Operator):
                 self._store = context.operator_store()
             function.initialize_state(context.initialization_context(self._store, runtime_context))
         function.open(runtime_context)
+
+    def end_key(self) -> list[Record]:
+        """Fire all timers of the key, and forget its state (Flink: BatchExecutionInternalTimeService)."""
+        timers = self.timers
+        if timers is not None:
+            timers.close(is_closed=True)
+        results = [*self.process_watermark(MAX_WATERMARK), *self.process_time(MAX_WATERMARK)]
+        if timers is not None:
+            timers.close(is_closed=False)
+        if self.event_clock is not None:
+            self.event_clock.watermark = MIN_WATERMARK
+        if self._backend is not None:
+            self._backend.forget_all()
+        return results
 
     def event_time(self) -> int | None:
         clock = self.event_clock

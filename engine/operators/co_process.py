@@ -12,7 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
@@ -24,18 +24,22 @@ from onceproof.engine.connected_functions import (
 )
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import Function
-from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import (
+    Emit,
+    FunctionOperator,
+    InputOrder,
+    KeySelector,
+    OperatorContext,
+)
 from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
-from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
+from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
 from onceproof.engine.types import TypeInformation
-
-KeySelector: TypeAlias = Callable[[Any], Any]
 
 
 class InputKeys(Struct, frozen=True):
@@ -51,6 +55,9 @@ class TwoInputOperator(FunctionOperator):
     def __init__(self, function: Function, keys: InputKeys | None = None) -> None:
         super().__init__(function)
         self._keys = keys
+
+    def input_order(self) -> InputOrder | None:
+        return None if self._keys is None else InputOrder(self._keys.selectors, self._keys.key_type)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
         return None if self._keys is None else context.keyed_backend(self._keys.key_type)
@@ -141,7 +148,7 @@ class ContextualOperator(TwoInputOperator):
 
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service for the function's contexts."""
-        self._service = NoTimers(context.clock, NOT_KEYED if self._keys is None else NO_ON_TIMER)
+        self._service = NoTimers(context.clock) if self._keys is None else UnheardTimers(context.clock)
         self.event_clock = self._service
         return self._service
 

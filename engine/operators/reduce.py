@@ -138,6 +138,10 @@ class FinalResults(KeyedReduceOperator):
         table = self.table
         return [(table.pop(key, None), MAX_WATERMARK) for key in list(table)]
 
+    def end_key(self) -> list[Record]:
+        """Return the reduced value of the key."""
+        return [*self.finish(), *super().end_key()]
+
     @property
     def table(self) -> ValueTable:
         """The reduced value of each key."""

@@ -10,6 +10,8 @@ The rules this module lives by, all of them Flink's:
 - Windows of processing time have no lateness and are cleaned up at their last timestamp.
 - Merging windows keep their contents under one of the windows they were made of (``engine.windows.merging``).
 - Results carry the last timestamp of their window.
+- A window that fires without contents gives no result. One that an evictor has emptied does: a reduce gives
+  None, an aggregate the result of its empty accumulator, and another function has no elements.
 
 With the EventTimeTrigger, only the first record of a key and window calls the trigger and registers timers.
 For later records that would change nothing, so they are only added to the contents. This makes ordinary
@@ -24,7 +26,7 @@ from typing import Any
 from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.functions import Function
 from onceproof.engine.key_identity import value_of
-from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.window_parts import (
     MERGING_WINDOWS,
@@ -94,6 +96,9 @@ class WindowOperator(FunctionOperator):
         """The count of this subtask in this attempt (Flink: numLateRecordsDropped)."""
         self.late_records = 0
         """The count with those that went to a side output."""
+
+    def input_order(self) -> InputOrder:
+        return InputOrder((self._settings.key_selector,), self._settings.key_type)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
         return context.keyed_backend(self._settings.key_type)
@@ -338,11 +343,8 @@ class WindowOperator(FunctionOperator):
         elements = timestamped(held)
         evictor.evict_before(elements, len(elements), window, self._context)
         values = [element.value for element in elements]
-        emitted: Any = ()
-        if values and self._fold is not None:
-            emitted = self._apply_function(key, window, [folded(self._fold, values)])
-        elif self._fold is None:
-            emitted = self._apply_function(key, window, values)
+        given = values if self._fold is None else [folded(self._fold, values)]
+        emitted = self._apply_function(key, window, given)
         # A generator must end before the evictor changes its input.
         emitted = list(emitted or ())
         evictor.evict_after(elements, len(elements), window, self._context)

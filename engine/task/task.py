@@ -318,6 +318,11 @@ class Task:
         return self._source is not None
 
     @property
+    def is_polled(self) -> bool:
+        """Return whether the task is polled now, instead of being given input."""
+        return self._source is not None
+
+    @property
     def may_hold_input(self) -> bool:
         """Return whether ``takes`` must be asked before the task is given input; only of a TimedTask."""
         return False
@@ -675,6 +680,7 @@ class Task:
         key_groups = key_group_range(max_parallelism, parallelism, subtask)
         wake_up = partial(settings.wake_up, self.id)
         place = len(self._chain)
+        key_by_key = self.takes_key_by_key(restore)
         names = {node.operator_id: node.name for node in vertex.operators}
         for operator, operator_id in self._tail_first:
             restored = restore.operators.get(operator_id, _NOT_RESTORED)
@@ -706,12 +712,17 @@ class Task:
                 side_outputs=self._side_emits,
                 wake_up=wake_up,
                 requests=settings.requests,
+                key_by_key=key_by_key and place == 1,
             )
             if operator.uses_time:
                 opened.downstream = self._behind(place)
                 opened.auto_watermark_interval_ms = vertex.auto_watermark_interval_ms
             place -= 1
             operator.open(opened)
+
+    def takes_key_by_key(self, restore: Restore) -> bool:
+        """Return whether the first operator gets its records key by key; only of a SortedTask."""
+        return False
 
     def _end_data(self) -> Sequence[TaskEffect]:
         assert self.state is RUNNING, f"{self.name} ends its data in state {self.state.value}"
