@@ -43,6 +43,7 @@ DECLARED = [
     (Types.SQL_TIME(), TIMES),
     (Types.SQL_TIMESTAMP(), TIMESTAMPS),
     (Types.TUPLE([Types.STRING(), Types.DOUBLE(), Types.SQL_DATE()]), st.tuples(TEXTS, FLOATS, DATES)),
+    (Types.TUPLE([Types.STRING(), Types.LONG()]), st.tuples(st.none() | TEXTS, st.integers(0, 1))),
     (
         Types.ROW([Types.STRING(), Types.BIG_DEC()]),
         st.builds(Row, st.none() | TEXTS, st.none() | DECIMALS),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from onceproof.engine import (
+    Configuration,
     KeyedProcessFunction,
     StreamExecutionEnvironment,
     Types,
@@ -30,11 +31,11 @@ class Count(KeyedProcessFunction):
         yield shown(ctx.get_current_key()), count
 
 
-def rows_of(
-    keys: list[Any], key_type: Any, parallelism: int, backend: str = "hashmap"
-) -> Counter[Any] | None:
+def rows_of(keys: list[Any], key_type: Any, parallelism: int, mode: str = "STREAMING") -> Counter[Any] | None:
     """Return the rows of a counting job, or None if it refuses a key."""
-    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_mapping({"execution.runtime-mode": mode})
+    )
     environment.set_parallelism(parallelism)
     places = environment.from_collection(list(range(len(keys))), Types.LONG())
     counted = places.key_by(lambda place: keys[place], key_type).process(Count())
@@ -54,6 +55,7 @@ def test_rows_of_a_keyed_job_are_the_same_at_each_parallelism(keys_and_type):
     alone = rows_of(keys, key_type, 1)
     assert rows_of(keys, key_type, 2) == alone
     assert rows_of(keys, key_type, 3) == alone
+    assert rows_of(keys, key_type, 2, "BATCH") == alone
     if alone is not None:
         numbers = Counter(map(shown, keys))
         assert alone == Counter((key, place + 1) for key, most in numbers.items() for place in range(most))
