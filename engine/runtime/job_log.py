@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from onceproof.engine.checkpoint.coordinator import TASK_FINISHED
 from onceproof.engine.checkpoint.failure_counter import EXPIRED, UNCOUNTED
+from onceproof.engine.runtime.slow_checkpoints import PAGE, Delay
 
 _logger = logging.getLogger(__name__)
 
@@ -53,6 +54,14 @@ class JobLog:
         self.failed_checkpoints += 1
         self.last_checkpoint_failure = said
         self._warn(f"checkpoint failed: {said}", f"checkpoint {checkpoint_id} failed: {said}", now)
+
+    def checkpoint_waited(self, checkpoint_id: int, task: str, delay: Delay, now: int) -> None:
+        """Say what an expired checkpoint waited for; ``task`` is the slowest subtask."""
+        self._warn(
+            f"checkpoint waited: {task}: {delay.stage.name}",
+            f"checkpoint {checkpoint_id} waited longest for {task}: {delay.describe()}; see {PAGE}",
+            now,
+        )
 
     def restart_planned(
         self, attempt: str, cause: str, delay_ms: int, latest_id: int | None, now: int

@@ -71,6 +71,7 @@ from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
 from onceproof.engine.runtime.growing_pause import GrowingPause
+from onceproof.engine.runtime.idle_splits import IdleSplitWatch
 from onceproof.engine.runtime.interrupts import between_steps
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_identity import registered
@@ -152,6 +153,8 @@ class Upload(NamedTuple):
 class LocalExecution(Execution):
     """One run of a job in this process."""
 
+    measures_checkpoints = True
+
     def __init__(
         self,
         graph: JobGraph,
@@ -189,6 +192,7 @@ class LocalExecution(Execution):
         longest_ms = min(settings.interval_ms or LONGEST_PAUSE_AT_END_MS, LONGEST_PAUSE_AT_END_MS)
         self._pause_at_end = GrowingPause(FIRST_PAUSE_AT_END_MS, longest_ms, settings.min_pause_ms)
         self._requests = RequestFolder.of(storage)
+        self._idle_splits = IdleSplitWatch(graph)
         self._next_look_ms = 0
         """When requests of other processes are looked for; 0: they are not."""
 
@@ -268,6 +272,8 @@ class LocalExecution(Execution):
         """Handle messages, finished writes and due timers."""
         self._schedule.events_handled()
         progress = False
+        if self._now >= self._idle_splits.next_look_ms:
+            self._idle_splits.look(self.tasks.values(), self._now)
         if self._requests is not None and self._now >= self._next_look_ms:
             self._next_look_ms = self._now + REQUEST_LOOK_MS
             self._requests.look(self.request)
@@ -354,6 +360,7 @@ class LocalExecution(Execution):
         """Add the records that the previous attempt has read to the result."""
         self._records_at_trigger = 0
         self._sources_wait = False
+        self._idle_splits.attempt_started()
 
     def cancel_tasks(self, effect: CancelTasks) -> None:
         """End the attempt; forget its timers and its snapshots that wait to be stored."""
