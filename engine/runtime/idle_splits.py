@@ -26,7 +26,7 @@ _logger = logging.getLogger(__name__)
 
 PATIENCE_LOOKS: Final = 10
 NEVER: Final = 1 << 62
-PAGE: Final = "docs/troubleshooting.md#holds-event-time-back"
+PAGE: Final = "docs/troubleshooting.md#holds-event-time-back-at"
 
 
 class _Standstill(Struct):

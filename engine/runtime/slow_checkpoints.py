@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from onceproof.engine.messages import CheckpointMeasures, TaskId
 
-PAGE: Final = "docs/troubleshooting.md#checkpoint-waited-longest-for"
+PAGE: Final = "docs/troubleshooting.md#waited-longest-for"
 _FASTER: Final = (
     "make the operator faster or give it more subtasks, or let barriers overtake what waits"
     " (execution.checkpointing.unaligned.enabled)"

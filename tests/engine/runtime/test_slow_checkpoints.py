@@ -74,7 +74,7 @@ def test_barrier_that_waits_behind_records_is_named_with_its_subtask(caplog, tmp
     assert "waited longest for slow -> out-0: the barrier waits for what it has not yet processed" in said[0]
     for option in ("timeout", "tolerable-failed-checkpoints", "unaligned.enabled"):
         assert f"execution.checkpointing.{option}" in said[0]
-    assert said[0].endswith("see docs/troubleshooting.md#checkpoint-waited-longest-for")
+    assert said[0].endswith("see docs/troubleshooting.md#waited-longest-for")
 
 
 def test_snapshot_that_is_stored_slowly_is_named_with_how_long_each_part_took(caplog, tmp_path, monkeypatch):
