@@ -163,15 +163,15 @@ def _checkpoints(found: dict[str, Any]) -> Table:
     return _table(title, ("id", "took", "alignment", "written", "full", "state"), rows)
 
 
-def _growing(states: Sequence[dict[str, Any]]) -> Table:
+def _growing(states: Sequence[dict[str, Any]]) -> RenderableType:
     """Return the table of the states that only grow; a job of an earlier version reports none."""
     rows = []
     for each in states[:MOST_GROWING]:
         is_bytes = each["unit"] == "bytes"
         sizes = [size_text(each[at]) if is_bytes else f"{each[at]:,} entries" for at in ("first", "last")]
         rows.append((printable(each["operator"]), printable(each["state"]), *sizes, str(each["checkpoints"])))
-    title = "states that only grow: see docs/troubleshooting.md#states-that-only-grow"
-    return _table(title, ("operator", "state", "was", "is", "checkpoints"), rows)
+    table = _table("states that only grow", ("operator", "state", "was", "is", "checkpoints"), rows)
+    return Group(table, Text("see docs/troubleshooting.md#states-that-only-grow", style="dim"))
 
 
 def _sinks(sinks: Sequence[dict[str, Any]]) -> Table:

@@ -72,7 +72,8 @@ def _sizes_of(operator: OperatorMetadata) -> Iterator[tuple[str, str, int]]:
         for state, (_, elements) in index.operator.items():
             yield state, ENTRIES, elements
         if index.is_native:
-            yield ALL_STATES, BYTES, sum([file.length for file in handle.files])
+            own = [file.length for file in handle.files if file.operator_id == operator.operator_id]
+            yield ALL_STATES, BYTES, sum(own)
             continue
         for state, groups in index.keyed.items():
             yield state, ENTRIES, sum(groups.values())

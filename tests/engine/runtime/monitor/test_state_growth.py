@@ -25,7 +25,7 @@ def checkpoint(number, sizes, *, operator_state=0, files=None):
         tables = ()
         if files is not None:
             index = SnapshotIndex({"seen": {}}, {}, is_native=True)
-            tables = (StateFile(name="f", path="f", length=files, sha256="0" * 64),)
+            tables = (StateFile(operator_id="id", name="f", path="f", length=files, sha256="0" * 64),)
         subtasks.append(SubtaskState(StateHandle("path", 9, "0" * 64, {"id": index}, tables), False))
     operator = OperatorMetadata("id", None, "count", len(sizes), 128, tuple(subtasks))
     return CheckpointMetadata(number, "job", "words", 0, "checkpoint", AttemptId("1.1"), (operator,))
