@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.functions import Function
+from onceproof.engine.key_identity import value_of
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimeDomain, TimerService
@@ -146,7 +147,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
                 # The backend returns a list of keys, because the function may remove some.
                 for key in backend.keys(state_descriptor):
                     backend.current_key = key
-                    apply(key, state)
+                    apply(value_of(key), state)
             finally:
                 backend.current_key = NO_KEY
 
@@ -167,7 +168,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, ABC):
 
         def get_current_key(self) -> Any:
             """Return the key of the current record or timer."""
-            return self._backend.current_key
+            return value_of(self._backend.current_key)
 
     class OnTimerContext(ReadOnlyContext):
         """The context of ``on_timer``; ``timestamp()`` returns that of the timer."""

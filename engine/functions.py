@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from onceproof.engine.elements import Record
+from onceproof.engine.key_identity import value_of
 from onceproof.engine.runtime_context import KeyedStateStore as KeyedStateStore
 from onceproof.engine.runtime_context import RuntimeContext as RuntimeContext
 from onceproof.engine.state.raw import KeyedStateOutput, OperatorStateOutput
@@ -78,7 +79,7 @@ class FlatMapFunction(Function, ABC):
     """Maps each value to any number of values (PyFlink: FlatMapFunction)."""
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Iterable[Any] | None:
+    def flat_map(self, value: Any) -> Iterable[Any]:
         """Return or yield the values to emit for ``value``."""
 
 
@@ -180,7 +181,7 @@ class KeyedProcessFunction(Function, ABC):
 
         def get_current_key(self) -> Any:
             """Return the key of the current record or timer."""
-            return self._backend.current_key
+            return value_of(self._backend.current_key)
 
     class OnTimerContext(Context):
         """The context of ``on_timer``; ``timestamp()`` returns that of the timer."""

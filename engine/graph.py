@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism, operator_id
 
@@ -124,6 +125,8 @@ class JobVertex(Struct, frozen=True):
     """The interval of periodic watermarks; 0: never."""
     buffer_timeout_ms: int | None = None
     """How long records wait in its buffers: see check_buffer_timeout; None: as the job's settings say."""
+    sort_memory_bytes: int | None = None
+    """In BATCH mode: how much memory its sorted inputs take before they are spilled; None: another mode."""
 
 
 class JobGraph(Struct, frozen=True):
@@ -135,6 +138,11 @@ class JobGraph(Struct, frozen=True):
     settings: CheckpointSettings
     identity: str = ""
     """The name under which a job that is started again goes on; "": it has none, and begins anew."""
+
+    @property
+    def is_batch(self) -> bool:
+        """Return whether the job runs in BATCH mode."""
+        return any(vertex.sort_memory_bytes is not None for vertex in self.vertices)
 
 
 JOB_ID_BYTES: Final = 16
@@ -169,6 +177,19 @@ class Upstream(NamedTuple):
     input_number: int = 0
 
 
+class InForce(Struct, frozen=True):
+    """What the environment said when an operator was made; it holds where the operator itself says nothing.
+
+    None: what the environment says as the graph is built.
+    """
+
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    """-1: follows from the parallelism."""
+    buffer_timeout_ms: int | None = None
+    chaining: bool | None = None
+
+
 class StreamNode(Struct, eq=False):
     """One operator of the user's program; its settings may change until the graph is built."""
 
@@ -192,6 +213,35 @@ class StreamNode(Struct, eq=False):
     """Kept and without effect: subtasks have no slots."""
     buffer_timeout_ms: int | None = None
     """See JobVertex."""
+    in_force: InForce = InForce()
+
+    def resolved_max_parallelism(self, of_job: int | None) -> int | None:
+        """Return the operator's max parallelism, or ``of_job``; None: it follows from its parallelism."""
+        if self.max_parallelism is not None:
+            return self.max_parallelism
+        kept = self.in_force.max_parallelism
+        return of_job if kept is None else None if kept == -1 else kept
+
+    def resolved_chaining(self, of_job: bool) -> ChainingStrategy:
+        """Return whether the operator may be chained, where ``of_job`` says whether operators are."""
+        kept = self.in_force.chaining
+        return self.chaining if (of_job if kept is None else kept) else _NEVER
+
+    def resolved_buffer_timeout(self, of_job: int) -> int | None:
+        """Return the operator's buffer timeout; None: that of the job."""
+        if self.buffer_timeout_ms is not None:
+            return self.buffer_timeout_ms
+        kept = self.in_force.buffer_timeout_ms
+        return None if kept == of_job else kept
+
+    def take_parallelism_of(self, other: StreamNode) -> None:
+        """Have as many subtasks and key groups as another operator has so far, to be chained to it."""
+        self.parallelism, self.max_parallelism = other.parallelism, other.max_parallelism
+        self.in_force = replace(
+            self.in_force,
+            parallelism=other.in_force.parallelism,
+            max_parallelism=other.in_force.max_parallelism,
+        )
 
     def as_operator(self, operator_id: str) -> OperatorNode:
         """Return the operator of a chain."""
@@ -252,14 +302,14 @@ def build_job_graph(
     """Translate nodes and all their upstream nodes into a job graph.
 
     ``identity`` is the name that the id follows from, "" for ``name``; the other keyword arguments are the
-    job's defaults. Raises InvalidJob.
+    job's defaults, for operators that no other ones were in force for when they were made. Raises InvalidJob.
     """
-    nodes = _with_upstreams(nodes)
+    nodes = with_upstreams(nodes)
     if not nodes:
         raise InvalidJob(f"job {name!r} has no operators: add a source and a sink before executing it")
     ids = _operator_ids(name, nodes)
-    parallelisms = [node.parallelism or parallelism for node in nodes]
-    maxima = [max_parallelism if node.max_parallelism is None else node.max_parallelism for node in nodes]
+    parallelisms = [node.parallelism or node.in_force.parallelism or parallelism for node in nodes]
+    maxima = [node.resolved_max_parallelism(max_parallelism) for node in nodes]
     place = {node.number: position for position, node in enumerate(nodes)}
     chains, vertex_of = _chains(nodes, place, parallelisms, maxima, chaining)
     refuses_custom = settings.unaligned and not settings.forces_unaligned
@@ -286,19 +336,19 @@ def build_job_graph(
                 tuple(incoming[index]),
                 tuple(outgoing[index]),
                 auto_watermark_interval_ms,
-                _buffer_timeout([nodes[member] for member in chain]),
+                _buffer_timeout([nodes[member] for member in chain], settings.buffer_timeout_ms),
             )
         )
     return JobGraph(name, job_id(identity or name), tuple(vertices), settings, identity)
 
 
-def _buffer_timeout(chain: Sequence[StreamNode]) -> int | None:
-    """Return the shortest buffer timeout that an operator of a chain has of its own."""
-    own = [node.buffer_timeout_ms for node in chain if node.buffer_timeout_ms is not None]
+def _buffer_timeout(chain: Sequence[StreamNode], of_job: int) -> int | None:
+    """Return the shortest buffer timeout of a chain's operators, but for the job's; None: they have that."""
+    own = [each for node in chain if (each := node.resolved_buffer_timeout(of_job)) is not None]
     return min([each for each in own if each >= 0] or own, default=None)
 
 
-def _with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:
+def with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:
     """Return the nodes and all their upstream nodes in the order of creation."""
     found = {node.number: node for node in nodes}
     waiting = list(nodes)
@@ -356,7 +406,7 @@ def _chains(
     chains: list[list[int]] = []
     vertex_of: list[int] = []
     for position, node in enumerate(nodes):
-        if chaining and len(node.inputs) == 1 and node.chaining is _ALWAYS:
+        if len(node.inputs) == 1 and node.resolved_chaining(chaining) is _ALWAYS:
             upstream, partitioner, side_output, _ = node.inputs[0]
             before = place[upstream.number]
             if (
@@ -365,7 +415,7 @@ def _chains(
                 and consumers[before] == 1
                 and parallelisms[before] == parallelisms[position]
                 and maxima[before] == maxima[position]
-                and upstream.chaining is not _NEVER
+                and upstream.resolved_chaining(chaining) is not _NEVER
             ):
                 vertex = vertex_of[before]
                 chains[vertex].append(position)

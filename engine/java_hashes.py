@@ -1,8 +1,8 @@
 """Java's hash codes of Python values: what Flink derives a key's group from.
 
-Python's ``hash()`` is salted per process and never used. State lives in Python dicts, therefore keys that
-compare equal must have the same hash code: -0.0 is hashed as 0.0, an untyped True or 1.0 as 1, and NaN, which
-does not equal itself, is refused. Only immutable values with a stable hash code can be keys.
+Python's ``hash()`` is salted per process and never used. Which keys are the same is decided in
+``key_identity``. Groups are coarser, and stay as checkpoints of earlier versions have them: -0.0 is hashed as
+0.0, and an untyped True or 1.0 as 1. Dates and times are hashed as Java does in UTC.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from types import NoneType
+from typing import Any, Final
 
 CACHED_HASHES = 1 << 16
 """Every task of every attempt hashes the same keys again: the cache saves most of that time."""
@@ -19,6 +22,9 @@ _MASK = 0xFFFFFFFF
 _NATIVE_UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _CANONICAL_DOUBLE_NAN = 0x7FF8000000000000
 _CANONICAL_FLOAT_NAN = 0x7FC00000
+_EPOCH: Final = datetime(1970, 1, 1)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_DAY_MS: Final = 86_400_000
 
 
 class InvalidKey(TypeError):
@@ -114,16 +120,40 @@ def _hash_tuple(value: Sequence[Any]) -> int:
     return signed(code)
 
 
-def check_number(value: float) -> None:
-    """Refuse NaN as a key."""
-    if value != value:
-        raise InvalidKey("NaN cannot be a key: it does not equal itself, its state would never be found")
-
-
 def _hash_number(value: float) -> int:
     """Hash an untyped float so that it shares its group with the integer it equals."""
-    check_number(value)
     return hash_long(int(value)) if value.is_integer() else hash_double(value)
+
+
+def hash_date(value: date) -> int:
+    """Compute ``java.sql.Date.hashCode``, at midnight in UTC."""
+    return hash_long((value.toordinal() - _EPOCH.toordinal()) * _DAY_MS)
+
+
+def hash_time(value: time) -> int:
+    """Compute ``java.sql.Time.hashCode``, which is exact to the millisecond."""
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return hash_long(seconds * 1000 + value.microsecond // 1000)
+
+
+def hash_timestamp(value: datetime) -> int:
+    """Compute ``java.sql.Timestamp.hashCode``, which is exact to the millisecond."""
+    if value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return hash_long((value - _EPOCH) // _MILLISECOND)
+
+
+def hash_decimal(value: Decimal) -> int:
+    """Compute ``BigDecimal.hashCode``; a Decimal that is no number, which Java lacks, is hashed as text."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return hash_string(str(value))
+    unscaled = int("".join(map(str, digits)) or "0")
+    return signed(31 * hash_big_integer(-unscaled if sign else unscaled) - exponent)
+
+
+def _hash_none(value: None) -> int:
+    return 0
 
 
 _BY_PYTHON_TYPE: dict[type, Callable[[Any], int]] = {
@@ -133,6 +163,11 @@ _BY_PYTHON_TYPE: dict[type, Callable[[Any], int]] = {
     float: _hash_number,
     bytes: hash_bytes,
     tuple: _hash_tuple,
+    date: hash_date,
+    time: hash_time,
+    datetime: hash_timestamp,
+    Decimal: hash_decimal,
+    NoneType: _hash_none,
 }
 
 _BY_KIND: dict[str, Callable[[Any], int]] = {
@@ -148,23 +183,31 @@ _BY_KIND: dict[str, Callable[[Any], int]] = {
     "double": hash_double,
     "bytes": hash_bytes,
     "tuple": _hash_tuple,
+    "date": hash_date,
+    "time": hash_time,
+    "timestamp": hash_timestamp,
+    "decimal": hash_decimal,
 }
+
+
+def hash_row(values: Sequence[Any]) -> int:
+    """Compute ``Row.hashCode`` of fields without declared types: their hash as an array."""
+    return signed((_hash_tuple(values) + 31 ** len(values)) * 961)
+
+
+def hash_as(kind: type, hasher: Callable[[Any], int]) -> None:
+    """Have keys of a class that this module does not know hashed by a function."""
+    _BY_PYTHON_TYPE[kind] = hasher
 
 
 def hash_dynamic(value: Any) -> int:
     """Hash a key of no declared type: an int is hashed as a Java Long, a float that is not whole as a Double.
 
-    Raises InvalidKey for a value of any other type than str, int, bool, float, bytes or a tuple of them.
+    Raises InvalidKey for a value of a class that has no hash code.
     """
     hasher = _BY_PYTHON_TYPE.get(type(value))
     if hasher is None:
-        name = type(value).__qualname__
-        is_dataclass = hasattr(value, "__dataclass_fields__")
-        mend = f", or declare the type of the key: Types.DATACLASS({name})" if is_dataclass else ""
-        raise InvalidKey(
-            f"a value of type {name} cannot be a key: use str, int, bool, float, bytes, or a tuple of"
-            f" them{mend}"
-        )
+        raise InvalidKey(f"{value!r} of type {type(value).__qualname__} has no hash code")
     return hasher(value)
 
 

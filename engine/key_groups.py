@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import mmh3
 
 from onceproof.engine.java_hashes import hash_dynamic
+from onceproof.engine.key_identity import value_of
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
@@ -37,15 +38,17 @@ def key_group(key_hash: int, max_parallelism: int) -> int:
     return murmur(key_hash) % max_parallelism
 
 
-def _key_group_of(key: Any, max_parallelism: int, key_type: TypeInformation | None) -> int:
-    return murmur(hash_dynamic(key) if key_type is None else key_type.java_hash(key)) % max_parallelism
+def _key_group_of(identity: Any, max_parallelism: int, key_type: TypeInformation | None) -> int:
+    key = value_of(identity)
+    code = hash_dynamic(key) if key_type is None or key is None else key_type.java_hash(key)
+    return murmur(code) % max_parallelism
 
 
 _remembered_key_group = lru_cache(maxsize=1 << 16)(_key_group_of)
 
 
 def key_group_of(key: Any, max_parallelism: int, key_type: TypeInformation | None) -> int:
-    """Return the key group of a key, with a cache; ``key_type`` None hashes by the key's Python type."""
+    """Return the key group of a key's identity, with a cache; ``key_type`` None: by the key's Python type."""
     try:
         return _remembered_key_group(key, max_parallelism, key_type)
     except TypeError:

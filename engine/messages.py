@@ -58,6 +58,8 @@ def checkpoint_folder(checkpoint_id: int, kind: Kind = CHECKPOINT) -> str:
 
 DECLINED_SUBSUMED: Final = "CHECKPOINT_DECLINED_SUBSUMED"
 DECLINED_ON_CANCELLATION_BARRIER: Final = "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
+DECLINED_IN_BATCH: Final = "CHECKPOINT_DECLINED_IN_BATCH"
+"""Ours: a stage of a job in BATCH mode is in the middle of its input."""
 DECLINED_INPUT_END_OF_STREAM: Final = "CHECKPOINT_DECLINED_INPUT_END_OF_STREAM"
 """Reasons of a task to decline a checkpoint (Flink: CheckpointFailureReason)."""
 

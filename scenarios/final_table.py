@@ -1,9 +1,8 @@
 """A table of the sum of each key, in the runtime mode BATCH: it is written at the end of the input only.
 
-The sums are in state until then. A stop with a savepoint is no end of the input: the job that goes on from it
-has the rest of the values still to add. What an operator emits too early is in no savepoint, and a sink with
+The values are collected until then. What an operator emits too early is in no checkpoint, and a sink with
 transactions aborts it. This sink has none: it writes by key, and a reader sees what it writes. So each value
-that a reader sees must be a whole sum.
+that a reader sees must be a whole sum, whichever attempt wrote it.
 """
 
 from __future__ import annotations
@@ -63,4 +62,6 @@ def versions(records: Records) -> Rows:
     return expected(records, NOTHING_DECLARED)
 
 
-options = FamilyOptions(any_backend=True, table_keys=KEYS, versions=versions, written_at_end=True, turns=6)
+options = FamilyOptions(
+    any_backend=True, table_keys=KEYS, versions=versions, written_at_end=True, batch=True, turns=6
+)

@@ -1,7 +1,8 @@
 """The sum of each key, and of these the sum of each split, in the runtime mode BATCH.
 
-There is one result for each key, at the end of the input. What it has been reduced to is in state until then,
-and goes with the last checkpoint: a job that is restored behind the end of its input emits nothing again.
+There is one result for each key, at the end of its records. The totals are a second blocking stage: it begins
+when the sums have ended. A job that dies before its only checkpoint begins again; one that is restored from
+it is behind the end of its input, and emits nothing again.
 """
 
 from __future__ import annotations
@@ -62,4 +63,4 @@ def expected(records: Records, declared: Declared) -> Rows:
     return list((Counter(rows) & Counter(declared.rows)).elements())
 
 
-options = FamilyOptions(any_backend=True, declares=True)
+options = FamilyOptions(any_backend=True, declares=True, batch=True)

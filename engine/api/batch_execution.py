@@ -48,7 +48,7 @@ class InBatch:
         return self._create().in_batch()
 
 
-def in_runtime_mode(graph: JobGraph, mode: RuntimeExecutionMode) -> JobGraph:
+def in_runtime_mode(graph: JobGraph, mode: RuntimeExecutionMode, sort_memory_bytes: int) -> JobGraph:
     """Return the graph with the operators of the mode.
 
     Raises:
@@ -64,8 +64,12 @@ def in_runtime_mode(graph: JobGraph, mode: RuntimeExecutionMode) -> JobGraph:
             f"source {unbounded[0]!r} of job {graph.name!r} has no end, and the runtime mode BATCH needs one:"
             " set execution.runtime-mode to STREAMING, or give the source an end"
         )
-    vertices = [replace(each, operators=tuple(map(_in_batch, each.operators))) for each in graph.vertices]
-    return replace(graph, vertices=tuple(vertices))
+    vertices = [
+        replace(each, operators=tuple(map(_in_batch, each.operators)), sort_memory_bytes=sort_memory_bytes)
+        for each in graph.vertices
+    ]
+    # No barrier overtakes records: there is no checkpoint in the middle of the input.
+    return replace(graph, vertices=tuple(vertices), settings=replace(graph.settings, unaligned=False))
 
 
 def _in_batch(node: OperatorNode) -> OperatorNode:

@@ -50,7 +50,8 @@ class BundleDescription:
     def _local_operator(self, fold: Fold) -> OperatorFactory:
         aggregates = isinstance(fold, AggregateFunction)
         operator: Callable[..., Any] = AggregatingOperator if aggregates else ReducingOperator
-        return OperatorFactory(operator, fold, self._size, self._key_selector, self._latency_ms // 2)
+        latency_ms = self._latency_ms // 2
+        return OperatorFactory(operator, fold, self._size, self._key_selector, latency_ms, self._key_type)
 
     def _bundled_operator(self, fold: Fold, folded_type: TypeInformation | None) -> OperatorFactory:
         left_ms = self._latency_ms - self._latency_ms // 2

@@ -95,6 +95,7 @@ from onceproof.engine.connectors.socket_source import SocketTextSource
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.connectors.text_lines import DEFAULT_CHARSET, StreamFormat
 from onceproof.engine.durations import milliseconds_of
+from onceproof.engine.flink_names import missing_member
 from onceproof.engine.functions import (
     AggregateFunction,
     FilterFunction,
@@ -390,7 +391,9 @@ class DataStream(OperatorSettings):
             """Name the mend where a method is that of a keyed stream only, such as ``reduce``."""
             is_keyed_only = not name.startswith("_") and hasattr(KeyedStream, name)
             mend = ": call key_by first" if is_keyed_only else ""
-            raise AttributeError(f"a {type(self).__name__} has no {name!r}{mend}", name=name, obj=self)
+            default = f"a {type(self).__name__} has no {name!r}{mend}"
+            reason = default if mend or name.startswith("_") else missing_member(type(self), name, default)
+            raise AttributeError(reason, name=name, obj=self)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """Return the environment that the stream belongs to."""
@@ -473,6 +476,11 @@ class DataStream(OperatorSettings):
         for stream in streams:
             check_function("union", stream, DataStream, KeyedStream, "")
             _check_one_environment("union", self, stream)
+            if self._type is not stream._type and None not in (self._type, stream._type):
+                raise InvalidJob(
+                    f"union takes streams of one type, and this one is {self._type}, the other"
+                    f" {stream._type}: map one of them to the type of the other"
+                )
             upstreams.extend(stream._upstreams)
         return DataStream(self._environment, tuple(upstreams), self._type)
 
@@ -518,6 +526,14 @@ class DataStream(OperatorSettings):
     ) -> DataStream:
         node = self._environment._add_node(name, create, upstreams or self._upstreams, output_type)
         return DataStream(self._environment, (Upstream(node),), output_type)
+
+    def _tagged(self, side: int, tagged: TypeInformation) -> DataStream:
+        """Tag the values of a side of a join in the subtasks that make them, so that they stay in order."""
+        stream = self.map(TagWithSide(side), tagged)
+        first, *others = self._upstreams
+        if not others and first.partitioner is None:
+            stream._upstreams[0].node.take_parallelism_of(first.node)
+        return stream
 
     def _passed_on(self, stream: DataStream) -> DataStream:
         """Return ``stream`` with the type of this one; its operator passes on values that have it already."""
@@ -627,6 +643,8 @@ class KeyedStream(DataStream):
     """A stream partitioned by key (PyFlink: KeyedStream)."""
 
     def __init__(self, origin: DataStream, key_selector: Selector, key_type: TypeInformation | None) -> None:
+        if key_type is not None:
+            key_type.check_key_type()
         partitioner = Partitioner(PartitionerKind.HASH, key_selector, key_type)
         super().__init__(origin._environment, _over(origin._upstreams, partitioner), origin._type)
         self._origin = origin
@@ -941,9 +959,7 @@ class BundledStream(BundleDescription):
         first, *others = self._stream._upstreams
         if not others and first.partitioner is None:
             # The local operator chains to the one before it only with as many subtasks.
-            node = local._upstreams[0].node
-            node.parallelism = first.node.parallelism
-            node.max_parallelism = first.node.max_parallelism
+            local._upstreams[0].node.take_parallelism_of(first.node)
         by_key = local.key_by(_FIRST_FIELD, self._key_type)
         return by_key._transform(f"Bundled {verb}", self._bundled_operator(fold, folded_type), output_type)
 
@@ -1224,7 +1240,7 @@ class EqualTo(Generic[Windows]):
         """Cut both streams into windows."""
         first, second = self._streams
         tagged = tagged_type(first.get_type(), second.get_type())
-        both = first.map(TagWithSide(FIRST), tagged).union(second.map(TagWithSide(SECOND), tagged))
+        both = first._tagged(FIRST, tagged).union(second._tagged(SECOND, tagged))
         return self._windows(both.key_by(KeyOfTagged(self._selectors), self._key_type).window(assigner))
 
 

@@ -4,15 +4,18 @@ Rules:
 
 - Nodes stand in the order in which the program made them. A description holds no thread, file or process.
 - Executing a job forgets its nodes; a stream that is used again brings its own back, as in Flink.
-- The configuration is read when the job graph is built, so it may change until then. `set_parallelism` and
-  its like win over it.
+- An operator keeps the parallelism, max parallelism, buffer timeout and chaining that were in force when it
+  was made, by `set_parallelism` and its like or by the configuration. Those of a command line win over them.
+- The rest of the configuration is read when the job graph is built, so it may change until then.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, Self
 
@@ -31,6 +34,7 @@ from onceproof.engine.configuration import (
     AUTO_WATERMARK_INTERVAL,
     BUFFER_TIMEOUT,
     BUFFER_TIMEOUT_ENABLED,
+    CHECKPOINT_INCREMENTAL,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MODE,
     CLUSTER_ID,
@@ -42,6 +46,7 @@ from onceproof.engine.configuration import (
     ROCKSDB,
     RUNTIME_MODE,
     SAVEPOINT_DIRECTORY,
+    SORTED_INPUTS_MEMORY,
     STATE_BACKEND,
     Configuration,
     job_settings,
@@ -51,6 +56,7 @@ from onceproof.engine.configuration.runtimes import options_without_effect
 from onceproof.engine.graph import (
     AUTO_WATERMARK_INTERVAL_MS,
     JOB_ID_BYTES,
+    InForce,
     InvalidJob,
     JobGraph,
     StreamNode,
@@ -58,6 +64,7 @@ from onceproof.engine.graph import (
     check_buffer_timeout,
     check_max_parallelism,
     check_parallelism,
+    with_upstreams,
 )
 from onceproof.engine.state.backend_factory import backend_factory
 
@@ -69,10 +76,27 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 DEFAULT_JOB_NAME: Final = "Streaming Job"
+CHANGELOG: Final = "state.changelog.enabled"
 
 
 def _deprecated(method: str, key: str) -> None:
     warnings.warn(f"{method} is deprecated: set the option {key!r}", DeprecationWarning, stacklevel=3)
+
+
+def _without_effect(method: str, instead: str) -> None:
+    warnings.warn(f"{method} is deprecated: {instead}", DeprecationWarning, stacklevel=3)
+
+
+def _without(in_force: InForce, overrides: Configuration) -> InForce:
+    """Return what was in force for an operator without what a command line overrides."""
+    return InForce(
+        None if overrides.is_set(DEFAULT_PARALLELISM) else in_force.parallelism,
+        None if overrides.is_set(MAX_PARALLELISM) else in_force.max_parallelism,
+        None
+        if overrides.is_set(BUFFER_TIMEOUT) or overrides.is_set(BUFFER_TIMEOUT_ENABLED)
+        else in_force.buffer_timeout_ms,
+        None if overrides.is_set(OPERATOR_CHAINING) else in_force.chaining,
+    )
 
 
 class JobDescription:
@@ -95,7 +119,7 @@ class JobDescription:
         return self._configuration
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Set the number of subtasks of every operator that has no parallelism of its own."""
+        """Set the number of subtasks of operators that are made from now on and set none of their own."""
         self._parallelism = check_parallelism(parallelism, "the environment")
         return self
 
@@ -106,7 +130,7 @@ class JobDescription:
         return self._configuration.get(DEFAULT_PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the number of key groups of every operator that has no max parallelism of its own."""
+        """Set the number of key groups of operators that are made from now on and set none of their own."""
         self._max_parallelism = check_max_parallelism(max_parallelism, "the environment")
         return self
 
@@ -165,7 +189,7 @@ class JobDescription:
         return self
 
     def disable_operator_chaining(self) -> Self:
-        """Give every operator a task of its own."""
+        """Give every operator that is made from now on a task of its own."""
         self._configuration.set(OPERATOR_CHAINING, False)
         return self
 
@@ -176,6 +200,41 @@ class JobDescription:
     def add_classpaths(self, *classpaths: str) -> None:
         """Do nothing but log a line, as ``add_jars`` does."""
         _logger.info("classpaths are not needed here: %s", ", ".join(classpaths))
+
+    def add_python_file(self, file_path: str) -> None:
+        """Let functions import a module, or those of a folder or archive (PyFlink; deprecated).
+
+        Here a program imports what Python finds, as any program does; this adds one place more.
+        """
+        _without_effect("add_python_file", "put the file beside the program, or its folder into PYTHONPATH")
+        path = Path(file_path).absolute()
+        folder = str(path.parent if path.suffix == ".py" else path)
+        if folder not in sys.path:
+            sys.path.append(folder)
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Have no effect (PyFlink; deprecated): functions run in the Python of the program."""
+        _without_effect("set_python_executable", "start the program with this Python")
+
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> None:
+        """Have no effect (PyFlink; deprecated): functions import what the program can import."""
+        _without_effect("set_python_requirements", "install the packages where the program runs")
+
+    def enable_changelog_state_backend(self, enabled: bool) -> Self:
+        """Keep the option and have no effect (Flink; deprecated): state has no changelog."""
+        _without_effect(
+            "enable_changelog_state_backend",
+            f"set {STATE_BACKEND.key}: {ROCKSDB} and {CHECKPOINT_INCREMENTAL.key}: true",
+        )
+        self._configuration.set_boolean(CHANGELOG, enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """Return what was kept; at first None, as in Flink."""
+        kept = self._configuration.get_string(CHANGELOG, "")
+        return kept == "true" if kept else None
 
     def is_chaining_enabled(self) -> bool:
         """Return whether operators that can share a task do."""
@@ -190,6 +249,8 @@ class JobDescription:
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """Bound how long records wait in buffers, and timers, barriers and requests for records.
+
+        The buffers are those of operators that are made from now on.
 
         ``timeout_millis``: milliseconds; 0: each record is sent by itself; -1: no bound, buffers are full.
         """
@@ -268,7 +329,11 @@ class JobDescription:
             auto_watermark_interval_ms=configuration.get(AUTO_WATERMARK_INTERVAL),
             identity=identity or "",
         )
-        return in_runtime_mode(graph, RuntimeExecutionMode(configuration.get(RUNTIME_MODE)))
+        return in_runtime_mode(
+            graph,
+            RuntimeExecutionMode(configuration.get(RUNTIME_MODE)),
+            configuration.get(SORTED_INPUTS_MEMORY),
+        )
 
     def close(self) -> None:
         """Do nothing: an environment holds nothing open between executions."""
@@ -280,7 +345,15 @@ class JobDescription:
         upstreams: Upstreams,
         output_type: TypeInformation | None = None,
     ) -> StreamNode:
-        node = StreamNode(self._next_number, name, create, upstreams, output_type=output_type)
+        in_force = InForce(
+            self.get_parallelism(),
+            self.get_max_parallelism(),
+            self.get_buffer_timeout(),
+            self.is_chaining_enabled(),
+        )
+        node = StreamNode(
+            self._next_number, name, create, upstreams, output_type=output_type, in_force=in_force
+        )
         self._next_number += 1
         self._nodes.append(node)
         return node
@@ -298,6 +371,8 @@ class JobDescription:
                 self._parallelism = None
             if each.overrides.is_set(MAX_PARALLELISM):
                 self._max_parallelism = None
+            for node in with_upstreams(self._nodes):
+                node.in_force = _without(node.in_force, each.overrides)
             if each.explain is not None:
                 each.explain(self._effective_configuration())
 

@@ -22,6 +22,7 @@ from onceproof.engine.graph import Partitioner, PartitionerKind
 from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT, key_group_of, key_group_range, operator_index
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.state.in_flight import INPUT, ChannelId, decode_channels
+from onceproof.engine.types.scalars import key_rule_of
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
@@ -122,10 +123,11 @@ class KeyFilter(Struct, frozen=True):
     def keep(self, records: Iterable[Record]) -> list[Record]:
         """Give the records that are the subtask's."""
         select, kind, most = self.key_selector, self.key_type, self.max_parallelism
+        _, identify = key_rule_of(kind)
         return [
             record
             for record in records
-            if self.low <= key_group_of(select(record[0]), most, kind) <= self.high
+            if self.low <= key_group_of(identify(select(record[0])), most, kind) <= self.high
         ]
 
 

@@ -17,6 +17,7 @@ from onceproof.engine.configuration.parsing import (
     parse_checkpoint_time_ms,
     parse_duration_ms,
     parse_max_parallelism,
+    parse_memory_bytes,
     parse_on_for_now,
     parse_positive_duration_ms,
     parse_text,
@@ -235,6 +236,13 @@ RUNTIME_MODE: Final[ConfigOption[str]] = ConfigOption(
     "Whether a key's results come after each record, or (BATCH) one at the end of bounded input; AUTOMATIC:"
     " BATCH if all sources are bounded.",
 )
+SORTED_INPUTS_MEMORY: Final[ConfigOption[int]] = ConfigOption(
+    "execution.sorted-inputs.memory",
+    128 << 20,
+    parse_memory_bytes,
+    "How much memory the sorted inputs of a subtask take in BATCH mode, about; more is sorted in temporary"
+    " files.",
+)
 OPERATOR_CHAINING: Final[ConfigOption[bool]] = ConfigOption(
     "pipeline.operator-chaining.enabled",
     True,
@@ -327,6 +335,7 @@ OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
     SPARK_MASTER,
     SPARK_CONF,
     RUNTIME_MODE,
+    SORTED_INPUTS_MEMORY,
     OPERATOR_CHAINING,
     AUTO_WATERMARK_INTERVAL,
     BUFFER_TIMEOUT_ENABLED,

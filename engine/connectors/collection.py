@@ -17,6 +17,7 @@ from typing import Any, Final
 from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.owned import own_records
 from onceproof.engine.types.row import Row
 
 FIRST_RECORDS: Final = 10
@@ -46,7 +47,8 @@ class CollectionReader(SplitReader):
         begin = self._position
         records = self._records[begin : begin + limit]
         self._position = begin + len(records)
-        return records if type(records) is list else list(records)
+        # The collection must be as it was when it is read again.
+        return own_records(records if type(records) is list else list(records))
 
     @property
     def position(self) -> int:
@@ -77,7 +79,7 @@ class CollectionSource(Source):
     @classmethod
     def of_values(cls, values: Sequence[Any]) -> CollectionSource:
         """Return a source with one split, named ``0``, of values without timestamps."""
-        return cls({"0": [(value, None) for value in values]})
+        return cls({"0": own_records([(value, None) for value in values])})
 
     def splits(self) -> Sequence[str]:
         """Return the ids of the splits."""

@@ -30,6 +30,7 @@ from onceproof.engine.state.in_flight import ChannelId
 from onceproof.engine.state.stored import DecodedSnapshot
 from onceproof.engine.task.events import Restore, RestoredOperator
 from onceproof.engine.task.outputs import HashOutput, Queue, build_output
+from onceproof.engine.task.sorted_task import SortedTask, input_order_of
 from onceproof.engine.task.task import Task, TaskSettings
 from onceproof.engine.task.timed_task import TimedTask
 from onceproof.engine.task.unaligned_task import UnalignedTask
@@ -64,7 +65,11 @@ def connect_task(task: Task, graph: JobGraph, queues_to: Mapping[Filler, Sequenc
     task_id, vertices = task.id, graph.vertices
     for edge in task.vertex.outputs:
         queues = queues_to[task_id, edge.output_index]
-        outputs.append(build_output(edge, task_id.subtask, queues, vertices[edge.target].max_parallelism))
+        target = vertices[edge.target]
+        output = build_output(edge, task_id.subtask, queues, target.max_parallelism)
+        if isinstance(output, HashOutput):
+            output.target = target.name
+        outputs.append(output)
     task.connect(outputs)
 
 
@@ -79,6 +84,10 @@ def create_task(task_id: TaskId, vertex: JobVertex, settings: TaskSettings, inpu
         if operator.uses_time and kind is Task:
             kind = TimedTask
         operators.append(operator)
+    if vertex.sort_memory_bytes is not None:
+        order = input_order_of(vertex, operators[0])
+        if order is not None:
+            return SortedTask(task_id, vertex, settings, inputs.numbers, operators, order)
     return kind(task_id, vertex, settings, inputs.numbers, operators)
 
 

@@ -14,6 +14,7 @@ from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
 
 JOB_IS_ENDING: Final = "the job is ending"
 JOB_IS_NOT_RUNNING: Final = "the job is not running"
+NO_SAVEPOINT_IN_BATCH: Final = "a job in BATCH mode takes none: cancel it, and start it again"
 JOB_HAS_FINISHED: Final = "the job has finished by itself"
 
 

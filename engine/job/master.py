@@ -40,6 +40,7 @@ from onceproof.engine.job.end_with_savepoint import (
     JOB_HAS_FINISHED,
     JOB_IS_ENDING,
     JOB_IS_NOT_RUNNING,
+    NO_SAVEPOINT_IN_BATCH,
     EndWithSavepoint,
 )
 from onceproof.engine.job.events import (
@@ -109,6 +110,7 @@ class JobMaster:
         "_equal_errors",
         "_finished",
         "_incarnation",
+        "_is_batch",
         "_orphans",
         "_restart",
         "_stop_timeout_ms",
@@ -127,8 +129,12 @@ class JobMaster:
         incarnation: int,
         stop_timeout_ms: int = 600_000,
         max_equal_errors: int = 0,
+        *,
+        is_batch: bool = False,
     ) -> None:
         self.coordinator = coordinator
+        self._is_batch = is_batch
+        """Whether the job runs in BATCH mode, and so takes no savepoints."""
         self._restart = restart
         self._equal_errors = EqualErrors(max_equal_errors)
         self._incarnation = incarnation
@@ -278,6 +284,8 @@ class JobMaster:
 
     def _trigger_requested(self, event: TriggerRequested, now: int) -> Sequence[MasterEffect]:
         """Trigger a checkpoint, but none while the job ends: some tasks have stopped already."""
+        if event.number and self._is_batch:
+            return (RequestResolved(event.number, None, NO_SAVEPOINT_IN_BATCH),)
         if self.ending is None:
             return self._follow(event, self.coordinator.handle(event, now), now)
         return (RequestResolved(event.number, None, JOB_IS_ENDING),) if event.number else ()
@@ -294,6 +302,8 @@ class JobMaster:
 
     def _begin_ending(self, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
         """Request the savepoint; until its outcome is known no other checkpoint begins."""
+        if self._is_batch:
+            return (RequestResolved(ending.number, None, NO_SAVEPOINT_IN_BATCH),)
         if not self.goes_on:
             reason = JOB_IS_NOT_RUNNING if self.ending is None else JOB_IS_ENDING
             return (RequestResolved(ending.number, None, reason),)

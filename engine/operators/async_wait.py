@@ -235,7 +235,7 @@ class AsyncWaitOperator(FunctionOperator):
             raise WrongResult(
                 f"{method} of {type(self.function).__name__} returned {results!r}: return a list of results"
             )
-        request.results = list(results)
+        request.results = list(map(self._own, results))
         self._queue.done(request)
 
     # Results.

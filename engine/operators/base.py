@@ -5,6 +5,9 @@ The rules this module lives by:
 - An operator maps a list of records to a list of records, one Python call for each buffer, so that the cost
   of the call is spread over the buffer.
 - State changes only inside these calls. The task calls ``snapshot`` between two of them.
+- What a function returns is made the engine's own before the function is called again or resumes, because it
+  may change its lists and dicts then (``engine/owned.py``). In loops over records the question is written
+  out: a call for each record would cost a twentieth of a job. Only what can change is passed to ``own``.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from msgspec import Struct, field
 from onceproof.engine.configuration.backend_options import HASHMAP, ROCKSDB
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.configuration.options import FAIL
-from onceproof.engine.elements import MIN_WATERMARK, Record
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.errors import Ending
 from onceproof.engine.functions import (
     CheckpointedFunction,
@@ -32,6 +35,7 @@ from onceproof.engine.functions import (
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.async_requests import MakeRequests, no_requests
 from onceproof.engine.operators.declared_output import DeclaredOutput
+from onceproof.engine.owned import Own, own
 from onceproof.engine.state.backend_factory import backend_factory
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -44,6 +48,8 @@ from onceproof.engine.wall_clock import WallClock
 
 Emit: TypeAlias = Callable[[list[Record]], None]
 ProcessBatch: TypeAlias = Callable[[list[Record], int], list[Record]]
+
+KeySelector: TypeAlias = Callable[[Any], Any]
 
 NO_SIDE_OUTPUTS: Final[Mapping[str, Sequence[Emit]]] = {}
 
@@ -79,6 +85,21 @@ class HoldsWatermark(Protocol):
     """What keeps the current watermark of an operator: its timers, or its timer service."""
 
     watermark: int
+
+
+class InputOrder(Struct, frozen=True):
+    """In which order an operator takes its inputs in BATCH mode (Flink: StreamConfig.InputRequirement).
+
+    ``keys`` has an entry for each input. A selector: the records come key by key, in the order of their
+    timestamps. IN_TURN: in the order of arrival, behind the inputs with None. None: as they come, first.
+    """
+
+    keys: tuple[KeySelector | None, ...]
+    key_type: TypeInformation | None = None
+
+
+def IN_TURN(value: Any) -> Any:  # noqa: N802
+    """Stand for the key selector of an input without keys."""
 
 
 def no_wake_up() -> None:
@@ -126,11 +147,15 @@ class OperatorContext(Struct, kw_only=True):
     settled: bool = False
     downstream: Downstream | None = None
     auto_watermark_interval_ms: int = 0
+    key_by_key: bool = False
+    """Whether the records come key by key, so that only the current key has state and timers."""
     side_outputs: Mapping[str, Sequence[Emit]] = NO_SIDE_OUTPUTS
     wake_up: Callable[[], None] = no_wake_up
     """Has a source polled that had nothing to read, or the operators called; any thread may call it."""
     requests: MakeRequests = no_requests
     """Runs the coroutines of the operator."""
+    own: Own = own
+    """What makes emitted values the engine's own."""
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
         """Return the context for user functions."""
@@ -155,8 +180,10 @@ class OperatorContext(Struct, kw_only=True):
         """Return a keyed backend over this subtask's key groups, with its restored state."""
         settings = self.state_backend
         backend: KeyedStateBackend
-        if settings.kind == HASHMAP:
+        if settings.kind == HASHMAP or self.key_by_key:
+            # The state of a single key needs no other backend (Flink: BatchExecutionKeyedStateBackend).
             backend = HashMapStateBackend(self.max_parallelism, self.key_groups, key_type, self.clock)
+            backend.key_by_key = self.key_by_key
         elif settings.kind != ROCKSDB:
             factory = backend_factory(settings.kind)
             backend = factory.create_keyed_state_backend(
@@ -169,13 +196,14 @@ class OperatorContext(Struct, kw_only=True):
             backend = RocksDBStateBackend(
                 self.max_parallelism, self.key_groups, key_type, self.clock, settings
             )
+        backend.allow_pickle, backend.operator_name = self.allow_pickle, self.operator_name
         if self.keyed is not None:
             backend.restore(without_raw(self.keyed), self.native, allow_pickle=self.allow_pickle)
         return backend
 
     def operator_store(self) -> OperatorStateStore:
         """Return the operator state of this subtask, with its restored state."""
-        store = OperatorStateStore()
+        store = OperatorStateStore(allow_pickle=self.allow_pickle, operator_name=self.operator_name)
         if self.operator is not None:
             store.restore(without_raw(self.operator), allow_pickle=self.allow_pickle)
         return store
@@ -231,6 +259,14 @@ class Operator:
     def in_batch(self) -> Operator:
         """Return the operator that takes the place of this one, not yet opened, in BATCH mode."""
         return self
+
+    def input_order(self) -> InputOrder | None:
+        """Return in which order the operator takes its inputs in BATCH mode; None: as they come."""
+        return None
+
+    def end_key(self) -> list[Record]:
+        """Handle the end of the current key's records in BATCH mode, and return the records to emit."""
+        return []
 
     def applies(self, declared: DeclaredOutput) -> bool:
         """Return whether the operator itself makes its results values of their declared type.
@@ -344,12 +380,14 @@ class FunctionOperator(Operator):
         self._backend: KeyedStateBackend | None = None
         self._checkpointed: CheckpointedFunction | None = None
         self._listener: CheckpointListener | None = None
+        self._own: Own = own
         self.event_clock: HoldsWatermark | None = None
         """What keeps the operator's watermark; operators that know event time set it in ``open``."""
 
     def open(self, context: OperatorContext) -> None:
         """Set the context, initialise state, open the function: Flink's order."""
         self._backend = self.create_backend(context)
+        self._own = context.own
         function: Any = self.function
         runtime_context = context.runtime_context(self._backend)
         function.set_runtime_context(runtime_context)
@@ -361,6 +399,20 @@ class FunctionOperator(Operator):
                 self._store = context.operator_store()
             function.initialize_state(context.initialization_context(self._store, runtime_context))
         function.open(runtime_context)
+
+    def end_key(self) -> list[Record]:
+        """Fire all timers of the key, and forget its state (Flink: BatchExecutionInternalTimeService)."""
+        timers = self.timers
+        if timers is not None:
+            timers.close(is_closed=True)
+        results = [*self.process_watermark(MAX_WATERMARK), *self.process_time(MAX_WATERMARK)]
+        if timers is not None:
+            timers.close(is_closed=False)
+        if self.event_clock is not None:
+            self.event_clock.watermark = MIN_WATERMARK
+        if self._backend is not None:
+            self._backend.forget_all()
+        return results
 
     def event_time(self) -> int | None:
         clock = self.event_clock

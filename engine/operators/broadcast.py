@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onceproof.engine.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.operators.base import IN_TURN, InputOrder, OperatorContext
 from onceproof.engine.operators.co_process import ContextualOperator, InputKeys
 from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.state.descriptors import MapStateDescriptor
@@ -39,6 +39,10 @@ class BroadcastOperator(ContextualOperator):
     ) -> None:
         super().__init__(function, keys)
         self._descriptors = descriptors
+
+    def input_order(self) -> InputOrder:
+        """Return that the broadcast input comes first."""
+        return super().input_order() or InputOrder((IN_TURN, None))
 
     def open(self, context: OperatorContext) -> None:
         """Restore broadcast state, open the function, and make the contexts of both sides."""

@@ -20,10 +20,13 @@ from typing import Any, Final
 
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import AggregateFunction, ReduceFunction
+from onceproof.engine.key_identity import value_of
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.owned import own_records
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.scalars import key_rule_of
 from onceproof.engine.wall_clock import WallClock
 
 STATE_NAME: Final = "bundled"
@@ -112,14 +115,20 @@ class _FoldingOperator(BundlingOperator):
     """Folds the records of a bundle and emits (key, folded value); it has no state."""
 
     def __init__(
-        self, function: Fold, size: int, key_selector: Callable[[Any], Any], latency_ms: int = 0
+        self,
+        function: Fold,
+        size: int,
+        key_selector: Callable[[Any], Any],
+        latency_ms: int = 0,
+        key_type: TypeInformation | None = None,
     ) -> None:
         super().__init__(function, size, latency_ms)
         self._key_selector = key_selector
+        self._plain_keys, self._identify = key_rule_of(key_type)
 
     def results(self, bundle: dict[Any, Any]) -> list[Record]:
         """Return one pair for each key, in the order of the keys' first records."""
-        return [(pair, None) for pair in bundle.items()]
+        return own_records([((value_of(key), folded), None) for key, folded in bundle.items()])
 
 
 class ReducingOperator(_FoldingOperator):
@@ -130,9 +139,12 @@ class ReducingOperator(_FoldingOperator):
     def fold(self, records: list[Record]) -> None:
         reduce = self.function.reduce
         select_key = self._key_selector
+        plain, identify = self._plain_keys, self._identify
         bundle = self._bundle
         for value, _ in records:
             key = select_key(value)
+            if key.__class__ not in plain:
+                key = identify(key)
             bundle[key] = reduce(bundle[key], value) if key in bundle else value
 
 
@@ -144,9 +156,12 @@ class AggregatingOperator(_FoldingOperator):
     def fold(self, records: list[Record]) -> None:
         add, create = self.function.add, self.function.create_accumulator
         select_key = self._key_selector
+        plain, identify = self._plain_keys, self._identify
         bundle = self._bundle
         for value, _ in records:
             key = select_key(value)
+            if key.__class__ not in plain:
+                key = identify(key)
             bundle[key] = add(value, bundle[key] if key in bundle else create())
 
 
@@ -180,7 +195,11 @@ class BundleOperator(BundlingOperator):
         """Merge the folded values of a key that came from several subtasks or bundles."""
         merge = self._merge
         bundle = self._bundle
+        assert self._backend is not None
+        plain, identify = self._backend.plain_keys, self._backend.identify
         for (key, folded), _ in records:
+            if key.__class__ not in plain:
+                key = identify(key)
             bundle[key] = merge(bundle[key], folded) if key in bundle else folded
 
     def results(self, bundle: dict[Any, Any]) -> list[Record]:
@@ -190,6 +209,6 @@ class BundleOperator(BundlingOperator):
         for key, folded in bundle.items():
             table[key] = bundle[key] = merge(table[key], folded) if key in table else folded
         if isinstance(self.function, ReduceFunction):
-            return [(folded, None) for folded in bundle.values()]
-        get_result = self.function.get_result
-        return [((key, get_result(accumulator)), None) for key, accumulator in bundle.items()]
+            return own_records([(folded, None) for folded in bundle.values()])
+        get_result, own = self.function.get_result, self._own
+        return [((value_of(key), own(get_result(accumulator))), None) for key, accumulator in bundle.items()]

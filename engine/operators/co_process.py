@@ -12,7 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 
@@ -24,17 +24,22 @@ from onceproof.engine.connected_functions import (
 )
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import Function
-from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import (
+    Emit,
+    FunctionOperator,
+    InputOrder,
+    KeySelector,
+    OperatorContext,
+)
 from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
-from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
+from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
 from onceproof.engine.types import TypeInformation
-
-KeySelector: TypeAlias = Callable[[Any], Any]
 
 
 class InputKeys(Struct, frozen=True):
@@ -50,6 +55,9 @@ class TwoInputOperator(FunctionOperator):
     def __init__(self, function: Function, keys: InputKeys | None = None) -> None:
         super().__init__(function)
         self._keys = keys
+
+    def input_order(self) -> InputOrder | None:
+        return None if self._keys is None else InputOrder(self._keys.selectors, self._keys.key_type)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
         return None if self._keys is None else context.keyed_backend(self._keys.key_type)
@@ -71,8 +79,10 @@ class TwoInputOperator(FunctionOperator):
 def _set_current_key(
     records: list[Record], select_key: KeySelector, backend: KeyedStateBackend
 ) -> Iterator[Record]:
+    plain, identify = backend.plain_keys, backend.identify
     for record in records:
-        backend.current_key = select_key(record[0])
+        key = select_key(record[0])
+        backend.current_key = key if key.__class__ in plain else identify(key)
         yield record
 
 
@@ -86,11 +96,18 @@ class CoMapOperator(TwoInputOperator):
         self._methods = (self.function.map1, self.function.map2)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self._methods[input_index]
+        apply, own = self._methods[input_index], self._own
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             result = apply(value)
             if result is not None:
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
                 results.append((result, timestamp))
         return results
 
@@ -105,12 +122,19 @@ class CoFlatMapOperator(TwoInputOperator):
         self._methods = (self.function.flat_map1, self.function.flat_map2)
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self._methods[input_index]
-        return [
-            (result, timestamp)
-            for value, timestamp in self.with_current_key(records, input_index)
-            for result in (apply(value) or ())
-        ]
+        apply, own = self._methods[input_index], self._own
+        results: list[Record] = []
+        for value, timestamp in self.with_current_key(records, input_index):
+            for result in apply(value) or ():
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
+                results.append((result, timestamp))
+        return results
 
 
 class ContextualOperator(TwoInputOperator):
@@ -124,18 +148,26 @@ class ContextualOperator(TwoInputOperator):
 
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service for the function's contexts."""
-        self._service = NoTimers(context.clock, NOT_KEYED if self._keys is None else NO_ON_TIMER)
+        self._service = NoTimers(context.clock) if self._keys is None else UnheardTimers(context.clock)
         self.event_clock = self._service
         return self._service
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         process, context = self._sides[input_index]
+        own = self._own
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
+                    if type(result) is tuple:
+                        try:
+                            require_hash(result)
+                        except TypeError:
+                            result = own(result)
+                    elif type(result) not in PLAIN:
+                        result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 

@@ -18,6 +18,7 @@ from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorCont
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import USER_TIMERS, KeyTimers
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import PLAIN, Own, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import TimerQueue, Timers
 from onceproof.engine.timer_service import TimeDomain, TimerService
@@ -38,7 +39,9 @@ class TimedOperator(FunctionOperator):
         super().open(context)
         assert self._backend is not None
         function: Any = self.function
-        self._firing = TimerFiring(function.on_timer, self.timers, self._backend, self.timer_context())
+        self._firing = TimerFiring(
+            function.on_timer, self.timers, self._backend, self.timer_context(), self._own
+        )
 
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service over this subtask's key groups, with its restored timers."""
@@ -64,7 +67,7 @@ class TimedOperator(FunctionOperator):
 class TimerFiring:
     """Calls ``on_timer`` for each due timer of a function."""
 
-    __slots__ = ("_backend", "_context", "_on_timer", "_timers")
+    __slots__ = ("_backend", "_context", "_on_timer", "_own", "_timers")
 
     def __init__(
         self,
@@ -72,11 +75,13 @@ class TimerFiring:
         timers: Timers,
         backend: KeyedStateBackend,
         context: Any,
+        own: Own,
     ) -> None:
         self._on_timer = on_timer
         self._timers = timers
         self._backend = backend
         self._context = context
+        self._own = own
 
     def advance(self, watermark: int) -> list[Record]:
         """Set the current watermark, and fire the event-time timers that are due."""
@@ -90,7 +95,7 @@ class TimerFiring:
         return results
 
     def _fire(self, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:
-        context, backend, on_timer = self._context, self._backend, self._on_timer
+        context, backend, on_timer, own = self._context, self._backend, self._on_timer, self._own
         context.firing_domain = domain
         carries_timestamp = domain is TimeDomain.EVENT_TIME
         results: list[Record] = []
@@ -100,6 +105,13 @@ class TimerFiring:
             emitted = on_timer(timestamp, context)
             if emitted is not None:
                 for result in emitted:
+                    if type(result) is tuple:
+                        try:
+                            require_hash(result)
+                        except TypeError:
+                            result = own(result)
+                    elif type(result) not in PLAIN:
+                        result = own(result)
                     results.append((result, timestamp if carries_timestamp else None))
         return results
 

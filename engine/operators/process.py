@@ -14,8 +14,9 @@ from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.firing import TimedOperator, overrides_on_timer
 from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
-from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
+from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.timer_service import TimerService
 
 
@@ -27,7 +28,7 @@ class ProcessOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._process = self.function.process_element
-        self._service = NoTimers(context.clock, NOT_KEYED)
+        self._service = NoTimers(context.clock)
         self.event_clock = self._service
         self._context = ProcessFunction.Context(self._service)
         self._side_outputs = context.side_outputs
@@ -35,12 +36,20 @@ class ProcessOperator(FunctionOperator):
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         process = self._process
         context = self._context
+        own = self._own
         results: list[Record] = []
         for value, timestamp in records:
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
+                    if type(result) is tuple:
+                        try:
+                            require_hash(result)
+                        except TypeError:
+                            result = own(result)
+                    elif type(result) not in PLAIN:
+                        result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
@@ -65,7 +74,7 @@ class KeyedProcessOperator(KeyedFunctionOperator):
 
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service for the function's contexts."""
-        self._service = NoTimers(context.clock, NO_ON_TIMER)
+        self._service = UnheardTimers(context.clock)
         self.event_clock = self._service
         return self._service
 
@@ -74,13 +83,23 @@ class KeyedProcessOperator(KeyedFunctionOperator):
         select_key = self._key_selector
         context = self._context
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
+        own = self._own
         results: list[Record] = []
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
+                    if type(result) is tuple:
+                        try:
+                            require_hash(result)
+                        except TypeError:
+                            result = own(result)
+                    elif type(result) not in PLAIN:
+                        result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 

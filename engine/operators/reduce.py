@@ -14,6 +14,7 @@ from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
@@ -65,16 +66,26 @@ class KeyedReduceOperator(KeyedFunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return one record for each; the first value of a key is emitted unchanged."""
-        reduce = self._reduce()
+        reduce, own = self._reduce(), self._own
         select_key = self._key_selector
+        plain, identify = self._keyed.plain_keys, self._keyed.identify
         table = self._table
         results: list[Record] = []
         append = results.append
         for value, timestamp in records:
             key = select_key(value)
+            if key.__class__ not in plain:
+                key = identify(key)
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
+            if type(value) is tuple:
+                try:
+                    require_hash(value)
+                except TypeError:
+                    value = own(value)
+            elif type(value) not in PLAIN:
+                value = own(value)
             append((value, timestamp))
         return results
 
@@ -83,17 +94,27 @@ class RichReduceOperator(KeyedReduceOperator):
     """The same for a function object, which may keep state of its own under the record's key."""
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        reduce = self._reduce()
+        reduce, own = self._reduce(), self._own
         select_key = self._key_selector
         table = self._table
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for value, timestamp in records:
             key = select_key(value)
+            if key.__class__ not in plain:
+                key = identify(key)
             backend.current_key = key
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
+            if type(value) is tuple:
+                try:
+                    require_hash(value)
+                except TypeError:
+                    value = own(value)
+            elif type(value) not in PLAIN:
+                value = own(value)
             results.append((value, timestamp))
         return results
 
@@ -117,14 +138,18 @@ class FinalResults(KeyedReduceOperator):
         table = self.table
         return [(table.pop(key, None), MAX_WATERMARK) for key in list(table)]
 
+    def end_key(self) -> list[Record]:
+        """Return the reduced value of the key."""
+        return [*self.finish(), *super().end_key()]
+
     @property
     def table(self) -> ValueTable:
         """The reduced value of each key."""
         return self._table
 
     def key_of(self, value: Any) -> Any:
-        """Return the key of a value."""
-        return self._key_selector(value)
+        """Return the identity of a value's key."""
+        return self._keyed.identify(self._key_selector(value))
 
 
 class FinalReduceOperator(FinalResults, KeyedReduceOperator):

@@ -11,13 +11,15 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
-from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.operators.stateless import no_results
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -39,6 +41,9 @@ class KeyedFunctionOperator(FunctionOperator):
         self._key_selector = key_selector
         self._key_type = key_type
 
+    def input_order(self) -> InputOrder | None:
+        return InputOrder((self._key_selector,), self._key_type)
+
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
         self._keyed = context.keyed_backend(self._key_type)
         return self._keyed
@@ -57,13 +62,23 @@ class KeyedMapOperator(KeyedFunctionOperator):
     function: MapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.map
+        apply, own = self.function.map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for value, timestamp in records:
-            backend.current_key = select_key(value)
-            results.append((apply(value), timestamp))
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
+            result = apply(value)
+            if type(result) is tuple:
+                try:
+                    require_hash(result)
+                except TypeError:
+                    result = own(result)
+            elif type(result) not in PLAIN:
+                result = own(result)
+            results.append((result, timestamp))
         return results
 
 
@@ -76,9 +91,11 @@ class KeyedFilterOperator(KeyedFunctionOperator):
         keep = self.function.filter
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for record in records:
-            backend.current_key = select_key(record[0])
+            key = select_key(record[0])
+            backend.current_key = key if key.__class__ in plain else identify(key)
             if keep(record[0]):
                 results.append(record)
         return results
@@ -90,13 +107,23 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
     function: FlatMapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.flat_map
+        apply, own = self.function.flat_map, self._own
         select_key = self._key_selector
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         results: list[Record] = []
         for value, timestamp in records:
-            backend.current_key = select_key(value)
-            for result in apply(value) or ():
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
+            emitted: Iterable[Any] | None = apply(value)
+            for result in no_results(self.function) if emitted is None else emitted:
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
                 results.append((result, timestamp))
         return results
 
@@ -108,6 +135,7 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         backend = self.begin_buffer(records)
+        plain, identify = backend.plain_keys, backend.identify
         backend.current_key = NO_KEY
         if len(records) > 1 and self.function.invoke_records(records):
             return []
@@ -115,7 +143,8 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
         invoke = self._invoke
         select_key = self._key_selector
         for value, timestamp in records:
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             context.element_timestamp = timestamp
             invoke(value, context)
         return []

@@ -1,13 +1,17 @@
 """The operators of map, filter and flat-map functions.
 
-They are comprehensions over the buffer, so the user's call is the only one for each record.
+The user's call is the only one for each record whose result cannot change.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
+from onceproof.engine.owned import PLAIN, require_hash
 
 
 class MapOperator(FunctionOperator):
@@ -16,8 +20,19 @@ class MapOperator(FunctionOperator):
     function: MapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.map
-        return [(apply(value), timestamp) for value, timestamp in records]
+        apply, own = self.function.map, self._own
+        results: list[Record] = []
+        for value, timestamp in records:
+            result = apply(value)
+            if type(result) is tuple:
+                try:
+                    require_hash(result)
+                except TypeError:
+                    result = own(result)
+            elif type(result) not in PLAIN:
+                result = own(result)
+            results.append((result, timestamp))
+        return results
 
 
 class FilterOperator(FunctionOperator):
@@ -36,5 +51,25 @@ class FlatMapOperator(FunctionOperator):
     function: FlatMapFunction
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
-        apply = self.function.flat_map
-        return [(result, timestamp) for value, timestamp in records for result in (apply(value) or ())]
+        apply, own = self.function.flat_map, self._own
+        results: list[Record] = []
+        for value, timestamp in records:
+            emitted: Iterable[Any] | None = apply(value)
+            for result in no_results(self.function) if emitted is None else emitted:
+                if type(result) is tuple:
+                    try:
+                        require_hash(result)
+                    except TypeError:
+                        result = own(result)
+                elif type(result) not in PLAIN:
+                    result = own(result)
+                results.append((result, timestamp))
+        return results
+
+
+def no_results(function: object) -> NoReturn:
+    """Raise TypeError, as Flink does: most functions that return None lack a return or a yield."""
+    raise TypeError(
+        f"flat_map of {type(function).__qualname__} returned None:"
+        " return a list, perhaps an empty one, or yield the results"
+    )

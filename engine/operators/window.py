@@ -10,6 +10,8 @@ The rules this module lives by, all of them Flink's:
 - Windows of processing time have no lateness and are cleaned up at their last timestamp.
 - Merging windows keep their contents under one of the windows they were made of (``engine.windows.merging``).
 - Results carry the last timestamp of their window.
+- A window that fires without contents gives no result. One that an evictor has emptied does: a reduce gives
+  None, an aggregate the result of its empty accumulator, and another function has no elements.
 
 With the EventTimeTrigger, only the first record of a key and window calls the trigger and registers timers.
 For later records that would change nothing, so they are only added to the contents. This makes ordinary
@@ -23,7 +25,8 @@ from typing import Any
 
 from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.functions import Function
-from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+from onceproof.engine.key_identity import value_of
+from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.window_parts import (
     MERGING_WINDOWS,
@@ -39,6 +42,7 @@ from onceproof.engine.operators.window_parts import (
     window_function_caller,
 )
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
@@ -93,6 +97,9 @@ class WindowOperator(FunctionOperator):
         self.late_records = 0
         """The count with those that went to a side output."""
 
+    def input_order(self) -> InputOrder:
+        return InputOrder((self._settings.key_selector,), self._settings.key_type)
+
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
         return context.keyed_backend(self._settings.key_type)
 
@@ -146,6 +153,7 @@ class WindowOperator(FunctionOperator):
         assign = self._settings.assigner.assign_windows
         context = self._assigner_context
         backend = self._keyed
+        plain, identify = backend.plain_keys, backend.identify
         if backend.cleanups:
             backend.sweep(len(records))
         add = self._add if self._merging is None else self._add_and_merge
@@ -153,7 +161,8 @@ class WindowOperator(FunctionOperator):
         late: list[Record] = []
         for record in records:
             value, timestamp = record
-            backend.current_key = select_key(value)
+            key = select_key(value)
+            backend.current_key = key if key.__class__ in plain else identify(key)
             windows = assign(value, timestamp, context)
             if not add(value, timestamp, windows, results) and self._is_late(timestamp):
                 late.append(record)
@@ -308,15 +317,22 @@ class WindowOperator(FunctionOperator):
         if result.is_fire():
             held = self._contents.get()
             if held is not None and not (self._keeps_all and not held):
-                timestamp = window.max_timestamp()
+                timestamp, own = window.max_timestamp(), self._own
                 for value in self._call_function(window, held) or ():
+                    if type(value) is tuple:
+                        try:
+                            require_hash(value)
+                        except TypeError:
+                            value = own(value)
+                    elif type(value) not in PLAIN:
+                        value = own(value)
                     results.append((value, timestamp))
         if result.is_purge():
             self._contents.clear()
 
     def _call_function(self, window: Any, held: Any) -> Any:
         """Return the values of the window function; ``held`` is the records or their folded value."""
-        key = self._keyed.current_key
+        key = value_of(self._keyed.current_key)
         if self._settings.evictor is not None:
             return self._call_function_with_evictor(key, window, held)
         return self._apply_function(key, window, held if self._keeps_all else [held])
@@ -327,11 +343,8 @@ class WindowOperator(FunctionOperator):
         elements = timestamped(held)
         evictor.evict_before(elements, len(elements), window, self._context)
         values = [element.value for element in elements]
-        emitted: Any = ()
-        if values and self._fold is not None:
-            emitted = self._apply_function(key, window, [folded(self._fold, values)])
-        elif self._fold is None:
-            emitted = self._apply_function(key, window, values)
+        given = values if self._fold is None else [folded(self._fold, values)]
+        emitted = self._apply_function(key, window, given)
         # A generator must end before the evictor changes its input.
         emitted = list(emitted or ())
         evictor.evict_after(elements, len(elements), window, self._context)

@@ -80,8 +80,10 @@ def contents_descriptor(settings: WindowSettings, functions: WindowFunctions) ->
 
 
 def folded(fold: ReduceFunction | AggregateFunction, values: Sequence[Any]) -> Any:
-    """Fold the records of a window with an evictor, which keeps them one by one."""
+    """Fold the records of a window with an evictor, which keeps them one by one and may leave none."""
     if isinstance(fold, ReduceFunction):
+        if not values:
+            return None
         result = values[0]
         for value in values[1:]:
             result = fold.reduce(result, value)

@@ -118,6 +118,7 @@ class JobDriver(ABC):
             recovered.incarnation,
             settings.timeout_ms,
             settings.max_equal_errors,
+            is_batch=graph.is_batch,
         )
         self.job_log = self.make_log()
         self.metrics = MetricRegistry()

@@ -147,7 +147,7 @@ class Schedule:
             elif len(queue) >= capacity and is_full(queue, capacity):
                 return self._take_overtaking(turn)
         worked_ns = counters.turn_ns
-        if task.is_source:
+        if task.is_polled:
             had_work = has_more = task.state is TaskState.RUNNING and self._poll(turn, now)
         else:
             had_work = task.state is not TaskState.CREATED and self._deliver(turn)

@@ -3,8 +3,9 @@
 The rules this module lives by:
 
 - A backend holds the keyed state of one operator in one subtask.
-- The operator sets ``current_key`` before it calls the function; a state object reads and writes the state of
-  the current key.
+- The operator sets ``current_key`` to the identity of the record's key (``key_identity``) before it calls the
+  function; a state object reads and writes the state of the current key. A key whose class is one of
+  ``plain_keys`` is its own identity, ``identify`` returns that of any other one.
 - A state is registered with a descriptor, and with the type of its namespaces if the operator scopes it
   further (a window, for instance): ``state.set_current_namespace(namespace)``. Namespaces are hashable values
   of that type.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -38,6 +40,7 @@ from onceproof.engine.state.descriptors import (
 )
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.opaque import CheckedTable, opaque_check
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
     KeyedAggregatingState,
@@ -61,6 +64,7 @@ from onceproof.engine.state.ttl_states import (
     lifetime_of,
 )
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.composite import ListType, MapType
 
 __all__ = ["NO_KEY", "KeyedStateBackend", "Registered"]
 
@@ -96,11 +100,16 @@ class KeyedStateBackend(ABC):
     __slots__ = (
         "_clock",
         "_registered",
+        "allow_pickle",
         "cleanups",
         "current_key",
+        "identify",
+        "key_by_key",
         "key_group_range",
         "key_type",
         "max_parallelism",
+        "operator_name",
+        "plain_keys",
     )
 
     def __init__(
@@ -113,9 +122,17 @@ class KeyedStateBackend(ABC):
         self.max_parallelism = max_parallelism
         self.key_group_range = key_group_range
         self.key_type = Types.DYNAMIC() if key_type is None else key_type
+        self.plain_keys, self.identify = self.key_type.key_rule()
         self.current_key: Any = NO_KEY
+        """The identity of the key."""
+        self.allow_pickle = False
+        """Whether the job allows pickled state; set before any state is registered."""
+        self.operator_name = ""
+        """For messages."""
         self.cleanups: list[Cleanup] = []
         """The cleanups that run for every record; operators call ``sweep`` once for each buffer."""
+        self.key_by_key = False
+        """Whether only the current key has state: that of the others is forgotten, or yet to come."""
         self._clock = clock
         self._registered: dict[str, Registered] = {}
 
@@ -174,7 +191,13 @@ class KeyedStateBackend(ABC):
         self, descriptor: MapStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> MapState:
         """Return the map state of a descriptor, registering it at the first call."""
-        state: MapState = self._state_over(KeyedMapState, TtlMapState, descriptor, namespace_type)
+        admits_none = descriptor.key_type_info.admits_none
+        state: MapState = self._state_over(
+            partial(KeyedMapState, _admits_none=admits_none),
+            partial(TtlMapState, _admits_none=admits_none),
+            descriptor,
+            namespace_type,
+        )
         return state
 
     def reducing_state(
@@ -205,18 +228,29 @@ class KeyedStateBackend(ABC):
     ) -> Any:
         registered = self._register(descriptor, namespace_type)
         namespaced = namespace_type is not None
+        table = self._checked(registered) if registered.stored_type.contains_pickle else registered.table
         if registered.ttl is None:
-            return plain(self, descriptor.name, namespaced, registered.table, function)
+            return plain(self, descriptor.name, namespaced, table, function)
         if self._clock is None:
             raise StateError(f"state {descriptor.name!r} has a time to live, but its backend has no clock")
         if registered.lifetime is None:
             registered.lifetime = lifetime_of(registered.ttl, self._clock)
-        state = timed(
-            self, descriptor.name, namespaced, registered.table, function, _life=registered.lifetime
-        )
+        state = timed(self, descriptor.name, namespaced, table, function, _life=registered.lifetime)
         if registered.cleanup is None:
             self._begin_cleanup(registered, state)
         return state
+
+    def _checked(self, registered: Registered) -> Any:
+        """Return the table of a state that may hold opaque objects, which are refused without permission."""
+        if self.allow_pickle:
+            return registered.table
+        stored_type, name, what = registered.stored_type, self.operator_name, f"state {registered.name!r}"
+        check = opaque_check(what, name, unit_of(registered.kind, stored_type))
+        check_key = None
+        if registered.kind == MAP:
+            assert isinstance(stored_type, MapType)
+            check_key = opaque_check(what, name, stored_type.key)
+        return CheckedTable(registered.table, check, check_key)
 
     def sweep(self, records: int) -> None:
         """Run the TTL cleanups that run for every record, for this number of processed records."""
@@ -263,6 +297,9 @@ class KeyedStateBackend(ABC):
         ``encoded`` are tables that a hashmap backend stored, ``native`` databases: every backend reads both.
         """
 
+    def forget_all(self) -> None:
+        """Remove all state at once, where it is that of a single key; another backend keeps it."""
+
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is durable: later snapshots may refer to its files while it is retained."""
 
@@ -275,6 +312,17 @@ class KeyedStateBackend(ABC):
 
     def close(self) -> None:
         """Release the backend's files."""
+
+
+def unit_of(kind: str, stored_type: TypeInformation) -> TypeInformation:
+    """Return the type of what is written at once: a value, an element of a list, the value of a map's key."""
+    if kind == LIST:
+        assert isinstance(stored_type, ListType)
+        return stored_type.element
+    if kind == MAP:
+        assert isinstance(stored_type, MapType)
+        return stored_type.value
+    return stored_type
 
 
 def _registration(descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> Registered:

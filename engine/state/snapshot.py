@@ -27,6 +27,7 @@ import msgspec
 from onceproof.engine.errors import text_of
 from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of
+from onceproof.engine.key_identity import Distinct, value_of
 from onceproof.engine.state.file_envelope import (
     SNAPSHOT_MAGIC,
     DamagedFile,
@@ -52,6 +53,7 @@ from onceproof.engine.state.stored import (
 from onceproof.engine.types import NotDescribable, TypeInformation, WrongValue
 from onceproof.engine.types.composite import tuple_type
 from onceproof.engine.types.information import ENCODE, Packer
+from onceproof.engine.types.wrapped import nullable
 
 REMEMBERED_KEY_GROUPS: Final = 1024
 """A cache of key groups that is smaller than this is never trimmed."""
@@ -106,6 +108,7 @@ class KeyedSnapshot(msgspec.Struct):
     tables: list[TableSnapshot]
     carried: Mapping[str, EncodedTable]
     key_groups: KeyGroupCache
+    allow_pickle: bool = False
 
 
 class LocalTable(msgspec.Struct, frozen=True):
@@ -138,6 +141,7 @@ class NativeSnapshot(msgspec.Struct, eq=False):
     known: Mapping[str, StateFile]
     exported: Callable[[], dict[str, EncodedTable]]
     is_incremental: bool = False
+    merges_equal_keys: bool = False
     stored: dict[str, StateFile] = {}
 
     def tables(self, operator_id: str) -> list[LocalTable]:
@@ -171,6 +175,7 @@ class OperatorStateSnapshot(msgspec.Struct):
 
     lists: list[ListSnapshot]
     carried: Mapping[str, EncodedList]
+    allow_pickle: bool = False
 
 
 class OperatorSnapshot(msgspec.Struct):
@@ -243,7 +248,12 @@ def encode_task_snapshot(snapshot: TaskSnapshot, canonical: bool = False) -> Enc
             elif type(taken) is NativeSnapshot:
                 natives[operator_id] = taken
                 tables += taken.tables(operator_id)
-                native = NativeState(taken.descriptions, taken.next_sequence, taken.checkpoint.small)
+                native = NativeState(
+                    taken.descriptions,
+                    taken.next_sequence,
+                    taken.checkpoint.small,
+                    taken.merges_equal_keys,
+                )
                 counts = {name: {} for name in taken.descriptions}
             if operator.raw_keyed:
                 keyed[RAW] = _table_of_raw(operator.raw_keyed)
@@ -320,10 +330,18 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
         # As those of timers are, once the timers have fired.
         return EncodedTable(table.kind, key_type.descriptor, value_type.descriptor, {}, {}, namespace)
     try:
-        pack_key = entry_type(key_type, namespace_type).prepare(entries.keys())
-        pack_value = value_type.prepare(entries.values())
+        value_of_entry = value_of if namespace_type is None else _key_and_namespace
+        stands_for_others = _has_identities(entries, namespace_type is not None)
+        keys = [value_of_entry(entry) for entry in entries] if stands_for_others else entries.keys()
+        pack_key = entry_type(key_type, namespace_type).prepare(keys)
+        pack_value = value_type.prepare(entries.values(), snapshot.allow_pickle)
         group_all = _group if namespace_type is None else _group_by_key
         grouped = group_all(entries, snapshot)
+        if stands_for_others:
+            grouped = {
+                group: [(value_of_entry(entry), value) for entry, value in pairs]
+                for group, pairs in grouped.items()
+            }
         in_order = sorted(grouped)
         counts = {group: len(grouped[group]) for group in in_order}
         if pack_key is None and pack_value is None:
@@ -332,7 +350,7 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
             packed = ((group, _pack_pairs(grouped[group], pack_key, pack_value)) for group in in_order)
             groups = {group: ENCODE(pairs) for group, pairs in packed}
     except _WRONG as error:
-        raise wrong_entry(table, key_type, error) from error
+        raise wrong_entry(table, key_type, error, snapshot.allow_pickle) from error
     return EncodedTable(
         table.kind,
         key_type.descriptor,
@@ -345,8 +363,19 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
 
 @lru_cache(maxsize=1024)
 def entry_type(key_type: TypeInformation, namespace_type: TypeInformation | None) -> TypeInformation:
-    """Return the type of a table's entries: keys, or keys with namespaces."""
+    """Return the type of a table's entries: keys, of which one may be None, or keys with namespaces."""
+    key_type = nullable(key_type)
     return key_type if namespace_type is None else tuple_type((key_type, namespace_type))
+
+
+def _has_identities(entries: dict[Any, Any], namespaced: bool) -> bool:
+    """Return whether the key of an entry is not its own identity."""
+    kinds = {type(entry[0]) for entry in entries} if namespaced else set(map(type, entries))
+    return Distinct in kinds
+
+
+def _key_and_namespace(entry: tuple[Any, Any]) -> tuple[Any, Any]:
+    return value_of(entry[0]), entry[1]
 
 
 def _group(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[tuple[Any, Any]]]:
@@ -389,14 +418,17 @@ def _pack_pairs(
     return [(pack_key(key), pack_value(value)) for key, value in pairs]
 
 
-def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exception) -> StateError:
+def wrong_entry(
+    table: TableSnapshot, key_type: TypeInformation, error: Exception, allow_pickle: bool
+) -> StateError:
     """Return an error that names the first entry whose key, namespace or value is not of its type."""
     namespace_type = table.namespace_type
     for entry, value in table.entries.items():
-        key = entry if namespace_type is None else entry[0]
+        key = value_of(entry if namespace_type is None else entry[0])
         try:
-            key_type.encode(key)
-            key_type.java_hash(key)
+            nullable(key_type).encode(key)
+            if key is not None:
+                key_type.java_hash(key)
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: not a {key_type.name} key: {found}")
         try:
@@ -405,7 +437,7 @@ def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exceptio
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: its namespace: {found}")
         try:
-            table.value_type.encode(value)
+            table.value_type.encode(value, allow_pickle)
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: {found}")
     return StateError(f"state {table.name!r}: {text_of(error) or type(error).__name__}")
@@ -415,24 +447,24 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
     encoded: dict[str, EncodedList] = {}
     for item in snapshot.lists:
         try:
-            pack = item.element_type.prepare(item.elements)
+            pack = item.element_type.prepare(item.elements, snapshot.allow_pickle)
             if pack is None:
                 elements = [ENCODE(element) for element in item.elements]
             else:
                 elements = [ENCODE(pack(element)) for element in item.elements]
         except _WRONG as error:
-            raise wrong_element(item, error) from error
+            raise wrong_element(item, error, snapshot.allow_pickle) from error
         encoded[item.name] = EncodedList(item.mode, item.element_type.descriptor, elements)
     if snapshot.carried:
         encoded.update(snapshot.carried)
     return encoded
 
 
-def wrong_element(snapshot: ListSnapshot, error: Exception) -> StateError:
+def wrong_element(snapshot: ListSnapshot, error: Exception, allow_pickle: bool) -> StateError:
     """Return an error that names the first element that is not of its type."""
     for element in snapshot.elements:
         try:
-            snapshot.element_type.encode(element)
+            snapshot.element_type.encode(element, allow_pickle)
         except _WRONG as found:
             error = found
             break

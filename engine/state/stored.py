@@ -81,12 +81,14 @@ class NativeState(msgspec.Struct, frozen=True, array_like=True):
     """The keyed state of an operator as a database of its backend.
 
     The metadata of the checkpoint lists its SST files; ``small`` are the other files of the database, by
-    name. ``next_sequence`` is the number of the next element of any list.
+    name. ``next_sequence`` is the number of the next element of any list. ``merges_equal_keys``: the database
+    was begun by a version that took keys which Python finds equal for one.
     """
 
     tables: dict[str, TableDescription]
     next_sequence: int
     small: dict[str, bytes]
+    merges_equal_keys: bool = True
 
 
 class EncodedOperator(msgspec.Struct, frozen=True, array_like=True):

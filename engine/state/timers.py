@@ -127,6 +127,29 @@ class TimerQueue:
         self._heap = list(living.values())
 
 
+class TimersOfOneKey(TimerQueue):
+    """The timers of a single key, which fire at its end; while they do, none can be added.
+
+    Flink: BatchExecutionInternalTimeService. There is no time to wait for.
+    """
+
+    __slots__ = ("is_closed",)
+
+    def __init__(self, table: ValueTable, has_namespaces: bool) -> None:
+        super().__init__(table, has_namespaces)
+        self.is_closed = False
+
+    def register(self, key: Any, timer: Any) -> None:
+        if not self.is_closed:
+            super().register(key, timer)
+
+    def next_timestamp(self) -> int | None:
+        return None
+
+    def pop_due(self, limit: int) -> tuple[Any, Any] | None:
+        return super().pop_due(limit) if limit == MAX_WATERMARK else None
+
+
 class Timers:
     """The timers of one operator in one subtask, in both time domains.
 
@@ -145,14 +168,21 @@ class Timers:
     ) -> None:
         timestamp = Types.LONG()
         timer_type = timestamp if namespace_type is None else Types.TUPLE([timestamp, namespace_type])
+        kind = TimersOfOneKey if backend.key_by_key else TimerQueue
         queues = []
         for prefix in (EVENT_TIMERS, PROCESSING_TIMERS):
             table = backend.table(ValueStateDescriptor(prefix + name, Types.BOOLEAN()), timer_type)
-            queues.append(TimerQueue(table, namespace_type is not None))
+            queues.append(kind(table, namespace_type is not None))
         self.event, self.processing = queues
         self.watermark = MIN_WATERMARK
         self._wake_at = wake_at
         self.request_wakeup()
+
+    def close(self, *, is_closed: bool) -> None:
+        """Take no timers more in either queue, or take them again; only of the timers of a single key."""
+        for queue in (self.event, self.processing):
+            assert isinstance(queue, TimersOfOneKey)
+            queue.is_closed = is_closed
 
     def register_processing(self, key: Any, timer: Any) -> None:
         """Add a timer in processing time, and ask the driver for a wake-up at the first due timer."""

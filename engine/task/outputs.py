@@ -23,9 +23,12 @@ from onceproof.engine.elements import (
     Record,
 )
 from onceproof.engine.graph import JobEdge, PartitionerKind
+from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.operators.base import Emit
+from onceproof.engine.owned import own_records
 from onceproof.engine.task.task_counters import TaskCounters
+from onceproof.engine.types.scalars import key_rule_of
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
@@ -130,7 +133,15 @@ class SingleOutput(Output):
 class HashOutput(Output):
     """Each record to the subtask that owns its key group."""
 
-    __slots__ = ("_index_of_key", "_key_selector", "_key_type", "_max_parallelism")
+    __slots__ = (
+        "_identify",
+        "_index_of_key",
+        "_key_selector",
+        "_key_type",
+        "_max_parallelism",
+        "_plain_keys",
+        "target",
+    )
 
     def __init__(
         self,
@@ -142,6 +153,9 @@ class HashOutput(Output):
         self.queues = list(queues)
         self._key_selector = key_selector
         self._key_type = key_type
+        self._plain_keys, self._identify = key_rule_of(key_type)
+        self.target = ""
+        """The name of the operators that the records go to, for the error of a key."""
         self._max_parallelism = max_parallelism
         self._index_of_key: dict[Any, int] = {}
 
@@ -152,10 +166,13 @@ class HashOutput(Output):
     def emit(self, records: list[Record]) -> None:
         """Split the buffer by queue; the order within a queue is that of ``records``."""
         select_key = self._key_selector
+        plain, identify = self._plain_keys, self._identity_of
         cache = self._index_of_key
         queues = self.queues
         if len(records) == 1:
             key = select_key(records[0][0])
+            if key.__class__ not in plain:
+                key = identify(key)
             index = cache.get(key)
             if index is None:
                 index = self._locate(key)
@@ -165,6 +182,8 @@ class HashOutput(Output):
         appends = [buffer.append for buffer in buffers]
         for record in records:
             key = select_key(record[0])
+            if key.__class__ not in plain:
+                key = identify(key)
             try:
                 appends[cache[key]](record)
             except KeyError:
@@ -172,6 +191,12 @@ class HashOutput(Output):
         for queue, buffer in zip(queues, buffers, strict=True):
             if buffer:
                 queue.append(buffer)
+
+    def _identity_of(self, key: Any) -> Any:
+        try:
+            return self._identify(key)
+        except InvalidKey as error:
+            raise InvalidKey(f"on the way to {self.target}: {error}") from None
 
     def _locate(self, key: Any) -> int:
         cache = self._index_of_key
@@ -256,13 +281,25 @@ class BroadcastOutput(Output):
     __slots__ = ()
 
     def emit(self, records: list[Record]) -> None:
-        """Append a copy of the list to each queue."""
-        for queue in self.queues:
-            queue.append(list(records))
+        """Append a copy of the list to each queue, with values that no other queue has."""
+        first, *others = self.queues
+        for queue in others:
+            queue.append(list(own_records(records)))
+        first.append(list(records))
+
+
+def each_with_its_own(emits: Sequence[Emit]) -> list[Emit]:
+    """Return emits of which only the last one emits the values themselves: what reads one may change them."""
+
+    def with_own_values(emit: Emit) -> Emit:
+        return lambda records: emit(own_records(records))
+
+    return [*map(with_own_values, emits[:-1]), *emits[-1:]]
 
 
 def counted(emits: Sequence[Emit], counters: TaskCounters) -> list[Emit]:
     """Return what emits to a side output, and counts the records: once, however many outputs read it."""
+    emits = each_with_its_own(emits)
 
     def emit_and_count(records: list[Record]) -> None:
         counters.records_out += len(records)

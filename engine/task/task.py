@@ -117,7 +117,7 @@ from onceproof.engine.task.events import (
     WokenUp,
 )
 from onceproof.engine.task.input_time import InputTime, TaskTime
-from onceproof.engine.task.outputs import Output, Queue, counted, sort_outputs
+from onceproof.engine.task.outputs import Output, Queue, counted, each_with_its_own, sort_outputs
 from onceproof.engine.task.task_counters import CheckpointTimer, TaskCounters
 from onceproof.engine.wall_clock import WallClock
 
@@ -309,12 +309,18 @@ class Task:
                 self._emits, side_emits = sort_outputs(self.vertex.outputs, outputs)
                 self._side_emits = {tag: counted(emits, self.counters) for tag, emits in side_emits.items()}
                 break
+        self._emits = each_with_its_own(self._emits)
         if self._declared is not None and self._emits:
             self._emits = [self._declared.before_outputs(self._emits)]
 
     @property
     def is_source(self) -> bool:
         """Return whether the task reads from a source instead of channels."""
+        return self._source is not None
+
+    @property
+    def is_polled(self) -> bool:
+        """Return whether the task is polled now, instead of being given input."""
         return self._source is not None
 
     @property
@@ -684,6 +690,7 @@ class Task:
         key_groups = key_group_range(max_parallelism, parallelism, subtask)
         wake_up = partial(settings.wake_up, self.id)
         place = len(self._chain)
+        key_by_key = self.takes_key_by_key(restore)
         names = {node.operator_id: node.name for node in vertex.operators}
         for operator, operator_id in self._tail_first:
             restored = restore.operators.get(operator_id, _NOT_RESTORED)
@@ -715,12 +722,17 @@ class Task:
                 side_outputs=self._side_emits,
                 wake_up=wake_up,
                 requests=settings.requests,
+                key_by_key=key_by_key and place == 1,
             )
             if operator.uses_time:
                 opened.downstream = self._behind(place)
                 opened.auto_watermark_interval_ms = vertex.auto_watermark_interval_ms
             place -= 1
             operator.open(opened)
+
+    def takes_key_by_key(self, restore: Restore) -> bool:
+        """Return whether the first operator gets its records key by key; only of a SortedTask."""
+        return False
 
     def _end_data(self) -> Sequence[TaskEffect]:
         assert self.state is RUNNING, f"{self.name} ends its data in state {self.state.value}"

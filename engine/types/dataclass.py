@@ -18,6 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from onceproof.engine.java_hashes import InvalidKey, hash_fields
+from onceproof.engine.key_identity import Distinct, distinguish, values_of
 from onceproof.engine.types.composite import (
     are_same,
     converted,
@@ -25,6 +26,7 @@ from onceproof.engine.types.composite import (
     map_type,
     or_none,
     tuple_type,
+    wire_type_or_none,
 )
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 from onceproof.engine.types.row import make_row
@@ -64,20 +66,22 @@ class DataclassType(TypeInformation):
             f"{class_name}({', '.join(shown)})",
             descriptor=["DATACLASS", class_name, list(names), [field.descriptor for field in fields]],
             python_type=dataclass,
-            wire_type=tuple[tuple([field.wire_type | None for field in fields])],  # type: ignore[misc]
+            wire_type=tuple[tuple([wire_type_or_none(field) for field in fields])],  # type: ignore[misc]
             immutable=_is_frozen(dataclass) and all(field.immutable for field in fields),
             contains_pickle=any(field.contains_pickle for field in fields),
         )
         self.class_name = class_name
         self.names = names
         self.fields = fields
+        if dataclass is not None:
+            distinguish(dataclass, lambda identity: self.build(values_of(identity[1:])), None)
 
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         if self.python_type is None:
             return stored_dataclass, (self.class_name, self.names, self.fields)
         return dataclass_type, (self.python_type,)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not self.python_type:
                 raise WrongValue(value, self.name)
@@ -85,14 +89,14 @@ class DataclassType(TypeInformation):
         packers: list[Packer | None] = []
         for name, field in zip(names, self.fields, strict=True):
             column = [item for item in [getattr(value, name) for value in values] if item is not None]
-            packers.append(field.prepare(column))
+            packers.append(field.prepare(column, allow_pickle))
         if not any(packers):
             return lambda value: [getattr(value, name) for name in names]
         pairs = list(zip(names, packers, strict=True))
         return lambda value: [_packed(getattr(value, name), pack) for name, pack in pairs]
 
-    def unpacker(self) -> Packer | None:
-        unpackers = [field.unpacker() for field in self.fields]
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpackers = [field.unpacker(allow_pickle) for field in self.fields]
         return lambda items: self.build(
             [_packed(item, unpack) for item, unpack in zip(items, unpackers, strict=True)]
         )
@@ -132,14 +136,29 @@ class DataclassType(TypeInformation):
             copied.append(item if item is None else field.copy(item))
         return self.build(copied)
 
-    def java_hash(self, key: Any) -> int:
-        """Compute the hash of a frozen object's fields, as that of a tuple (Flink: the POJO's hashCode)."""
-        if type(key) is not self.python_type:
-            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
+    def check_key_type(self) -> None:
         if not _is_frozen(self.python_type):
             raise InvalidKey(
                 f"{self.name} cannot be a key type: declare the class with @dataclass(frozen=True)"
             )
+        for field in self.fields:
+            field.check_key_type()
+
+    def identify(self, key: Any) -> Any:
+        """Identify a frozen object by its fields, whatever its class makes of equality."""
+        if type(key) is not self.python_type:
+            raise self.wrong_key(key)
+        parts = []
+        for name, field in zip(self.names, self.fields, strict=True):
+            item = getattr(key, name)
+            parts.append(None if item is None else field.identify(item))
+        return Distinct((self.python_type, *parts))
+
+    def java_hash(self, key: Any) -> int:
+        """Compute the hash of a frozen object's fields, as that of a tuple (Flink: the POJO's hashCode)."""
+        if type(key) is not self.python_type:
+            raise self.wrong_key(key)
+        self.check_key_type()
         return hash_fields(
             [getattr(key, name) for name in self.names], [field.java_hash for field in self.fields]
         )

@@ -6,7 +6,8 @@ The rules this module lives by:
   would cost more than the snapshot.
 - ``prepare`` checks a column exactly: an int is no DOUBLE, a bool is no INT. A value that a snapshot changed
   would make a restored run differ from an undisturbed one.
-- The wire form is msgpack. ``prepare`` returns the function from a value to its wire form, or None if the
+- The wire form is msgpack. Pickle is written and read only where the caller passes the permission of the job.
+  ``prepare`` returns the function from a value to its wire form, or None if the
   value itself is written; ``wire_type`` is the type that the decoder reads.
 - ``converter`` is for streams: what a function returns becomes a value of its declared type, or is refused.
   State is not converted, because its owner holds the value that it has put there.
@@ -16,6 +17,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -27,6 +29,9 @@ Descriptor: TypeAlias = "str | list[Any]"
 """A description of a type that fits JSON: its name, or a list of its name and its parameters."""
 
 Packer: TypeAlias = Callable[[Any], Any]
+
+KeyRule: TypeAlias = "tuple[tuple[type, ...], Callable[[Any], Any]]"
+"""The classes of keys that stand for themselves, and the function from any other key to its identity."""
 
 ENCODER = msgspec.msgpack.Encoder()
 ENCODE = ENCODER.encode
@@ -77,6 +82,7 @@ class TypeInformation:
     __slots__ = (
         "_decoder",
         "_entry_decoders",
+        "admits_none",
         "contains_pickle",
         "descriptor",
         "immutable",
@@ -96,6 +102,7 @@ class TypeInformation:
         java_hash_kind: str | None = None,
         immutable: bool = True,
         contains_pickle: bool = False,
+        admits_none: bool = False,
     ) -> None:
         self.name = name
         self.descriptor: Descriptor = name if descriptor is None else descriptor
@@ -104,6 +111,8 @@ class TypeInformation:
         self.java_hash_kind = java_hash_kind
         self.immutable = immutable
         self.contains_pickle = contains_pickle
+        self.admits_none = admits_none
+        """Whether None is a value of the type, as where Flink's serializer writes null."""
         self._decoder: msgspec.msgpack.Decoder[Any] | None = None
         self._entry_decoders: dict[int, msgspec.msgpack.Decoder[list[tuple[Any, Any]]]] = {}
 
@@ -119,8 +128,12 @@ class TypeInformation:
 
     # What subclasses override.
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         """Check the values, and return the function from a value to its wire form.
+
+        Args:
+            values: a column of values.
+            allow_pickle: whether the job allows to pickle what has no form of its own.
 
         Returns:
             None if the values already are their wire form.
@@ -130,8 +143,11 @@ class TypeInformation:
         """
         raise NotImplementedError
 
-    def unpacker(self) -> Packer | None:
-        """Return the function from the decoded wire form to the value, or None if they are the same."""
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        """Return the function from the decoded wire form to the value, or None if they are the same.
+
+        It raises PickleForbidden for a pickle, which ``allow_pickle`` has it run.
+        """
         return None
 
     def converter(self) -> Packer | None:
@@ -146,24 +162,52 @@ class TypeInformation:
         """Copy the value so that later changes of the original do not reach the copy."""
         return value
 
+    def check_key_type(self) -> None:
+        """Raise InvalidKey if values of this type cannot be keys."""
+        if self.java_hash_kind is None:
+            raise InvalidKey(
+                f"{self.name} cannot be a key type: choose text, a number, a date or time, or a tuple or row"
+                " of them"
+            )
+
+    def plain_keys(self) -> tuple[type, ...]:
+        """Return the classes of keys that stand for themselves and need no further check."""
+        return ()
+
+    def identify(self, key: Any) -> Any:
+        """Return what stands for a key in tables (see ``key_identity``).
+
+        Raises:
+            InvalidKey: the type cannot be a key type, or the key is not of this type.
+        """
+        self.check_key_type()
+        raise self.wrong_key(key)
+
+    def wrong_key(self, key: Any, hint: str = "") -> InvalidKey:
+        """Return the error that a key is not of this type."""
+        hint = hint or "give a key of the declared type, or declare the type of the key"
+        return InvalidKey(str(WrongValue(key, self.name, f"it does not fit the key type; {hint}")))
+
     def java_hash(self, key: Any) -> int:
         """Compute the Java hash code of a key of this type.
 
         Raises:
             InvalidKey: the type cannot be a key type, or the key is not of this type.
         """
-        if self.java_hash_kind is None:
-            raise InvalidKey(
-                f"{self.name} cannot be a key type: choose a string, a number, or a tuple of them"
-            )
+        self.check_key_type()
         try:
             return java_hash(key, self.java_hash_kind)
         except (TypeError, AttributeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidKey):
                 raise
-            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type"))) from error
+            raise self.wrong_key(key) from error
 
     # What this class derives from the methods above.
+
+    def key_rule(self) -> KeyRule:
+        """Return how operators identify keys of this type; None is a key under every type, as in PyFlink."""
+        identify = self.identify
+        return self.plain_keys(), lambda key: None if key is None else identify(key)
 
     def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
         """Copy a table of values of this type, isolated from later changes."""
@@ -184,9 +228,9 @@ class TypeInformation:
         """Copy the mutable elements of lists or maps; the containers may be shared."""
         return self.copy_table(table)
 
-    def encode(self, value: Any) -> bytes:
-        """Check one value and return its msgpack bytes; raises WrongValue."""
-        pack = self.prepare((value,))
+    def encode(self, value: Any, allow_pickle: bool = False) -> bytes:
+        """Check one value and return its msgpack bytes; raises WrongValue, and NotDescribable."""
+        pack = self.prepare((value,), allow_pickle)
         try:
             return ENCODER.encode(value if pack is None else pack(value))
         except UnicodeEncodeError as error:
@@ -194,23 +238,23 @@ class TypeInformation:
                 value, self.name, "it holds a lone surrogate, which UTF-8 cannot carry"
             ) from error
 
-    def decode(self, data: bytes) -> Any:
-        """Return the value of bytes that ``encode`` returned."""
+    def decode(self, data: bytes, allow_pickle: bool = False) -> Any:
+        """Return the value of bytes that ``encode`` returned; raises PickleForbidden."""
         decoder = self._decoder
         if decoder is None:
             decoder = self._decoder = msgspec.msgpack.Decoder(self.wire_type, ext_hook=decode_extension)
-        unpack = self.unpacker()
+        unpack = self.unpacker(allow_pickle)
         value = decoder.decode(data)
         return value if unpack is None else unpack(value)
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         """Return a function that checks and encodes one value, made once for many calls."""
-        return self.encode
+        return partial(self.encode, allow_pickle=True) if allow_pickle else self.encode
 
-    def decoder(self) -> Callable[[bytes], Any]:
+    def decoder(self, allow_pickle: bool = False) -> Callable[[bytes], Any]:
         """Return a function that decodes one value, made once for many calls."""
         decode = msgspec.msgpack.Decoder(self.wire_type, ext_hook=decode_extension).decode
-        unpack = self.unpacker()
+        unpack = self.unpacker(allow_pickle)
         return decode if unpack is None else lambda data: unpack(decode(data))
 
     def entry_decoder(self, key_type: TypeInformation) -> msgspec.msgpack.Decoder[list[tuple[Any, Any]]]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, Optional
+from typing import Any, Final
 
-from onceproof.engine.java_hashes import InvalidKey, hash_fields, signed
-from onceproof.engine.types.composite import are_same, converted, field_at, or_none
-from onceproof.engine.types.dynamic import ROW, describe
+from onceproof.engine.flink_names import missing_member
+from onceproof.engine.java_hashes import hash_as, hash_fields, hash_row, signed
+from onceproof.engine.key_identity import Distinct, distinguish, identity_of, values_of
+from onceproof.engine.types.composite import are_same, converted, field_at, or_none, wire_type_or_none
+from onceproof.engine.types.dynamic import ROW
 from onceproof.engine.types.fitting import fields_check
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
+from onceproof.engine.types.objects import describe
 
 
 class Row:
@@ -75,7 +78,7 @@ class Row:
         try:
             return self[name]
         except KeyError as error:
-            raise AttributeError(error.args[0]) from None
+            raise AttributeError(missing_member(Row, name, error.args[0])) from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -130,7 +133,13 @@ def _of_description(parts: list[Any]) -> Row:
     return row
 
 
+def _identity(row: Row) -> Distinct:
+    return Distinct((Row, row._names, *map(identity_of, row._values)))
+
+
 describe(Row, ROW, _described, _of_description)
+distinguish(Row, lambda parts: make_row(parts[1], values_of(parts[2:])), _identity)
+hash_as(Row, lambda row: hash_row(row._values))
 
 
 _SEQUENCES: Final = (tuple, list, Row)
@@ -157,7 +166,7 @@ class RowType(TypeInformation):
                 [field.descriptor for field in fields],
             ],
             python_type=Row,
-            wire_type=tuple[tuple(Optional[field.wire_type] for field in fields)],  # type: ignore[misc]  # noqa: UP045
+            wire_type=tuple[tuple(wire_type_or_none(field) for field in fields)],  # type: ignore[misc]
             immutable=False,
             contains_pickle=any(field.contains_pickle for field in fields),
             java_hash_kind="row",
@@ -168,14 +177,14 @@ class RowType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return row_type, (self.names, self.fields)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not Row or len(value) != len(self.fields) or value._names != self.names:
                 raise WrongValue(value, self.name)
         packers: list[Packer | None] = [None] * len(self.fields)
         for place, field in enumerate(self.fields):
             column = [row._values[place] for row in values if row._values[place] is not None]
-            packers[place] = field.prepare(column)
+            packers[place] = field.prepare(column, allow_pickle)
         if not any(packers):
             return list
         return lambda row: [
@@ -183,9 +192,9 @@ class RowType(TypeInformation):
             for item, pack in zip(row, packers, strict=True)
         ]
 
-    def unpacker(self) -> Packer | None:
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
         names = self.names
-        unpackers = [field.unpacker() for field in self.fields]
+        unpackers = [field.unpacker(allow_pickle) for field in self.fields]
         if not any(unpackers):
             return lambda fields: make_row(names, fields)
         return lambda fields: make_row(
@@ -258,10 +267,25 @@ class RowType(TypeInformation):
             ],
         )
 
+    def check_key_type(self) -> None:
+        for field in self.fields:
+            field.check_key_type()
+
+    def identify(self, key: Any) -> Any:
+        """Identify a row by the fields; without names of its own it gets those of the type."""
+        fields = self.fields
+        if type(key) is not Row or len(key) != len(fields) or key._names not in (None, self.names):
+            raise self.wrong_key(key)
+        parts = [
+            None if item is None else field.identify(item)
+            for field, item in zip(fields, key._values, strict=True)
+        ]
+        return Distinct((Row, self.names, *parts))
+
     def java_hash(self, key: Any) -> int:
         """Compute ``Row.hashCode`` of a row by position: the hash of its fields as an array."""
         if type(key) is not Row or len(key) != len(self.fields):
-            raise InvalidKey(str(WrongValue(key, self.name, "the key does not fit the key type")))
+            raise self.wrong_key(key)
         code = hash_fields(key._values, [field.java_hash for field in self.fields])
         return signed((code + 31 ** len(self.fields)) * 961)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy as copying
-import pickle
 from collections.abc import Callable, Collection
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -12,25 +11,28 @@ from struct import Struct
 from types import NoneType
 from typing import Any, Final
 
-from onceproof.engine.java_hashes import check_number, hash_dynamic
+import msgspec
+
+from onceproof.engine.java_hashes import hash_dynamic
+from onceproof.engine.key_identity import PLAIN, float_identity, identity_of
 from onceproof.engine.types import dynamic
-from onceproof.engine.types.information import ENCODE, Packer, TypeInformation, WrongValue
+from onceproof.engine.types.information import ENCODE, KeyRule, Packer, TypeInformation, WrongValue
 
 PACK_FLOAT: Final = Struct("<f").pack
 UNPACK_FLOAT: Final = Struct("<f").unpack
 
 
 def _integer(value: Any) -> int | None:
-    return index(value) if hasattr(type(value), "__index__") else None
+    """Take what counts, as numpy's integers do; True is a BOOLEAN."""
+    return index(value) if hasattr(type(value), "__index__") and not isinstance(value, bool) else None
 
 
 def _real(value: Any) -> float | None:
-    if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
+    """Take what is a float of another class, as numpy's are; a whole number is a LONG."""
+    if isinstance(value, float):
+        return float.__float__(value)
+    kind = type(value)
+    return float(value) if hasattr(kind, "__float__") and not isinstance(value, int | Decimal) else None
 
 
 def _decimal(value: Any) -> Decimal | None:
@@ -50,7 +52,6 @@ def _timestamp(value: Any) -> datetime | None:
 OTHERS: Final[dict[str, Callable[[Any], Any]]] = {
     "STRING": lambda value: str.__str__(value) if isinstance(value, str) else None,
     "CHAR": lambda value: str.__str__(value) if isinstance(value, str) else None,
-    "BOOLEAN": lambda value: value == 1 if isinstance(value, int) and value in (0, 1) else None,
     "BYTE": _integer,
     "SHORT": _integer,
     "INT": _integer,
@@ -63,10 +64,21 @@ OTHERS: Final[dict[str, Callable[[Any], Any]]] = {
     "SQL_TIMESTAMP": _timestamp,
     "BYTES": lambda value: bytes(value) if isinstance(value, bytearray | memoryview | bytes) else None,
 }
-"""How a type takes values of other Python types where they leave an operator: by PyFlink's coders.
+"""How a type takes values of other Python types where they leave an operator: as Flink's serializers do.
 
 A function returns None for a value that its type does not take.
 """
+
+_ADMIT_NONE: Final = frozenset(
+    ("STRING", "BIG_INT", "BIG_DEC", "SQL_DATE", "SQL_TIME", "SQL_TIMESTAMP", "VOID")
+)
+"""The scalar types whose serializers in Flink write null; the others fail there with an exception."""
+
+_PLAIN_KEYS: Final = frozenset(("STRING", "BOOLEAN", "LONG", "BIG_INT", "SQL_DATE", "BYTES"))
+"""The types whose keys are compared as in Flink where they are of the one Python type."""
+
+_WITH_IDENTITIES: Final = frozenset(("BIG_DEC", "SQL_TIME"))
+"""The types of which Python takes different keys for equal."""
 
 
 class NamedType(TypeInformation):
@@ -79,26 +91,35 @@ class NamedType(TypeInformation):
 
 
 class ScalarType(NamedType):
-    """A type with exactly one Python type."""
+    """A type with exactly one Python type, and perhaps None."""
 
     __slots__ = ("_only",)
 
     def __init__(self, name: str, python_type: type, **settings: Any) -> None:
-        super().__init__(name, python_type=python_type, **settings)
+        admits_none = name in _ADMIT_NONE
+        wire_type = settings.pop("wire_type", python_type)
+        super().__init__(
+            name,
+            python_type=python_type,
+            wire_type=wire_type | None if admits_none else wire_type,
+            admits_none=admits_none,
+            **settings,
+        )
         self._only = {python_type}
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        if values and set(map(type, values)) != self._only:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        kinds = set(map(type, values))
+        if values and kinds != self._only and not (self.admits_none and kinds <= {*self._only, NoneType}):
             raise WrongValue(self.first_wrong(values), self.name)
         return None
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         if type(self).prepare is not ScalarType.prepare:
             return self.encode
-        only = self.python_type
+        only, admits_none = self.python_type, self.admits_none
 
         def encode(value: Any) -> bytes:
-            if type(value) is not only:
+            if type(value) is not only and not (value is None and admits_none):
                 raise WrongValue(value, self.name)
             return ENCODE(value)
 
@@ -106,9 +127,10 @@ class ScalarType(NamedType):
 
     def converter(self) -> Packer | None:
         only, name, convert_other = self.python_type, self.name, OTHERS.get(self.name)
+        admits_none = self.admits_none
 
         def convert(value: Any) -> Any:
-            if type(value) is only:
+            if type(value) is only or (value is None and admits_none):
                 return value
             result = None if convert_other is None else convert_other(value)
             if result is None:
@@ -117,9 +139,19 @@ class ScalarType(NamedType):
 
         return convert
 
+    def plain_keys(self) -> tuple[type, ...]:
+        return (self.python_type,) if self.name in _PLAIN_KEYS else ()
+
+    def identify(self, key: Any) -> Any:
+        if type(key) is not self.python_type:
+            raise self.wrong_key(key)
+        self.check_key_type()
+        return identity_of(key) if self.name in _WITH_IDENTITIES else key
+
     def first_wrong(self, values: Collection[Any]) -> Any:
         """Find the first value of another Python type."""
-        return next(value for value in values if type(value) is not self.python_type)
+        right = (self.python_type, NoneType) if self.admits_none else (self.python_type,)
+        return next(value for value in values if type(value) not in right)
 
 
 class IntegerType(ScalarType):
@@ -132,7 +164,7 @@ class IntegerType(ScalarType):
         self._smallest = -(1 << (bits - 1))
         self._largest = (1 << (bits - 1)) - 1
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         if values:
             if set(map(type, values)) != self._only:
                 raise WrongValue(self.first_wrong(values), self.name)
@@ -142,7 +174,7 @@ class IntegerType(ScalarType):
                 raise self._outside(wrong)
         return None
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         smallest, largest = self._smallest, self._largest
 
         def encode(value: Any) -> bytes:
@@ -167,6 +199,13 @@ class IntegerType(ScalarType):
 
         return convert
 
+    def identify(self, key: Any) -> Any:
+        if type(key) is not int:
+            raise self.wrong_key(key)
+        if not self._smallest <= key <= self._largest:
+            raise self.wrong_key(key, f"it holds {self._smallest} to {self._largest}: declare Types.LONG()")
+        return key
+
     @property
     def limits(self) -> tuple[int, int]:
         """Return the smallest and the largest integer of the type."""
@@ -177,7 +216,7 @@ class IntegerType(ScalarType):
 
 
 class FloatType(ScalarType):
-    """A float. As keys, 0.0 and -0.0 are the same, because they are equal; NaN is refused."""
+    """A float."""
 
     __slots__ = ()
 
@@ -200,11 +239,14 @@ class FloatType(ScalarType):
 
         return convert
 
+    def identify(self, key: Any) -> Any:
+        if type(key) is not float:
+            raise self.wrong_key(key)
+        return float_identity(key)
+
     def java_hash(self, key: Any) -> int:
-        if type(key) is float:
-            check_number(key)
-            key = key + 0.0
-        return super().java_hash(key)
+        """Compute the hash code with -0.0 as 0.0, whose key group it shares."""
+        return super().java_hash(key + 0.0 if type(key) is float else key)
 
 
 class BigIntegerType(ScalarType):
@@ -215,20 +257,20 @@ class BigIntegerType(ScalarType):
     def __init__(self) -> None:
         super().__init__("BIG_INT", int, wire_type=bytes, java_hash_kind="bigint")
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         return _pack_integer
 
-    def unpacker(self) -> Packer | None:
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
         return _unpack_integer
 
 
-def _pack_integer(value: int) -> bytes:
-    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+def _pack_integer(value: int | None) -> bytes | None:
+    return None if value is None else value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
 
 
-def _unpack_integer(data: bytes) -> int:
-    return int.from_bytes(data, "big", signed=True)
+def _unpack_integer(data: bytes | None) -> int | None:
+    return None if data is None else int.from_bytes(data, "big", signed=True)
 
 
 class CharType(ScalarType):
@@ -239,12 +281,17 @@ class CharType(ScalarType):
     def __init__(self) -> None:
         super().__init__("CHAR", str, java_hash_kind="char")
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         for value in values:
             if len(value) != 1:
                 raise WrongValue(value, self.name, "it holds one character")
         return None
+
+    def identify(self, key: Any) -> Any:
+        if type(key) is not str or len(key) != 1:
+            raise self.wrong_key(key)
+        return key
 
     def converter(self) -> Packer:
         return _checked_by(self, super().converter())
@@ -256,16 +303,21 @@ class TimestampType(ScalarType):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__("SQL_TIMESTAMP", datetime)
+        super().__init__("SQL_TIMESTAMP", datetime, java_hash_kind="timestamp")
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         for value in values:
-            if value.tzinfo is not None:
+            if value is not None and value.tzinfo is not None:
                 raise WrongValue(
                     value, self.name, "it holds times without a zone: convert to UTC and drop it"
                 )
         return None
+
+    def identify(self, key: Any) -> Any:
+        if type(key) is not datetime or key.tzinfo is not None:
+            raise self.wrong_key(key, "convert it to UTC and drop the zone")
+        return key.replace(fold=0) if key.fold else key
 
     def converter(self) -> Packer:
         return _checked_by(self, super().converter())
@@ -284,7 +336,10 @@ def _checked_by(kind: ScalarType, convert_type: Packer | None) -> Packer:
 
 
 class PickledType(NamedType):
-    """Any object, as pickle writes it. Reading it executes code, so a restore needs explicit permission."""
+    """Any object: plain values describe themselves, and opaque ones are pickled where the job allows it.
+
+    Its wire form is read by the unpacker alone, because what it may read depends on that permission.
+    """
 
     __slots__ = ()
 
@@ -292,29 +347,40 @@ class PickledType(NamedType):
         super().__init__(
             "PICKLED_BYTE_ARRAY",
             python_type=object,
-            wire_type=bytes,
+            wire_type=msgspec.Raw,
             immutable=False,
             contains_pickle=True,
+            admits_none=True,
         )
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        return _pack_pickled
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        def pack(value: Any) -> Any:
+            try:
+                return dynamic.pack_any(value, allow_pickle)
+            except dynamic.NotDescribable:
+                raise
+            except Exception as error:
+                raise WrongValue(value, self.name, f"pickle refuses it: {error}") from error
 
-    def unpacker(self) -> Packer | None:
-        return pickle.loads
+        return pack
+
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        return dynamic.unpack_with_pickle if allow_pickle else dynamic.unpack_any
 
     def copy(self, value: Any) -> Any:
         return copying.deepcopy(value)
 
+    def check_key_type(self) -> None:
+        """Accept the type, with the keys that an undeclared type takes."""
+
+    def plain_keys(self) -> tuple[type, ...]:
+        return PLAIN
+
+    def identify(self, key: Any) -> Any:
+        return identity_of(key)
+
     def java_hash(self, key: Any) -> int:
         return hash_dynamic(key)
-
-
-def _pack_pickled(value: Any) -> bytes:
-    try:
-        return pickle.dumps(value, protocol=4)
-    except Exception as error:
-        raise WrongValue(value, "PICKLED_BYTE_ARRAY", f"pickle refuses it: {error}") from error
 
 
 class DynamicType(NamedType):
@@ -323,9 +389,9 @@ class DynamicType(NamedType):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__("DYNAMIC", python_type=Any, wire_type=Any, immutable=False)
+        super().__init__("DYNAMIC", python_type=Any, wire_type=Any, immutable=False, admits_none=True)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         return None if dynamic.is_plain(values) else dynamic.pack
 
     copy = staticmethod(dynamic.copy)
@@ -335,7 +401,7 @@ class DynamicType(NamedType):
             return table.copy()
         return super().copy_table(table)
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         pack = dynamic.pack
 
         def encode(value: Any) -> bytes:
@@ -349,6 +415,15 @@ class DynamicType(NamedType):
 
     def copy_column(self, values: list[Any]) -> list[Any]:
         return values if dynamic.SCALARS.issuperset(map(type, values)) else super().copy_column(values)
+
+    def check_key_type(self) -> None:
+        """Accept the type: which key is refused depends on its class."""
+
+    def plain_keys(self) -> tuple[type, ...]:
+        return PLAIN
+
+    def identify(self, key: Any) -> Any:
+        return identity_of(key)
 
     def java_hash(self, key: Any) -> int:
         return hash_dynamic(key)
@@ -365,9 +440,9 @@ SCALAR_TYPES: tuple[TypeInformation, ...] = (
     FloatType("FLOAT", "float"),
     FloatType("DOUBLE", "double"),
     CharType(),
-    ScalarType("BIG_DEC", Decimal),
-    ScalarType("SQL_DATE", date),
-    ScalarType("SQL_TIME", time),
+    ScalarType("BIG_DEC", Decimal, java_hash_kind="decimal"),
+    ScalarType("SQL_DATE", date, java_hash_kind="date"),
+    ScalarType("SQL_TIME", time, java_hash_kind="time"),
     TimestampType(),
     ScalarType("BYTES", bytes, java_hash_kind="bytes"),
     ScalarType("VOID", NoneType),
@@ -383,3 +458,8 @@ def scalar_type(name: str) -> TypeInformation:
     if found is None:
         raise ValueError(f"unknown type {name!r} in a stored description")
     return found
+
+
+def key_rule_of(key_type: TypeInformation | None) -> KeyRule:
+    """Return how operators identify keys of a declared type, or of none."""
+    return (scalar_type("DYNAMIC") if key_type is None else key_type).key_rule()

@@ -13,7 +13,8 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from types import GeneratorType, NoneType
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -26,6 +27,8 @@ from onceproof.engine.watermarks.generators import (
     WatermarkOutput,
 )
 from onceproof.engine.watermarks.strategy import WatermarkGeneratorContext, WatermarkStrategy
+
+_LONGEST_SHOWN: Final = 60
 
 
 class Stream(Protocol):
@@ -102,6 +105,24 @@ class ProgressOutput(WatermarkOutput):
             self._stream.status(False)
 
 
+def _no_timestamp(extract: Callable[[Any, int], int], value: Any, timestamp: Any) -> TypeError:
+    """Return the error that a timestamp assigner returned something else than an int."""
+    remedy = {
+        float: "round it, int(...)",
+        NoneType: "return one for each record",
+        GeneratorType: "return it, do not yield it",
+    }.get(type(timestamp), "return an int")
+    shown = "a generator" if type(timestamp) is GeneratorType else repr(timestamp)
+    record = repr(value)
+    if len(record) > _LONGEST_SHOWN:
+        record = record[: _LONGEST_SHOWN - 3] + "..."
+    assigner = type(getattr(extract, "__self__", extract)).__qualname__
+    return TypeError(
+        f"timestamp assigner {assigner} returned {shown} ({type(timestamp).__qualname__}) for the record"
+        f" {record}: a timestamp is an int, in milliseconds since the epoch; {remedy}"
+    )
+
+
 class _PartOutput(WatermarkOutput):
     """Collects the watermarks and the status of one part until they are combined."""
 
@@ -157,6 +178,9 @@ class TimestampsAndWatermarks:
                 (value, extract(value, MIN_WATERMARK if timestamp is None else timestamp))
                 for value, timestamp in records
             ]
+            for value, timestamp in records:
+                if timestamp.__class__ is not int:
+                    raise _no_timestamp(extract, value, timestamp)
         generator = self._generators[part]
         if isinstance(generator, PeriodicGenerator):
             generator.on_records(records)

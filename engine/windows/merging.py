@@ -2,6 +2,9 @@
 
 Each window has a *state window*, one of the windows it was made of, under which its contents are stored. So
 when a window grows only this mapping changes, and a merge moves the contents of all merged windows but one.
+
+Flink takes the first of a hash set as that one, so it leaves open in which order the records of merged
+windows stand. The choice here is PyFlink's.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from onceproof.engine.windows.assigners import MergingWindowAssigner
-from onceproof.engine.windows.windows import WindowMergeCallback
+from onceproof.engine.windows.windows import TimeWindow, WindowMergeCallback
 
 OnMerge: TypeAlias = Callable[[Any, list[Any], Any, list[Any]], None]
 """Called with the merged window, the windows it is made of, its state window, and the state windows whose
@@ -55,7 +58,11 @@ class MergingWindowSet:
             if new in members:
                 merged_new = True
                 result = merged
-            old = [window for window in members if window != new]
+            old = (
+                _in_order_of_merging(members, new)
+                if len(members) > 2
+                else [window for window in members if window != new]
+            )
             kept = [state_windows.pop(window) for window in old]
             state_windows[merged] = kept[0]
             # If an existing window already covers the new one, nothing is merged.
@@ -64,6 +71,25 @@ class MergingWindowSet:
         if not merged_new:
             state_windows[new] = new
         return result
+
+
+def _in_order_of_merging(members: list[Any], new: Any) -> list[Any]:
+    """Return the members but the new one in the order of PyFlink's set, which is that of a set of hashes."""
+    by_hash = {_hash(window): window for window in members if type(window) is TimeWindow}
+    if len(by_hash) < len(members):
+        return [window for window in members if window != new]
+    hashes = set(by_hash)
+    hashes.discard(_hash(new))
+    return [by_hash[each] for each in hashes]
+
+
+def _hash(window: TimeWindow) -> int:
+    """Return the hash that a window has in PyFlink, before Python shortens it."""
+    odd = (window.end << 1) + 1
+    inverse = odd * odd * odd
+    for _ in range(3):
+        inverse *= 2 - odd * inverse
+    return window.start + inverse
 
 
 class _Groups(WindowMergeCallback):

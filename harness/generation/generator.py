@@ -228,7 +228,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
         buffer_records=chance.weighted(BUFFER_RECORDS),
-        endless=(chance.chance(ENDLESS) and not hurried) or UNSET,
+        endless=(chance.chance(ENDLESS) and not hurried and not options_of(family).batch) or UNSET,
     )
 
 

@@ -247,6 +247,8 @@ class FamilyOptions:
     writes_files: bool = False
     """Whether all that the job writes are part files, in folders or an object store. In some scenarios a
     consumer then takes the visible ones away."""
+    batch: bool = False
+    """Whether the job runs in BATCH mode. Then its input always has an end."""
     servers: Collection[str] = ()
     """The real servers that the job needs in real processes, such as ("postgres",). The simulation has models
     of them, and needs none."""
@@ -338,6 +340,7 @@ _OPTIONS: Final[_Members] = {
     ),
     "quix_app": (lambda value: value is None or callable(value), "a function quix_app(records, io)"),
     "writes_files": (lambda value: type(value) is bool, "True or False"),
+    "batch": (lambda value: type(value) is bool, "True or False"),
     "servers": (
         lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA, S3},
         f"some of {(POSTGRES, KAFKA, S3)}",

@@ -14,8 +14,8 @@ Rules of the comparison:
   - has session windows, which merge, or
   - has a trigger whose timers may be equal in two windows: one of its own, or a continuous one.
 
-- The timestamp that ``out`` appends does not count where the job has a trigger of its own: PyFlink takes it
-  from the timer.
+- The timestamp that ``out`` appends does not count where PyFlink's is its own: side outputs have none there,
+  and results of windows that a record or a timer of a trigger may fire have that one's.
 
 What is compared, and how, follows from the text of a job alone, so that any file of such jobs can be run.
 """
@@ -40,10 +40,15 @@ from onceproof.engine import (
     WatermarkOutput,
     WatermarkStrategy,
 )
-from tests.engine_as_pyflink import engine_as_pyflink
+from onceproof.harness.model.pyflink_imports import pyflink_imports
 
 UNITING: Final = frozenset({"union", "connect", "join", "co_group", "interval_join"})
 """Methods behind which the order of two streams is chance."""
+FIRED_AT_ANY_TIME: Final = frozenset(
+    {"count_window", "count_window_all", "trigger", "allowed_lateness", "GlobalWindows"}
+)
+"""Names that a job uses whose windows may fire at another time than their end."""
+SIDE_OUTPUT: Final = "get_side_output"
 UNORDERED_NAMES: Final = re.compile(r"\.unordered_wait|Session\w*Windows|Continuous\w*Trigger")
 OWN_TRIGGER: Final = "Trigger"
 """The base class of a trigger of the job's own."""
@@ -91,23 +96,43 @@ class RecordedJob:
         )
 
     @cached_property
-    def is_ordered(self) -> bool:
-        """Whether Flink promises the order of the rows of a key."""
-        body = next(
+    def _body(self) -> ast.FunctionDef:
+        """The function that builds the job."""
+        return next(
             node for node in self._tree.body if isinstance(node, ast.FunctionDef) and node.name == "job"
         )
-        calls = [node for node in ast.walk(body) if isinstance(node, ast.Call)]
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        """Whether Flink promises the order of the rows of a key."""
+        calls = [node for node in ast.walk(self._body) if isinstance(node, ast.Call)]
         return not (
             self.has_own_trigger
-            or UNORDERED_NAMES.search(ast.unparse(body))
-            or any(isinstance(call.func, ast.Attribute) and call.func.attr in UNITING for call in calls)
+            or UNORDERED_NAMES.search(ast.unparse(self._body))
+            or _names(self._body) & UNITING
             or any(_parallelism_of(call) > 1 for call in calls)
             or int(self.options.get("parallelism.default", 1)) > 1
         )
 
+    @cached_property
+    def _side_outputs(self) -> frozenset[str]:
+        """The names of streams that are side outputs: ``d["late"] = out(m.get_side_output(LATE))``."""
+        named: list[tuple[ast.expr | None, ast.expr]] = []
+        for node in ast.walk(self._body):
+            match node:
+                case ast.Assign(targets=[ast.Subscript(slice=key)]):
+                    named.append((key, node.value))
+                case ast.Dict():
+                    named += zip(node.keys, node.values, strict=True)
+        return frozenset(
+            str(key.value)
+            for key, stream in named
+            if isinstance(key, ast.Constant) and SIDE_OUTPUT in _names(stream)
+        )
+
     def run(self) -> dict[str, Texts]:
         """Run each stream on the engine, in an environment of its own, and return the texts of its rows."""
-        with engine_as_pyflink():
+        with pyflink_imports():
             names: dict[str, Any] = {"__name__": f"job {self.id}", "wm": watermarks, "FLINK": False}
             exec(self.plain, names)
             plain = names["plain"]
@@ -124,9 +149,12 @@ class RecordedJob:
         with build(self._environment())[name].execute_and_collect() as rows:
             return [repr(plain(row)) for row in rows]
 
-    def comparable(self, rows: Iterable[str]) -> Any:
-        """Return rows in the form in which those of the engine and of Flink are equal."""
-        read = [self._read(row) for row in rows]
+    def comparable(self, stream: str, rows: Iterable[str]) -> Any:
+        """Return the rows of a stream in the form in which those of the engine and of Flink are equal."""
+        names = _names(self._body)
+        is_own_time = stream in self._side_outputs or names & FIRED_AT_ANY_TIME
+        has_times = "out" not in names or not is_own_time
+        read = [_read(row, has_times=has_times) for row in rows]
         if not self.is_ordered:
             return sorted(text for _, text in read)
         by_key: defaultdict[str, Texts] = defaultdict(list)
@@ -134,15 +162,24 @@ class RecordedJob:
             by_key[key].append(text)
         return dict(by_key)
 
-    def _read(self, text: str) -> tuple[str, str]:
-        """Return the key of a row, and the part of its text that counts."""
-        row = _literal(text)
-        if not isinstance(row, list | tuple) or not row:
-            return text, text
-        inner = _literal(row[0])
-        if len(row) == WRAPPED_FIELDS and isinstance(inner, tuple) and _is_timestamp(row[1]):
-            return repr(_literal(inner[0])), row[0] if self.has_own_trigger else text
-        return repr(inner), text
+
+def _read(text: str, *, has_times: bool) -> tuple[str, str]:
+    """Return the key of a row, and the part of its text that counts."""
+    row = _literal(text)
+    if not isinstance(row, list | tuple) or not row:
+        return text, text
+    inner = _literal(row[0])
+    if len(row) == WRAPPED_FIELDS and isinstance(row[0], str) and _is_timestamp(row[1]):
+        key = inner[0] if isinstance(inner, tuple) and inner else inner
+        return repr(_literal(key)), text if has_times else row[0]
+    return repr(inner), text
+
+
+def _names(tree: ast.AST) -> set[str]:
+    """Return the names and attributes that a part of a program uses."""
+    nodes = list(ast.walk(tree))
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return attributes | {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def _parallelism_of(call: ast.Call) -> int:
@@ -163,7 +200,7 @@ def _literal(text: object) -> object:
 
 
 def _is_timestamp(text: object) -> bool:
-    return text == "None" or isinstance(_literal(text), int)
+    return isinstance(text, str) and (text == "None" or isinstance(_literal(text), int))
 
 
 OVERFLOW: Final = re.compile(r": (-?\d+) \(int\) is no \w+: it holds (-?\d+) to (\d+)")

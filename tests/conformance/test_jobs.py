@@ -15,5 +15,5 @@ def test_job_has_the_rows_that_it_had_on_flink(job, recorded_differences, record
         record_property("departs", job.id)
         return
     streams = sorted(rows.keys() | job.flink.keys())
-    expected = {name: job.comparable(job.flink.get(name, [])) for name in streams}
-    assert {name: job.comparable(rows.get(name, [])) for name in streams} == expected
+    expected = {name: job.comparable(name, job.flink.get(name, [])) for name in streams}
+    assert {name: job.comparable(name, rows.get(name, [])) for name in streams} == expected

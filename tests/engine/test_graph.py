@@ -223,13 +223,13 @@ def test_max_parallelism_is_derived_from_the_parallelism_of_each_vertex(env):
 
 @pytest.mark.parametrize("how", ["operator", "environment", "configuration"])
 def test_a_max_parallelism_that_was_set_is_explicit(env, how):
+    if how == "environment":
+        env.set_max_parallelism(16)
+    elif how == "configuration":
+        env.configure(Configuration().set(MAX_PARALLELISM, 16))
     stream = env.from_source(SOURCE)
     if how == "operator":
         stream.set_max_parallelism(16)
-    elif how == "environment":
-        env.set_max_parallelism(16)
-    else:
-        env.configure(Configuration().set(MAX_PARALLELISM, 16))
     (vertex,) = env.get_job_graph().vertices
     assert (vertex.max_parallelism, vertex.max_parallelism_is_explicit) == (16, True)
 
@@ -238,12 +238,6 @@ def test_an_operators_own_max_parallelism_wins_over_the_environments(env):
     env.set_max_parallelism(16)
     env.from_source(SOURCE).set_max_parallelism(128)
     assert env.get_job_graph().vertices[0].max_parallelism == 128
-
-
-def test_the_parallelism_of_the_environment_counts_as_it_is_when_the_graph_is_built(env):
-    env.from_source(SOURCE)
-    env.set_parallelism(5)
-    assert env.get_job_graph().vertices[0].parallelism == 5
 
 
 # ---- ids and names

@@ -1,10 +1,12 @@
 """Key groups: every key has one owner at any parallelism, and equal keys share it."""
 
-import math
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
+from http import HTTPStatus
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +22,7 @@ from onceproof.engine.key_groups import (
     operator_index,
 )
 from onceproof.engine.types import Row, Types
+from onceproof.engine.types.scalars import key_rule_of
 
 PARALLELISMS = st.tuples(st.integers(1, 300), st.integers(0, 32468)).map(lambda pair: (pair[0], sum(pair)))
 
@@ -102,20 +105,26 @@ def test_keys_that_are_equal_in_python_share_their_group(one, other, key_type):
 @pytest.mark.parametrize(
     ("key", "key_type", "words"),
     [
-        (math.nan, Types.DOUBLE(), "NaN"),
-        ((math.nan,), None, "NaN"),
         ({"a": 1}, Types.STRING(), "no STRING"),
-        (None, None, "NoneType"),
-        ([1], None, "list"),
-        (1 << 40, Types.INT(), "32 bits"),
+        ((None,), Types.TUPLE([Types.LONG()]), "None .NoneType. is no LONG"),
+        ([1], None, "of type list cannot be a key: it may change: give a tuple"),
+        ((1, [2]), None, "list"),
+        (5, Types.DOUBLE(), "no DOUBLE"),
+        (True, Types.LONG(), "no LONG"),
+        (HTTPStatus.OK, None, "give a plain int, not an object of a subclass"),
+        (datetime(2020, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")), None, "not a fixed offset"),
+        (datetime(2020, 1, 1, tzinfo=UTC), Types.SQL_TIMESTAMP(), "drop the zone"),
+        (1 << 40, Types.INT(), "declare Types.LONG"),
         ("a", Types.LONG(), "no LONG"),
         (("a",), Types.TUPLE([Types.STRING(), Types.LONG()]), "no TUPLE"),
-        (1, Types.SQL_DATE(), "cannot be a key type"),
+        (1, Types.SQL_DATE(), "no SQL_DATE"),
+        ([1], Types.LIST(Types.LONG()), "cannot be a key type"),
     ],
 )
 def test_value_that_cannot_be_a_key_is_refused_by_name(key, key_type, words):
+    _, identify = key_rule_of(key_type)
     with pytest.raises(InvalidKey, match=words) as raised:
-        key_group_of(key, 128, key_type)
+        identify(key)
     assert "\n" not in str(raised.value)
 
 

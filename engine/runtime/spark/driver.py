@@ -129,7 +129,7 @@ class SparkExecution(JobDriver):
         self._is_shipped = False
         self._committer: DriverCommitter | None = None
         self._plans: dict[TaskId, RestorePlan] = {}
-        self._pace = pace or EpochSize(graph.settings)
+        self._pace = pace or EpochSize(graph.settings, is_batch=graph.is_batch)
         self._ended: set[TaskId] = set()
         """The tasks that had processed all their input at the last checkpoint, as far as reported."""
         self._job: EpochJob | None = None

@@ -7,6 +7,7 @@ The rules this module lives by:
 - ``execution.checkpointing.interval-records`` is split among the source subtasks that have records left.
 - A source subtask that has nothing now reads no more in the epoch. If all do, the epoch says nothing of the
   speed; if it has read nothing at all, a rest follows.
+- A job in BATCH mode reads its whole input in one epoch: no checkpoint could hold what its stages collect.
 - An interval in time is converted into records by the speed of earlier epochs. The first epoch is small, and
   none is more than LARGEST_GROWTH times the previous one.
 """
@@ -29,6 +30,10 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 """The upper limit of what the sources of an epoch send, for the same reason: records may be large."""
 
 
+WHOLE: Final = 1 << 62
+"""More records, and bytes, than any input has."""
+
+
 SHORTEST_REST_MS: Final = 100
 LONGEST_REST_MS: Final = 1000
 """Timers of processing time wait for the next epoch, so the rest between two epochs is short."""
@@ -45,7 +50,10 @@ def rest_ms(retry_ms: int) -> int:
 class EpochSize:
     """Computes the size of the next epoch."""
 
-    def __init__(self, settings: CheckpointSettings, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, settings: CheckpointSettings, most_bytes: int = MOST_BYTES, *, is_batch: bool = False
+    ) -> None:
+        self._is_batch = is_batch
         self._most_bytes = most_bytes
         self._interval_ms = settings.interval_ms
         self._given = settings.interval_records
@@ -53,6 +61,8 @@ class EpochSize:
 
     def quotas(self, sources: Sequence[TaskId], ended: Collection[TaskId] = ()) -> dict[TaskId, int]:
         """Return how many records each source subtask reads, at least 1; ``ended`` have none left."""
+        if self._is_batch:
+            return dict.fromkeys(sources, WHOLE)
         readers = [source for source in sources if source not in ended]
         share, rest = divmod(self._records, max(1, len(readers)))
         quotas = dict.fromkeys(sources, 1)
@@ -61,6 +71,8 @@ class EpochSize:
 
     def bytes_each(self, sources: Sequence[TaskId], ended: Collection[TaskId] = ()) -> int:
         """Return how many bytes each source subtask sends at most; one record may exceed it."""
+        if self._is_batch:
+            return WHOLE
         readers = len(sources) - len([source for source in sources if source in ended])
         return self._most_bytes // max(1, readers)
 

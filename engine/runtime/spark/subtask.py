@@ -49,6 +49,7 @@ from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
 from onceproof.engine.runtime.spark.epoch_meter import EpochMeter
+from onceproof.engine.runtime.spark.epoch_size import WHOLE, rest_ms
 from onceproof.engine.runtime.spark.epoch_time import pack_time, unpack_time
 from onceproof.engine.runtime.spark.read_size import ReadSize
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
@@ -222,6 +223,9 @@ class SubtaskRun:
             task.queues[channel].append(element)
             self._handle(task, Deliver(channel))
             yield
+            while task.is_polled:
+                self._handle(task, POLL)
+                yield
 
     def _let_time_pass(self, task: Task) -> None:
         """Advance to the time of the checkpoint, calling the task at each requested time until then."""
@@ -260,7 +264,9 @@ class SubtaskRun:
             self._handle(task, POLL)
             self._retry_ms = task.retry_ms
             if self._retry_ms is not None:
-                break
+                if quota < WHOLE:
+                    break
+                time.sleep(rest_ms(self._retry_ms) / 1000)
             size.add([route.queue for route in self._routes], source.records_read)
             yield
         self._let_time_pass(task)

@@ -10,28 +10,37 @@ A key of the database is ::
 - A part that is followed by another one has its length (4 bytes) before it, so that a scan can split the key.
 - The rest is empty for a single value, a number of 8 bytes for each element of a list, in order, and the
   map's key for each entry of a map.
-- Equal keys must have equal bytes, because they are one key in a dict: -0.0 is written as 0.0, and without a
-  declared type True and 1.0 are written as 1.
+- A key that is the same by ``key_identity`` has the same bytes, another one has others.
+- The keys of maps that are equal in Python must have equal bytes, because they are one key in a dict: -0.0 is
+  written as 0.0, and without a declared type True and 1.0 are written as 1. Versions up to 0.2 wrote the keys
+  of the stream so, too; a database that one of them began goes on in that way.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from types import NoneType
 from typing import Any, Final
 
 from onceproof.engine.key_groups import key_group_of
+from onceproof.engine.key_identity import Distinct, value_of
 from onceproof.engine.state.descriptors import LIST, MAP
-from onceproof.engine.state.file_envelope import StateError
-from onceproof.engine.types import TypeInformation
+from onceproof.engine.types import NotDescribable, TypeInformation
 from onceproof.engine.types.composite import TupleType
 from onceproof.engine.types.information import ENCODE
 from onceproof.engine.types.row import RowType, row_like
 from onceproof.engine.types.scalars import DynamicType, FloatType, PickledType
+from onceproof.engine.types.wrapped import nullable
 
+_NONE: Final = ENCODE(None)
 _GROUP: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
 _SEQUENCE: Final = struct.Struct(">Q")
+
+_SAME_BYTES: Final = (int, str, bytes, NoneType, date, timedelta)
+"""The classes whose equal values have equal bytes, and which equal nothing of another class."""
 
 GROUP_BYTES: Final = _GROUP.size
 LENGTH_BYTES: Final = _LENGTH.size
@@ -55,11 +64,11 @@ def range_of_groups(low: int, high: int) -> tuple[bytes, bytes]:
 def canonical_form(kind: TypeInformation) -> Callable[[Any], Any] | None:
     """Return a function that maps equal keys of a type to one value; None if equal keys have equal bytes.
 
-    Raises StateError for a type whose equal values may have different bytes.
+    It raises NotDescribable for a value of which equal ones may have different bytes.
     """
     if isinstance(kind, FloatType):
         return _positive_zero
-    if isinstance(kind, DynamicType):
+    if isinstance(kind, DynamicType | PickledType):
         return _as_in_a_dict
     if isinstance(kind, TupleType | RowType):
         forms = [canonical_form(field) for field in kind.fields]
@@ -68,10 +77,6 @@ def canonical_form(kind: TypeInformation) -> Callable[[Any], Any] | None:
         if isinstance(kind, TupleType):
             return lambda value: tuple(_fields(value, forms))
         return lambda value: row_like(value, _fields(value, forms))
-    if isinstance(kind, PickledType):
-        raise StateError(
-            "a key of type PICKLED_BYTE_ARRAY cannot be found again in a database: declare its type"
-        )
     return None
 
 
@@ -92,28 +97,44 @@ def _as_in_a_dict(value: Any) -> Any:
         return int(value) if value.is_integer() else value
     if kind is tuple:
         return tuple(map(_as_in_a_dict, value))
+    if (kind is datetime or kind is time) and value.tzinfo is None:
+        return value.replace(fold=0)
+    if kind not in _SAME_BYTES:
+        raise NotDescribable(value)
     return value
 
 
 class Keys:
-    """Converts keys into their key groups and bytes."""
+    """Converts the identities of keys into their key groups and bytes, and back.
 
-    __slots__ = ("_canonical", "_encode", "_kind", "_max_parallelism")
+    ``merges_equal``: keys that are equal in Python are one.
+    """
 
-    def __init__(self, kind: TypeInformation, max_parallelism: int) -> None:
+    __slots__ = ("_canonical", "_decode", "_encode", "_identify", "_kind", "_max_parallelism", "merges_equal")
+
+    def __init__(self, kind: TypeInformation, max_parallelism: int, merges_equal: bool = False) -> None:
         self._kind = kind
         self._max_parallelism = max_parallelism
-        self._canonical = canonical_form(kind)
+        canonical = canonical_form(kind)
+        self.merges_equal = merges_equal and canonical is not None
+        self._canonical = canonical if merges_equal else None
         self._encode = kind.encoder()
+        self._decode = nullable(kind).decoder()
+        _, self._identify = kind.key_rule()
 
-    def code(self, key: Any) -> tuple[int, bytes]:
+    def code(self, identity: Any) -> tuple[int, bytes]:
         """Return the key group and the bytes of a key.
 
         Raises WrongValue and InvalidKey.
         """
         canonical = self._canonical
-        data = self._encode(key if canonical is None else canonical(key))
-        return key_group_of(key, self._max_parallelism, self._kind), data
+        key = value_of(identity) if type(identity) is Distinct else identity
+        data = _NONE if key is None else self._encode(key if canonical is None else canonical(key))
+        return key_group_of(identity, self._max_parallelism, self._kind), data
+
+    def identity(self, data: bytes) -> Any:
+        """Return the identity of the key with these bytes."""
+        return self._identify(self._decode(data))
 
 
 class EntryLayout:
@@ -121,7 +142,6 @@ class EntryLayout:
 
     __slots__ = (
         "_canonical_namespace",
-        "_decode_key",
         "_decode_namespace",
         "_encode_namespace",
         "_has_rest",
@@ -136,7 +156,6 @@ class EntryLayout:
         state: str,
         kind: str,
         keys: Keys,
-        key_type: TypeInformation,
         namespace_type: TypeInformation | None,
     ) -> None:
         self.state = state
@@ -144,7 +163,6 @@ class EntryLayout:
         self._keys = keys
         self._has_rest = kind in (LIST, MAP)
         self._namespaced = namespace_type is not None
-        self._decode_key = key_type.decoder()
         if namespace_type is not None:
             self._canonical_namespace = canonical_form(namespace_type)
             self._encode_namespace = namespace_type.encoder()
@@ -187,8 +205,8 @@ class EntryLayout:
         """Return the entry of a key of the database."""
         key, namespace, _ = self.split(data)
         if namespace is None:
-            return self._decode_key(key)
-        return self._decode_key(key), self._decode_namespace(namespace)
+            return self._keys.identity(key)
+        return self._keys.identity(key), self._decode_namespace(namespace)
 
 
 def _cut(data: bytes, position: int) -> tuple[bytes, int]:

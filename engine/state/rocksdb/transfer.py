@@ -42,7 +42,7 @@ _ITEMS: Final = msgspec.msgpack.Decoder(list[tuple[Raw, Raw]])
 def layout_of(name: str, table: TableDescription, max_parallelism: int) -> EntryLayout:
     key_type = from_descriptor(table.key_type)
     namespace = None if table.namespace_type is None else from_descriptor(table.namespace_type)
-    return EntryLayout(name, table.kind, Keys(key_type, max_parallelism), key_type, namespace)
+    return EntryLayout(name, table.kind, Keys(key_type, max_parallelism), namespace)
 
 
 # From the canonical form into a database.
@@ -66,7 +66,6 @@ def _pairs(
     layout: EntryLayout, table: EncodedTable, group: int, data: bytes, sequence: ElementNumbers
 ) -> Iterator[tuple[bytes, bytes]]:
     beginning = pack_group(group) + layout.prefix
-    same_key = _rewriter(from_descriptor(table.key_type))
     if table.namespace_type is None:
         entries: Iterable[tuple[Any, Any, Any]] = ((key, None, held) for key, held in _PLAIN.decode(data))
         same_namespace: Callable[[Any], bytes] = _unchanged
@@ -75,7 +74,7 @@ def _pairs(
         entries = ((key, namespace, held) for (key, namespace), held in _NAMESPACED.decode(data))
     rest = _rest_writer(table, sequence)
     for key, namespace, held in entries:
-        joined = layout.join(same_key(key), None if namespace is None else same_namespace(namespace))
+        joined = layout.join(bytes(key), None if namespace is None else same_namespace(namespace))
         for behind, value in rest(held):
             yield beginning + joined + behind, value
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.task.events import POLL, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full, next_overtakes
+from onceproof.engine.task.sorted_task import SortedTask
 from onceproof.engine.task.task import Task, TaskState
 from onceproof.harness.model.scenario import ACTION_CLASSES
 
@@ -87,9 +88,8 @@ class Action(Struct, eq=False):
 def slots_of(task: Task, capacity: int, *, is_endless: bool = False) -> list[Slot]:
     """The slots of a task; of a source that may wait if the input is endless."""
     outputs = task.output_queues
+    polled = (_POLL, f"poll {task.name}", task, POLL, task.unread, 0, _NOT_BLOCKED, outputs, capacity)
     if task.is_source:
-        label = f"poll {task.name}"
-        polled = (_POLL, label, task, POLL, task.unread, 0, _NOT_BLOCKED, outputs, capacity)
         head = task.operators[0]
         if is_endless and isinstance(head, SourceOperator):
             return [WaitingSlot(*polled, source=head)]
@@ -102,4 +102,7 @@ def slots_of(task: Task, capacity: int, *, is_endless: bool = False) -> list[Slo
         event = _DELIVERIES[channel] if channel < len(_DELIVERIES) else Deliver(channel)
         label = f"deliver {name}/{channel}"
         slots.append(kind(_DELIVER, label, task, event, queue, channel, blocked, outputs, capacity))
+    if isinstance(task, SortedTask):
+        # Once its inputs have ended, it is polled for what it has collected.
+        slots.append(Slot(*polled))
     return slots

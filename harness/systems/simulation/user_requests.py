@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from onceproof.engine.checkpoint.events import RequestResolved, TriggerRequested
 from onceproof.engine.checkpoint.failure_counter import EXPIRED
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, decode_metadata
+from onceproof.engine.job.end_with_savepoint import NO_SAVEPOINT_IN_BATCH
 from onceproof.engine.job.events import CancelRequested, MasterEvent, RescaleRequested, StopRequested
 from onceproof.engine.job.master import JobMaster
 from onceproof.engine.messages import SAVEPOINT
@@ -45,7 +46,11 @@ THE_END: Final = Operation("stop", "end_of_data")
 """The request with which the user of an endless input ends the job."""
 ASK_AGAIN_MS: Final = 3
 """How soon a rescale that the job master has refused is asked for again."""
-EXCUSES: Final = ("keeps union list state", "is there already, from a process that had lost the job")
+EXCUSES: Final = (
+    "keeps union list state",
+    "is there already, from a process that had lost the job",
+    NO_SAVEPOINT_IN_BATCH,
+)
 """In the reason why there is no savepoint although nothing went wrong in this attempt. The second one: the
 metadata of a dead process's savepoint have landed late; savepoints with one id have one folder here. The
 savepoint of a drawn graph may expire as well: see ``may_expire`` in harness/generation/generator.py."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onceproof.engine.api.adapters import CallableReduce
 from onceproof.engine.elements import MAX_WATERMARK
 from onceproof.engine.operators.window import MergedTooLate, WindowOperator
 from onceproof.engine.operators.window_parts import WindowFunctions, WindowSettings
@@ -368,6 +369,38 @@ def test_evicted_records_stay_evicted_after_a_restore(bench):
     (restored,) = bench.restore_all([tested], make, 1)
     ((_, _, held),) = values(feed(restored, ("a", 4, 4)))
     assert [number for _, number in held] == [2, 3, 4]
+
+
+KEEPS_NONE = CountEvictor.of(0)
+
+
+def test_reduce_over_records_that_are_all_evicted_gives_none(bench):
+    tested = bench.open(tumbling(evictor=KEEPS_NONE, fold=CallableReduce(min)))
+    feed(tested, ("a", 1, 1), ("a", 2, 2))
+    assert tested.process_watermark(9) == [(("a", (0, 10), [None]), 9)]
+
+
+def test_aggregate_over_records_that_are_all_evicted_is_that_of_no_records(bench):
+    tested = bench.open(tumbling(evictor=KEEPS_NONE, function=None))
+    feed(tested, ("a", 1, 1), ("a", 2, 2))
+    assert tested.process_watermark(9) == [(0, 9)]
+
+
+def test_function_is_called_without_elements_where_all_are_evicted(bench):
+    tested = bench.open(tumbling(evictor=KEEPS_NONE, fold=None))
+    feed(tested, ("a", 1, 1))
+    assert values(tested.process_watermark(9)) == [("a", (0, 10), [])]
+
+
+def test_window_whose_records_were_evicted_at_a_firing_does_not_fire_empty_again(bench):
+    tested = bench.open(tumbling(evictor=KEEPS_NONE, trigger=CountTrigger.of(1)))
+    assert values(feed(tested, ("a", 1, 1))) == [("a", (0, 10), [0])]
+    assert tested.process_watermark(9) == []
+    # An empty state is no state: the trigger that fires at the end has nothing to work out.
+    tested = bench.open(tumbling(evictor=KEEPS_NONE, trigger=ContinuousEventTimeTrigger(4)))
+    feed(tested, ("a", 1, 1))
+    assert values(tested.process_watermark(4)) == [("a", (0, 10), [0])]
+    assert tested.process_watermark(9) == []
 
 
 # What cannot be.

@@ -1,0 +1,160 @@
+"""Values of one's own: what a function has handed over does not change when the function goes on.
+
+A function may emit its own list and then clear it, or put a dict into its state and change it afterwards. In
+Flink a value passes through the whole chain, or is copied or serialized, before the function resumes.
+
+Rules:
+
+- ``own`` returns the value itself if nothing in it can change, otherwise a copy.
+- How values of a class are copied is decided once for the class.
+- An operator asks for each value where the function hands it over: behind the buffer it would be too late.
+- Loops over records first ask ``hash`` of a tuple: it fails for a tuple that holds a list, a dict, a set, a
+  bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An object with a hash
+  counts as unchangeable within a tuple, as it does as the key of a dict.
+- An object that cannot be copied (it holds a lock, for instance) passes as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from copy import copy, deepcopy
+from datetime import date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import partial
+from operator import is_
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from onceproof.engine.elements import Record
+from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.types.row import Row, row_like
+
+Own: TypeAlias = Callable[[Any], Any]
+
+PLAIN: Final[frozenset[type]] = frozenset(
+    (
+        *(int, float, complex, bool, str, bytes, type(None), range, frozenset),
+        *(date, datetime, time, timedelta, Decimal, Fraction, UUID, OutputTag),
+    )
+)
+"""Classes whose values never change; a frozenset holds only what has a hash."""
+
+require_hash: Final[Callable[[Any], object]] = hash
+"""Raises TypeError for a tuple with an item that can change. The hash itself is never used: it differs from
+process to process."""
+
+_NEVER_CHANGE: Final = (Enum, type, tzinfo, FunctionType, BuiltinFunctionType, ModuleType)
+_HAS_ONLY_PLAIN: Final = PLAIN.issuperset
+
+
+def own(value: Any) -> Any:
+    """Return the value if nothing in it can change, otherwise a copy that shares what cannot change."""
+    try:
+        return _part(value)
+    except RecursionError:
+        # It holds itself, or is nested too deep: the general way remembers what it has met.
+        return _deep(value)
+
+
+def own_records(records: list[Record]) -> list[Record]:
+    """Return records with values of their own; the same list if none of them can change."""
+    for value, _ in records:
+        kind = type(value)
+        if kind is tuple:
+            try:
+                require_hash(value)
+            except TypeError:
+                break
+        elif kind not in PLAIN:
+            break
+    else:
+        return records
+    return [(own(value), timestamp) for value, timestamp in records]
+
+
+def _copier_of(kind: type) -> Own:
+    if kind in PLAIN or issubclass(kind, _NEVER_CHANGE):
+        return _same
+    if issubclass(kind, tuple):
+        made: Any = getattr(kind, "_make", None)
+        if kind is tuple or made is not None:
+            return partial(_tuple, tuple if made is None else made)
+    if dataclasses.is_dataclass(kind):
+        parameters: Any = getattr(kind, "__dataclass_params__", None)
+        names = tuple([field.name for field in dataclasses.fields(kind)])
+        return partial(_frozen if parameters.frozen else _changeable, names)
+    return _deep
+
+
+def _part(value: Any) -> Any:
+    kind = type(value)
+    copier = _COPIERS.get(kind)
+    if copier is None:
+        copier = _COPIERS[kind] = _copier_of(kind)
+    return copier(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _list(value: list[Any]) -> list[Any]:
+    return value.copy() if _HAS_ONLY_PLAIN(map(type, value)) else [_part(item) for item in value]
+
+
+def _dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    if _HAS_ONLY_PLAIN(map(type, value.values())):
+        return value.copy()
+    return {key: _part(item) for key, item in value.items()}
+
+
+def _tuple(make: Callable[[list[Any]], Any], value: tuple[Any, ...]) -> Any:
+    items = [_part(item) for item in value]
+    return value if _are_same(items, value) else make(items)
+
+
+def _row(value: Row) -> Row:
+    return row_like(value, [_part(item) for item in value])
+
+
+def _frozen(names: tuple[str, ...], value: Any) -> Any:
+    items = [getattr(value, name) for name in names]
+    owned = [_part(item) for item in items]
+    return value if _are_same(owned, items) else _with_fields(names, value, owned)
+
+
+def _changeable(names: tuple[str, ...], value: Any) -> Any:
+    return _with_fields(names, value, [_part(getattr(value, name)) for name in names])
+
+
+def _with_fields(names: tuple[str, ...], value: Any, items: list[Any]) -> Any:
+    made = copy(value)
+    for name, item in zip(names, items, strict=True):
+        object.__setattr__(made, name, item)
+    return made
+
+
+def _are_same(items: list[Any], others: Any) -> bool:
+    return all(map(is_, items, others))
+
+
+def _deep(value: Any) -> Any:
+    try:
+        return deepcopy(value)
+    except Exception:
+        # No other process could get the value, either: pickle asks the same methods.
+        return value
+
+
+_COPIERS: Final[dict[type, Own]] = {
+    list: _list,
+    dict: _dict,
+    set: set.copy,
+    bytearray: bytearray.copy,
+    Row: _row,
+}
+"""The function that copies values of a class, once one has been met."""
