@@ -18,6 +18,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
+from onceproof.engine.checkpoint.events import CheckpointAborted
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.errors import Ending, UnrecoverableError, repeatable, text_of, user_line
 from onceproof.engine.graph import JobGraph
@@ -54,7 +55,7 @@ class Killed(Ending):
 class Execution(JobDriver):
     """One process's run of a job with its tasks; drivers derive from it."""
 
-    measures_checkpoints: ClassVar[bool] = False
+    measures_checkpoints: ClassVar[bool] = True
     """Whether tasks measure the parts of a checkpoint, for the message of one that expires."""
 
     def __init__(
@@ -93,7 +94,11 @@ class Execution(JobDriver):
     def task_died(self, task: Task, error: BaseException) -> None:
         """Report to the job master, with ``failure_message``, that a task raised ``error``."""
 
-    def delay_of(self, task_id: TaskId, checkpoint_id: int) -> Delay:
+    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        """Say what an expired checkpoint waited for, as the tasks of this process show it."""
+        self.job_log.checkpoint_waited(self.graph, effect, self.now(), self._delay_of)
+
+    def _delay_of(self, task_id: TaskId, checkpoint_id: int) -> Delay:
         task = self.tasks.get(task_id)
         return UNSEEN if task is None else task_delay(task, checkpoint_id)
 

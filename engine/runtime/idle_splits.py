@@ -12,13 +12,14 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from onceproof.engine.elements import MIN_WATERMARK
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.event_time import TimestampedSourceOperator
 from onceproof.engine.task.task import RUNNING, Task
 
@@ -37,7 +38,7 @@ class _Standstill(Struct):
 
 
 class IdleSplitWatch:
-    """The watch over the splits of an attempt; ``next_look_ms`` is when it looks again."""
+    """The watch over the splits that the tasks of one process read."""
 
     def __init__(self, graph: JobGraph) -> None:
         self._job_name = graph.name
@@ -45,20 +46,21 @@ class IdleSplitWatch:
         self._interval_ms = min([vertex.auto_watermark_interval_ms for vertex in sources], default=0)
         self._seen: dict[tuple[int, str], _Standstill] = {}
         self._named: set[tuple[int, str]] = set()
-        self.next_look_ms = 0 if self._interval_ms else NEVER
+        self._attempt = ""
+        self._next_look_ms = 0 if self._interval_ms else NEVER
 
-    def attempt_started(self) -> None:
-        """Begin anew with the event time of an attempt; what was named stays named."""
-        self._seen.clear()
-
-    def look(self, tasks: Iterable[Task], now_ms: int) -> None:
+    def look(self, tasks: Mapping[TaskId, Task], now_ms: int) -> None:
         """Look at the splits of the source tasks, once an interval is over."""
-        if now_ms < self.next_look_ms:
+        if now_ms < self._next_look_ms:
             return
-        self.next_look_ms = now_ms + self._interval_ms
+        self._next_look_ms = now_ms + self._interval_ms
         by_source: dict[int, dict[str, int]] = {}
         names: dict[int, str] = {}
-        for task in tasks:
+        for task in tasks.values():
+            if task.attempt != self._attempt:
+                # Event time begins anew; what was named stays named.
+                self._attempt = task.attempt
+                self._seen.clear()
             head = task.operators[0]
             if task.state is RUNNING and isinstance(head, TimestampedSourceOperator):
                 names[task.id.vertex] = task.vertex.operators[0].name

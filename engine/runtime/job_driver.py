@@ -60,7 +60,7 @@ from onceproof.engine.job.events import (
 )
 from onceproof.engine.job.master import JobMaster, JobState
 from onceproof.engine.job.restart_strategies import Chance, restart_strategy
-from onceproof.engine.messages import AttemptId, Send, TaskId
+from onceproof.engine.messages import AttemptId, Send
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
 from onceproof.engine.runtime.checkpoint_history import JobHistory, OutcomeUnknown
@@ -78,7 +78,6 @@ from onceproof.engine.runtime.recovery import (
     retire,
     sweep,
 )
-from onceproof.engine.runtime.slow_checkpoints import UNSEEN, Delay, slowest_of
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.runtime.storage import MissingFile
 from onceproof.engine.task.events import DiscardSnapshot
@@ -204,11 +203,8 @@ class JobDriver(ABC):
         """Called for observers; does nothing by default."""
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """Called for observers; does nothing by default."""
-
-    def delay_of(self, task_id: TaskId, checkpoint_id: int) -> Delay:
-        """Return where a task that has not acknowledged is with a checkpoint, as far as this driver knows."""
-        return UNSEEN
+        """Say what an expired checkpoint waited for. Observers override this."""
+        self.job_log.checkpoint_waited(self.graph, effect, self.now())
 
     def request_resolved(self, effect: RequestResolved) -> None:
         """Called for observers; does nothing by default."""
@@ -404,13 +400,7 @@ class JobDriver(ABC):
             self._former = ()
 
     def _checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        now = self.now()
-        self.job_log.checkpoint_aborted(effect.checkpoint_id, effect.reason, now)
-        if effect.missing:
-            slowest = slowest_of(effect.missing, layout_of(self.graph).upstreams)
-            delay = self.delay_of(slowest, effect.checkpoint_id)
-            name = f"{self.graph.vertices[slowest.vertex].name}-{slowest.subtask}"
-            self.job_log.checkpoint_waited(effect.checkpoint_id, name, delay, now)
+        self.job_log.checkpoint_aborted(effect.checkpoint_id, effect.reason, self.now())
         self.checkpoint_aborted(effect)
 
     def _start_restart_timer(self, effect: StartRestartTimer) -> None:

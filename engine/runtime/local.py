@@ -25,7 +25,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import heapq
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -97,8 +96,6 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.task import Task, TaskState
 from onceproof.engine.wall_clock import WallClock
 
-_logger = logging.getLogger(__name__)
-
 _TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 LONGEST_WAIT_SECONDS: Final = 0.2
 REQUEST_LOOK_MS: Final = 50
@@ -152,8 +149,6 @@ class Upload(NamedTuple):
 
 class LocalExecution(Execution):
     """One run of a job in this process."""
-
-    measures_checkpoints = True
 
     def __init__(
         self,
@@ -272,8 +267,7 @@ class LocalExecution(Execution):
         """Handle messages, finished writes and due timers."""
         self._schedule.events_handled()
         progress = False
-        if self._now >= self._idle_splits.next_look_ms:
-            self._idle_splits.look(self.tasks.values(), self._now)
+        self._idle_splits.look(self.tasks, self._now)
         if self._requests is not None and self._now >= self._next_look_ms:
             self._next_look_ms = self._now + REQUEST_LOOK_MS
             self._requests.look(self.request)
@@ -360,7 +354,6 @@ class LocalExecution(Execution):
         """Add the records that the previous attempt has read to the result."""
         self._records_at_trigger = 0
         self._sources_wait = False
-        self._idle_splits.attempt_started()
 
     def cancel_tasks(self, effect: CancelTasks) -> None:
         """End the attempt; forget its timers and its snapshots that wait to be stored."""
@@ -384,6 +377,7 @@ class LocalExecution(Execution):
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """Withdraw its waiting snapshots, and pause before the next checkpoint at the end of the job."""
+        super().checkpoint_aborted(effect)
         self._withdraw(lambda upload: upload.checkpoint_id == effect.checkpoint_id)
         self._pause_at_end.failed(self._now)
 
@@ -471,13 +465,7 @@ class LocalExecution(Execution):
     def answered_too_late(self, effect: AnsweredTooLate) -> None:
         """Log the late acknowledgement, so that the user can raise the timeout."""
         task = self.tasks.get(effect.task)
-        name = "a task" if task is None else task.name
-        _logger.warning(
-            "%s stored its part of checkpoint %d after its time-out of %d ms: it is thrown away",
-            name,
-            effect.checkpoint_id,
-            self.graph.settings.timeout_ms,
-        )
+        self.job_log.stored_too_late("a task" if task is None else task.name, effect.checkpoint_id)
 
     def job_finished(self, effect: JobFinished) -> None:
         """Wait for pending writes, record durably that the job has finished, and delete its checkpoints."""

@@ -10,9 +10,9 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -67,6 +67,13 @@ class Delay(Struct, frozen=True):
 
 
 UNSEEN: Final = Delay(Stage.UNSEEN)
+DelayOf: TypeAlias = Callable[[TaskId, int], Delay]
+"""Returns where a task is with a checkpoint, by their ids."""
+
+
+def unseen(task: TaskId, checkpoint_id: int) -> Delay:
+    """Return what is known of a task in another process."""
+    return UNSEEN
 
 
 def slowest_of(missing: Sequence[TaskId], upstreams: Mapping[TaskId, Sequence[TaskId]]) -> TaskId:

@@ -116,7 +116,7 @@ def anchor_of(heading):
     return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
 
 
-def test_each_heading_of_troubleshooting_is_a_message_of_the_code_and_each_link_resolves():
+def test_headings_of_troubleshooting_are_messages_and_links_to_it_resolve():
     headings = re.findall(r"^## (.+)$", PAGES["troubleshooting.md"], re.MULTILINE)
     # Docstrings begin with a capital letter and end with a full stop; messages do not.
     messages = [text for text in literals() if not text.rstrip().endswith(".")]
