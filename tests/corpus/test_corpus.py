@@ -28,7 +28,7 @@ pytestmark = pytest.mark.local_kill
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 WITH_KAFKA = sorted(name for name, case in CASES.items() if case.writes == "topic")
-WAIT = {"batch_timers", "dataclass_state", "keys_of_many_types", "missing_values", "pickled_state"}
+WAIT = {"dataclass_state", "missing_values", "pickled_state"}
 """Programs whose jobs the engine does not run yet as Flink does."""
 WITHOUT = sorted(CASES.keys() - set(WITH_KAFKA))
 CASES_WITHOUT = [
