@@ -476,6 +476,11 @@ class DataStream(OperatorSettings):
         for stream in streams:
             check_function("union", stream, DataStream, KeyedStream, "")
             _check_one_environment("union", self, stream)
+            if self._type is not stream._type and None not in (self._type, stream._type):
+                raise InvalidJob(
+                    f"union takes streams of one type, and this one is {self._type}, the other"
+                    f" {stream._type}: map one of them to the type of the other"
+                )
             upstreams.extend(stream._upstreams)
         return DataStream(self._environment, tuple(upstreams), self._type)
 
