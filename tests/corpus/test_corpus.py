@@ -62,13 +62,13 @@ class Host:
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
     command = [sys.executable, "-m", "tests.corpus.host"]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
-    )
-    yield Host(process)
-    assert process.stdin is not None
-    process.stdin.close()
-    assert process.wait(PATIENCE_SECONDS) == 0
+    ) as process:
+        yield Host(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
 class Trial:
