@@ -96,8 +96,9 @@ class Ordered(KeyedBroadcastProcessFunction):
         """Emit the payment in its place; the first one registers the timer, at its own time."""
         account, number = value
         place = (self._place.value() or 0) + 1
-        if place == 1:
-            ctx.timer_service().register_event_time_timer(ctx.timestamp())
+        timestamp = ctx.timestamp()
+        if place == 1 and timestamp is not None:
+            ctx.timer_service().register_event_time_timer(timestamp)
         yield "payment", account, place, number, self._previous.value() or 0, self._bonuses(ctx)
         self._place.update(place)
         self._previous.update(number)

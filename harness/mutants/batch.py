@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onceproof.engine.elements import MAX_WATERMARK, Buffer, CheckpointBarrier, Record
-from onceproof.engine.operators.base import OperatorContext
+from onceproof.engine.elements import MAX_WATERMARK, CheckpointBarrier, Record
+from onceproof.engine.operators.base import InputOrder, OperatorContext
+from onceproof.engine.operators.broadcast import BroadcastOperator
 from onceproof.engine.operators.reduce import FinalResults
 from onceproof.engine.state.external_sort import ExternalSort, Sortable
 from onceproof.engine.task.events import TaskEffect
@@ -25,16 +26,21 @@ def final_results_stay_in_state(reached: Reached) -> Iterator[None]:
     """It shows where a job dies between its only checkpoint and the last commit."""
     open_operator = FinalResults.open
     restored: dict[int, list[object]] = {}
+    emitted: dict[int, set[object]] = {}
 
     def open_with_results(self: FinalResults, context: OperatorContext) -> None:
         open_operator(self, context)
         restored[id(self)] = list(self.table)
+        emitted[id(self)] = set(self.table)
 
     def emit_and_keep(self: FinalResults) -> list[Record]:
-        return [(self.table[self._keyed.current_key], MAX_WATERMARK)]
+        before = emitted[id(self)]
+        new = [key for key in self.table if key not in before]
+        before.update(new)
+        return [(self.table[key], MAX_WATERMARK) for key in new]
 
     def emit_restored(self: FinalResults) -> list[Record]:
-        again = restored.pop(id(self), [])
+        again = restored.pop(id(self))
         if again:
             reached()
         return [(self.table[key], MAX_WATERMARK) for key in again]
@@ -89,19 +95,17 @@ def records_of_a_key_as_they_arrive(reached: Reached) -> Iterator[None]:
 @mutant(
     id="broadcast-input-is-not-first",
     breaks="exactly_once",
-    summary="a stage with a broadcast input processes the records of the other one as they come",
+    summary="a stage sorts its broadcast input in with the other one, by key and time",
     families=("ordered_payments",),
 )
 def broadcast_input_is_not_first(reached: Reached) -> Iterator[None]:
-    """Records that come before the end of the broadcast input miss some of it."""
-    collect = SortedTask.collect
+    """Keys that come before those of the broadcast input miss all of it."""
+    order_of = BroadcastOperator.input_order
 
-    def process_at_once(self: SortedTask, records: Buffer, number: int) -> None:
-        if len(self.vertex.inputs) == 1:
-            collect(self, records, number)
-            return
+    def both_sorted(self: BroadcastOperator) -> InputOrder:
+        order = order_of(self)
         reached()
-        self._emit(records, 0, number)
+        return InputOrder((order.keys[0], order.keys[0]), order.key_type)
 
-    with replaced(SortedTask, "collect", process_at_once):
+    with replaced(BroadcastOperator, "input_order", both_sorted):
         yield
