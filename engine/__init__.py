@@ -169,6 +169,7 @@ from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFu
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink
 from onceproof.engine.durations import Duration, Time
 from onceproof.engine.elements import Watermark
+from onceproof.engine.flink_names import answers_for_flink
 from onceproof.engine.formats.avro_files import AvroBulkWriters
 from onceproof.engine.formats.avro_rows import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from onceproof.engine.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
@@ -545,6 +546,58 @@ __all__ = [
     "exception_type_predicate",
     "has_exception_predicate",
 ]
+
+# Their objects say why they lack what PyFlink's have; Types, DataTypes, Row and streams do so themselves.
+_LACK_MEMBERS: tuple[type, ...] = (
+    BucketAssigner,
+    BulkWriterFactory,
+    CheckpointConfig,
+    CloseableIterator,
+    Configuration,
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountWindowSerializer,
+    CsvSchemaBuilder,
+    DefaultRollingPolicy,
+    EmbeddedRocksDBStateBackend,
+    Encoder,
+    ExecutionConfig,
+    FileSink,
+    FileSink.BaseBuilder,
+    FileSourceBuilder,
+    FlinkKafkaProducerBase,
+    FsStateBackend,
+    GenericRecordAvroTypeInfo,
+    GlobalWindowSerializer,
+    InputFormat,
+    JdbcSink,
+    JobClient,
+    JobExecutionResult,
+    KafkaSink,
+    MemorySize,
+    MemoryStateBackend,
+    OutputFileConfig,
+    OutputTag,
+    RocksDBStateBackend,
+    RollingPolicy,
+    Schema,
+    Schema.Builder,
+    Sink,
+    SinkFunction,
+    SlotSharingGroup,
+    Source,
+    StateTtlConfig,
+    StreamExecutionEnvironment,
+    StreamTableEnvironment,
+    Table,
+    TableDescriptor,
+    TableDescriptor.Builder,
+    TimeWindowSerializer,
+    TypeInformation,
+    WatermarkStrategy,
+)
+for _each in _LACK_MEMBERS:
+    answers_for_flink(_each)
 
 DEPRECATED = {"ExternalizedCheckpointCleanup": ExternalizedCheckpointRetention}
 """Names of Flink 1 with what stands for them today."""

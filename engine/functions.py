@@ -79,7 +79,7 @@ class FlatMapFunction(Function, ABC):
     """Maps each value to any number of values (PyFlink: FlatMapFunction)."""
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Iterable[Any] | None:
+    def flat_map(self, value: Any) -> Iterable[Any]:
         """Return or yield the values to emit for ``value``."""
 
 

@@ -51,11 +51,21 @@ class KeyedStateStore(Struct, eq=False, kw_only=True):
         return self._keyed_backend(state_descriptor).map_state(state_descriptor)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
-        """Return the ReducingState of the descriptor, which adds to the current key's reduced value."""
+        """Return the ReducingState of the descriptor, which adds to the current key's reduced value.
+
+        Raises:
+            TypeError: its ReduceFunction has an ``open`` or a ``close``, which nothing would call.
+        """
+        state_descriptor.check_is_never_opened()
         return self._keyed_backend(state_descriptor).reducing_state(state_descriptor)
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState:
-        """Return the AggregatingState of the descriptor, which adds to the current key's accumulator."""
+        """Return the AggregatingState of the descriptor, which adds to the current key's accumulator.
+
+        Raises:
+            TypeError: its AggregateFunction has an ``open`` or a ``close``, which nothing would call.
+        """
+        state_descriptor.check_is_never_opened()
         return self._keyed_backend(state_descriptor).aggregating_state(state_descriptor)
 
     def _keyed_backend(self, descriptor: StateDescriptor) -> KeyedStateBackend:

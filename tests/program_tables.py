@@ -19,6 +19,7 @@ ROOT: Final = Path(__file__).parents[1]
 TEXTBOOK_PAGE: Final = ROOT / "scenarios" / "textbook" / "README.md"
 ENGINE_PAGE: Final = ROOT / "engine" / "docs" / "compared.md"
 NO_SINK: Final = "its sink is a Python function, and PyFlink has only sinks of Java"
+BROKER: Final = "it needs a broker, and the recordings have none"
 CLOCK: Final = "windows of the clock hold what came in them"
 REASONS: Final = {
     "behaviour_patterns.py": "PyFlink has no `Types.VOID`, the type of the pattern's key",
@@ -26,9 +27,13 @@ REASONS: Final = {
     "click_source.py": "clicks are drawn by chance",
     "five_second_sum.py": CLOCK,
     "hello_world.py": "it crashes at a record of a source in Python, and PyFlink has none",
+    "kafka_pass_through.py": BROKER,
+    "kafka_windows.py": BROKER,
     "pairs_kept.py": "PyFlink has no operator state",
     "pairs_plain.py": NO_SINK,
+    "poisoned_record.py": BROKER,
     "sliding_word_count.py": CLOCK,
+    "socket_to_kafka.py": BROKER,
     "temporary_files.py": NO_SINK,
     "transfer.py": NO_SINK,
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from enum import Enum
+from typing import Final
 
 from onceproof.engine.api.checkpoint_storages import CheckpointStorage, FileSystemCheckpointStorage
 from onceproof.engine.configuration import (
@@ -33,6 +34,13 @@ def _deprecated(method: str, key: str) -> None:
     warnings.warn(f"{method} is deprecated: set the option {key!r}", DeprecationWarning, stacklevel=3)
 
 
+def _renamed(method: str, now: str) -> None:
+    warnings.warn(f"{method} is deprecated: {now}", DeprecationWarning, stacklevel=3)
+
+
+UNLIMITED_FAILURES: Final = (1 << 31) - 1
+
+
 class CheckpointingMode(Enum):
     """What a failure may do to the effect of a record on state."""
 
@@ -54,6 +62,11 @@ class ExternalizedCheckpointRetention(Enum):
 
 class CheckpointConfig:
     """Reads and sets the checkpoint options of a configuration."""
+
+    DEFAULT_MODE = CheckpointingMode.EXACTLY_ONCE
+    DEFAULT_TIMEOUT = CHECKPOINT_TIMEOUT.default
+    DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS = CHECKPOINT_MIN_PAUSE.default
+    DEFAULT_MAX_CONCURRENT_CHECKPOINTS = CHECKPOINT_MAX_CONCURRENT.default
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -182,3 +195,58 @@ class CheckpointConfig:
         timeout_ms = milliseconds_of(alignment_timeout, "the aligned checkpoint timeout")
         self._configuration.set(CHECKPOINT_ALIGNED_TIMEOUT, timeout_ms)
         return self
+
+    # Flink 1 and no longer Flink 2.
+
+    def enable_externalized_checkpoints(
+        self, cleanup_mode: ExternalizedCheckpointRetention
+    ) -> CheckpointConfig:
+        """Do what set_externalized_checkpoint_retention does (Flink 1; deprecated)."""
+        _renamed("enable_externalized_checkpoints", "call set_externalized_checkpoint_retention")
+        return self.set_externalized_checkpoint_retention(cleanup_mode)
+
+    def set_externalized_checkpoint_cleanup(
+        self, cleanup_mode: ExternalizedCheckpointRetention
+    ) -> CheckpointConfig:
+        """Do what set_externalized_checkpoint_retention does (Flink 1; deprecated)."""
+        _renamed("set_externalized_checkpoint_cleanup", "call set_externalized_checkpoint_retention")
+        return self.set_externalized_checkpoint_retention(cleanup_mode)
+
+    def get_externalized_checkpoint_cleanup(self) -> ExternalizedCheckpointRetention:
+        """Do what get_externalized_checkpoint_retention does (Flink 1; deprecated)."""
+        _renamed("get_externalized_checkpoint_cleanup", "call get_externalized_checkpoint_retention")
+        return self.get_externalized_checkpoint_retention()
+
+    def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Do what set_aligned_checkpoint_timeout does (Flink 1; deprecated)."""
+        _renamed("set_alignment_timeout", "call set_aligned_checkpoint_timeout")
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def get_alignment_timeout(self) -> Duration:
+        """Do what get_aligned_checkpoint_timeout does (Flink 1; deprecated)."""
+        _renamed("get_alignment_timeout", "call get_aligned_checkpoint_timeout")
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """Tolerate no failed checkpoint, or any number of them (Flink 1; deprecated)."""
+        _renamed("set_fail_on_checkpointing_errors", "call set_tolerable_checkpoint_failure_number")
+        tolerated = 0 if fail_on_checkpointing_errors else UNLIMITED_FAILURES
+        return self.set_tolerable_checkpoint_failure_number(tolerated)
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Return whether a failed checkpoint fails the job (Flink 1; deprecated)."""
+        _renamed("is_fail_on_checkpointing_errors", "call get_tolerable_checkpoint_failure_number")
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_prefer_checkpoint_for_recovery(self, prefer_checkpoint_for_recovery: bool) -> CheckpointConfig:
+        """Have no effect (Flink up to 1.13; deprecated): a job recovers from the newest of all snapshots."""
+        _renamed(
+            "set_prefer_checkpoint_for_recovery",
+            "remove it, a job recovers from its newest checkpoint or savepoint",
+        )
+        return self
+
+    def is_prefer_checkpoint_for_recovery(self) -> bool:
+        """Return False (Flink up to 1.13; deprecated): a job recovers from the newest of all snapshots."""
+        _renamed("is_prefer_checkpoint_for_recovery", "remove it, no checkpoint is preferred to a savepoint")
+        return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from onceproof.engine.flink_names import AnswersForFlink
 from onceproof.engine.types import TypeInformation, Types
 
 
@@ -19,7 +20,7 @@ class DataField(NamedTuple):
     type: TypeInformation
 
 
-class DataTypes:
+class DataTypes(metaclass=AnswersForFlink):
     """The types of columns (PyFlink: DataTypes). Any column may be None, whatever ``nullable`` says."""
 
     @staticmethod

@@ -95,6 +95,7 @@ from onceproof.engine.connectors.socket_source import SocketTextSource
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.connectors.text_lines import DEFAULT_CHARSET, StreamFormat
 from onceproof.engine.durations import milliseconds_of
+from onceproof.engine.flink_names import missing_member
 from onceproof.engine.functions import (
     AggregateFunction,
     FilterFunction,
@@ -390,7 +391,9 @@ class DataStream(OperatorSettings):
             """Name the mend where a method is that of a keyed stream only, such as ``reduce``."""
             is_keyed_only = not name.startswith("_") and hasattr(KeyedStream, name)
             mend = ": call key_by first" if is_keyed_only else ""
-            raise AttributeError(f"a {type(self).__name__} has no {name!r}{mend}", name=name, obj=self)
+            default = f"a {type(self).__name__} has no {name!r}{mend}"
+            reason = default if mend or name.startswith("_") else missing_member(type(self), name, default)
+            raise AttributeError(reason, name=name, obj=self)
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """Return the environment that the stream belongs to."""
@@ -473,6 +476,11 @@ class DataStream(OperatorSettings):
         for stream in streams:
             check_function("union", stream, DataStream, KeyedStream, "")
             _check_one_environment("union", self, stream)
+            if self._type is not stream._type and None not in (self._type, stream._type):
+                raise InvalidJob(
+                    f"union takes streams of one type, and this one is {self._type}, the other"
+                    f" {stream._type}: map one of them to the type of the other"
+                )
             upstreams.extend(stream._upstreams)
         return DataStream(self._environment, tuple(upstreams), self._type)
 

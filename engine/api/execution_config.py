@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
+from warnings import warn
 
+from onceproof.engine.api.restart_strategy_options import RestartStrategyConfiguration
 from onceproof.engine.configuration import (
     AUTO_WATERMARK_INTERVAL,
     DEFAULT_PARALLELISM,
@@ -20,6 +22,7 @@ from onceproof.engine.configuration import (
     Configuration,
 )
 from onceproof.engine.configuration.parsing import parse_duration_ms
+from onceproof.engine.configuration.restart_options import RESTART_STRATEGY
 
 LATENCY_INTERVAL: Final = "metrics.latency.interval"
 CANCELLATION_INTERVAL: Final = "task.cancellation.interval"
@@ -90,6 +93,18 @@ class ExecutionConfig:
     def get_max_parallelism(self) -> int:
         """Return the number of key groups of an operator without its own; -1: from its parallelism."""
         return self._environment.get_max_parallelism()
+
+    def set_restart_strategy(
+        self, restart_strategy_configuration: RestartStrategyConfiguration
+    ) -> ExecutionConfig:
+        """Set the options of a restart strategy (Flink 1; deprecated: set `restart-strategy.type`)."""
+        warn(
+            f"set_restart_strategy is deprecated: set the option {RESTART_STRATEGY.key!r}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        restart_strategy_configuration.set_in(self._configuration)
+        return self
 
     def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
         """Give every function texts by name: ``RuntimeContext.get_job_parameter`` reads them.

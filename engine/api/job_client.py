@@ -26,14 +26,18 @@ class JobStatus(Enum):
     CANCELED = "CANCELED"
     FINISHED = "FINISHED"
     RESTARTING = "RESTARTING"
+    SUSPENDED = "SUSPENDED"
+    """Of Flink: no job here is ever suspended."""
+    RECONCILING = "RECONCILING"
+    """Of Flink: no job here is ever reconciled."""
 
     def is_globally_terminal_state(self) -> bool:
         """Return whether the job is over and no other process takes it over."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
-        """The same here: no job is suspended."""
-        return self.is_globally_terminal_state()
+        """Return whether the job is over for this process."""
+        return self is JobStatus.SUSPENDED or self.is_globally_terminal_state()
 
 
 class CompletableFuture(Future[T], Generic[T]):

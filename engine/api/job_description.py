@@ -12,8 +12,10 @@ Rules:
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, Self
 
@@ -32,6 +34,7 @@ from onceproof.engine.configuration import (
     AUTO_WATERMARK_INTERVAL,
     BUFFER_TIMEOUT,
     BUFFER_TIMEOUT_ENABLED,
+    CHECKPOINT_INCREMENTAL,
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MODE,
     CLUSTER_ID,
@@ -73,10 +76,15 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 DEFAULT_JOB_NAME: Final = "Streaming Job"
+CHANGELOG: Final = "state.changelog.enabled"
 
 
 def _deprecated(method: str, key: str) -> None:
     warnings.warn(f"{method} is deprecated: set the option {key!r}", DeprecationWarning, stacklevel=3)
+
+
+def _without_effect(method: str, instead: str) -> None:
+    warnings.warn(f"{method} is deprecated: {instead}", DeprecationWarning, stacklevel=3)
 
 
 def _without(in_force: InForce, overrides: Configuration) -> InForce:
@@ -192,6 +200,41 @@ class JobDescription:
     def add_classpaths(self, *classpaths: str) -> None:
         """Do nothing but log a line, as ``add_jars`` does."""
         _logger.info("classpaths are not needed here: %s", ", ".join(classpaths))
+
+    def add_python_file(self, file_path: str) -> None:
+        """Let functions import a module, or those of a folder or archive (PyFlink; deprecated).
+
+        Here a program imports what Python finds, as any program does; this adds one place more.
+        """
+        _without_effect("add_python_file", "put the file beside the program, or its folder into PYTHONPATH")
+        path = Path(file_path).absolute()
+        folder = str(path.parent if path.suffix == ".py" else path)
+        if folder not in sys.path:
+            sys.path.append(folder)
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Have no effect (PyFlink; deprecated): functions run in the Python of the program."""
+        _without_effect("set_python_executable", "start the program with this Python")
+
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> None:
+        """Have no effect (PyFlink; deprecated): functions import what the program can import."""
+        _without_effect("set_python_requirements", "install the packages where the program runs")
+
+    def enable_changelog_state_backend(self, enabled: bool) -> Self:
+        """Keep the option and have no effect (Flink; deprecated): state has no changelog."""
+        _without_effect(
+            "enable_changelog_state_backend",
+            f"set {STATE_BACKEND.key}: {ROCKSDB} and {CHECKPOINT_INCREMENTAL.key}: true",
+        )
+        self._configuration.set_boolean(CHANGELOG, enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """Return what was kept; at first None, as in Flink."""
+        kept = self._configuration.get_string(CHANGELOG, "")
+        return kept == "true" if kept else None
 
     def is_chaining_enabled(self) -> bool:
         """Return whether operators that can share a task do."""

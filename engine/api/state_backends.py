@@ -123,12 +123,18 @@ def _deprecated(name: str, options: str) -> None:
     warnings.warn(f"{name} is deprecated: set {options}", DeprecationWarning, stacklevel=3)
 
 
+def _deprecated_call(name: str, now: str) -> None:
+    warnings.warn(f"{name} is deprecated: call {now}", DeprecationWarning, stacklevel=3)
+
+
 class MemoryStateBackend(HashMapStateBackend):
     """State in memory, and checkpoints in the memory of the job master (Flink 1.12: MemoryStateBackend).
 
     Args:
         max_state_size: the most bytes that the snapshot of a subtask may have; None: 5 MiB.
     """
+
+    DEFAULT_MAX_STATE_SIZE = JobManagerCheckpointStorage.DEFAULT_MAX_STATE_SIZE
 
     def __init__(self, max_state_size: int | None = None) -> None:
         _deprecated(
@@ -166,6 +172,16 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         checkpoint_data_uri: the folder of the checkpoints.
         enable_incremental_checkpointing: as in EmbeddedRocksDBStateBackend.
     """
+
+    def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
+        """Do what set_number_of_transfer_threads does (Flink 1; deprecated)."""
+        _deprecated_call("set_number_of_transfering_threads", "set_number_of_transfer_threads")
+        self.set_number_of_transfer_threads(number_of_transfering_threads)
+
+    def get_number_of_transfering_threads(self) -> int:
+        """Do what get_number_of_transfer_threads does (Flink 1; deprecated)."""
+        _deprecated_call("get_number_of_transfering_threads", "get_number_of_transfer_threads")
+        return self.get_number_of_transfer_threads()
 
     def __init__(
         self, checkpoint_data_uri: str, enable_incremental_checkpointing: bool | None = None

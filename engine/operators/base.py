@@ -196,13 +196,14 @@ class OperatorContext(Struct, kw_only=True):
             backend = RocksDBStateBackend(
                 self.max_parallelism, self.key_groups, key_type, self.clock, settings
             )
+        backend.allow_pickle, backend.operator_name = self.allow_pickle, self.operator_name
         if self.keyed is not None:
             backend.restore(without_raw(self.keyed), self.native, allow_pickle=self.allow_pickle)
         return backend
 
     def operator_store(self) -> OperatorStateStore:
         """Return the operator state of this subtask, with its restored state."""
-        store = OperatorStateStore()
+        store = OperatorStateStore(allow_pickle=self.allow_pickle, operator_name=self.operator_name)
         if self.operator is not None:
             store.restore(without_raw(self.operator), allow_pickle=self.allow_pickle)
         return store

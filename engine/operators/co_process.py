@@ -33,7 +33,7 @@ from onceproof.engine.operators.base import (
 )
 from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
-from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
+from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -148,7 +148,7 @@ class ContextualOperator(TwoInputOperator):
 
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service for the function's contexts."""
-        self._service = NoTimers(context.clock, NOT_KEYED if self._keys is None else NO_ON_TIMER)
+        self._service = NoTimers(context.clock) if self._keys is None else UnheardTimers(context.clock)
         self.event_clock = self._service
         return self._service
 

@@ -14,7 +14,7 @@ from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.engine.operators.firing import TimedOperator, overrides_on_timer
 from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
-from onceproof.engine.operators.time_services import NO_ON_TIMER, NOT_KEYED, NoTimers
+from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.timer_service import TimerService
@@ -28,7 +28,7 @@ class ProcessOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._process = self.function.process_element
-        self._service = NoTimers(context.clock, NOT_KEYED)
+        self._service = NoTimers(context.clock)
         self.event_clock = self._service
         self._context = ProcessFunction.Context(self._service)
         self._side_outputs = context.side_outputs
@@ -74,7 +74,7 @@ class KeyedProcessOperator(KeyedFunctionOperator):
 
     def create_service(self, context: OperatorContext) -> TimerService:
         """Return the timer service for the function's contexts."""
-        self._service = NoTimers(context.clock, NO_ON_TIMER)
+        self._service = UnheardTimers(context.clock)
         self.event_clock = self._service
         return self._service
 

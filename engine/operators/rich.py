@@ -11,13 +11,14 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function, MapFunction, SinkFunction
 from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
+from onceproof.engine.operators.stateless import no_results
 from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
@@ -114,7 +115,8 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
         for value, timestamp in records:
             key = select_key(value)
             backend.current_key = key if key.__class__ in plain else identify(key)
-            for result in apply(value) or ():
+            emitted: Iterable[Any] | None = apply(value)
+            for result in no_results(self.function) if emitted is None else emitted:
                 if type(result) is tuple:
                     try:
                         require_hash(result)

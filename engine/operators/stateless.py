@@ -5,6 +5,9 @@ The user's call is the only one for each record whose result cannot change.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
@@ -51,7 +54,8 @@ class FlatMapOperator(FunctionOperator):
         apply, own = self.function.flat_map, self._own
         results: list[Record] = []
         for value, timestamp in records:
-            for result in apply(value) or ():
+            emitted: Iterable[Any] | None = apply(value)
+            for result in no_results(self.function) if emitted is None else emitted:
                 if type(result) is tuple:
                     try:
                         require_hash(result)
@@ -61,3 +65,11 @@ class FlatMapOperator(FunctionOperator):
                     result = own(result)
                 results.append((result, timestamp))
         return results
+
+
+def no_results(function: object) -> NoReturn:
+    """Raise TypeError, as Flink does: most functions that return None lack a return or a yield."""
+    raise TypeError(
+        f"flat_map of {type(function).__qualname__} returned None:"
+        " return a list, perhaps an empty one, or yield the results"
+    )

@@ -1,4 +1,4 @@
-"""The timer services of functions: one with timers, and one that refuses timers with a reason."""
+"""The timer services of functions: with timers, without a method that hears them, and without keys."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ USER_TIMERS = "user-timers"
 """The name of the timer service in Flink's process operators."""
 
 NOT_KEYED = "timers belong to keys, and the stream is not keyed: call key_by directly before the operator"
-NO_ON_TIMER = "nothing would happen when it fires: give the function an on_timer(timestamp, ctx)"
 
 
 class NoTimers(TimerService):
-    """Reads the times; registering or deleting a timer raises TypeError with ``reason``."""
+    """Reads the times; registering or deleting a timer raises TypeError."""
 
-    __slots__ = ("_clock", "_reason", "watermark")
+    __slots__ = ("_clock", "watermark")
 
-    def __init__(self, clock: Callable[[], int], reason: str) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._reason = reason
         self.watermark = MIN_WATERMARK
 
     def current_processing_time(self) -> int:
@@ -45,7 +43,25 @@ class NoTimers(TimerService):
         raise self._refused(timestamp)
 
     def _refused(self, timestamp: int) -> TypeError:
-        return TypeError(f"no timer at {timestamp}: {self._reason}")
+        return TypeError(f"no timer at {timestamp}: {NOT_KEYED}")
+
+
+class UnheardTimers(NoTimers):
+    """The timers of a function without ``on_timer``: nothing happens when they fire, so none is kept."""
+
+    __slots__ = ()
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        _whole(timestamp)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        _whole(timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Do nothing."""
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Do nothing."""
 
 
 class KeyTimers(TimerService):

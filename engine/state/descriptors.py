@@ -22,6 +22,21 @@ REDUCING: Final = "reducing"
 AGGREGATING: Final = "aggregating"
 
 
+def _check_is_never_opened(name: str, function: Any) -> None:
+    """Raise TypeError for a function with an ``open`` or ``close`` of its own, which state never calls.
+
+    The class Function is imported nowhere in this room: it is the one that defines ``set_runtime_context``.
+    """
+    kind = type(function)
+    base = next((each for each in kind.__mro__ if "set_runtime_context" in vars(each)), kind)
+    for method in ("open", "close"):
+        if getattr(kind, method, None) is not getattr(base, method, None):
+            raise TypeError(
+                f"state {name!r}: the state never calls {method}() of {kind.__qualname__}: do there what its"
+                f" operator's {method}() can do, and give the state a function without it"
+            )
+
+
 class StateDescriptor:
     """Base of all descriptors: a name and a type (PyFlink: StateDescriptor).
 
@@ -155,6 +170,10 @@ class ReducingStateDescriptor(StateDescriptor):
             )
         self.reduce_function = reduce_function
 
+    def check_is_never_opened(self) -> None:
+        """Raise TypeError for a rich function, which Flink refuses here, too."""
+        _check_is_never_opened(self.name, self.reduce_function)
+
     def get_reduce_function(self) -> Any:
         """Return the function as the user gave it."""
         return self.reduce_function
@@ -188,6 +207,10 @@ class AggregatingStateDescriptor(StateDescriptor):
             if not callable(getattr(agg_function, method, None)):
                 raise TypeError(f"state {name!r} aggregates by {agg_function!r}: give an AggregateFunction")
         self.agg_function = agg_function
+
+    def check_is_never_opened(self) -> None:
+        """Raise TypeError for a rich function, which Flink refuses here, too."""
+        _check_is_never_opened(self.name, self.agg_function)
 
     def get_agg_function(self) -> Any:
         """Return the AggregateFunction."""

@@ -37,6 +37,14 @@ class PickleRefused(StateError):
     """A checkpoint holds pickled state, and the job does not allow reading it."""
 
 
+def pickle_refused(what: str) -> PickleRefused:
+    """Return the error that ``what`` holds a pickle, which is run only where the job allows it."""
+    return PickleRefused(
+        f"{what} holds pickled objects, and reading pickle runs code: "
+        "set pipeline.allow-pickled-state to true if you trust the checkpoint"
+    )
+
+
 class DamagedFile(StateError):
     """A file of a checkpoint cannot be read: its ``path``, ``what`` is wrong, and how to ``mend`` it."""
 

@@ -163,7 +163,7 @@ class EntryCycle:
 class HashMapStateBackend(KeyedStateBackend):
     """Keyed state on the heap (Flink: HashMapStateBackend)."""
 
-    __slots__ = ("_allow_pickle", "_key_groups", "_restored")
+    __slots__ = ("_key_groups", "_restored")
 
     def __init__(
         self,
@@ -174,13 +174,19 @@ class HashMapStateBackend(KeyedStateBackend):
     ) -> None:
         super().__init__(max_parallelism, key_group_range, key_type, clock)
         self._restored: dict[str, EncodedTable] = {}
-        self._allow_pickle = False
         self._key_groups = KeyGroupCache()
 
     def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot:
         """Copy mutable values, share the rest."""
         tables = [self._snapshot_of(registered) for registered in self._registered.values()]
-        return KeyedSnapshot(self.max_parallelism, self.key_type, tables, self._restored, self._key_groups)
+        return KeyedSnapshot(
+            self.max_parallelism,
+            self.key_type,
+            tables,
+            self._restored,
+            self._key_groups,
+            self.allow_pickle,
+        )
 
     def forget_all(self) -> None:
         for registered in self._registered.values():
@@ -196,7 +202,7 @@ class HashMapStateBackend(KeyedStateBackend):
         """Keep the key groups of this backend's range; a state is decoded when the job registers it."""
         low, high = self.key_group_range
         self._restored = {name: table.within(low, high) for name, table in encoded.items()}
-        self._allow_pickle = allow_pickle
+        self.allow_pickle = allow_pickle
         for part in native:
             # A checkpoint of the other backend. Imported late: only this case needs rocksdict.
             from onceproof.engine.state.rocksdb.transfer import export_part
@@ -220,7 +226,7 @@ class HashMapStateBackend(KeyedStateBackend):
         return entries
 
     def _decode(self, stored: EncodedTable, registered: Registered, entries: dict[Any, Any]) -> None:
-        reader = check_stored(stored, registered, self.key_type, self._allow_pickle, self._clock)
+        reader = check_stored(stored, registered, self.key_type, self.allow_pickle, self._clock)
         namespaced = registered.namespace_type is not None
         key_groups = self._key_groups.known
         expected = 0
@@ -258,7 +264,7 @@ class HashMapStateBackend(KeyedStateBackend):
                 entries = stored_type.copy_table(table)
         except Exception as error:
             live = self._taken(registered, _held_by(registered))
-            raise wrong_entry(live, self.key_type, error) from error
+            raise wrong_entry(live, self.key_type, error, self.allow_pickle) from error
         if registered.ttl is not None and registered.ttl.get_cleanup_strategies().in_full_snapshot():
             assert self._clock is not None
             entries = _unexpired(entries, registered.kind, self._clock() - registered.ttl.ttl_ms)

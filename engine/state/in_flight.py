@@ -23,18 +23,23 @@ from onceproof.engine.owned import own
 from onceproof.engine.state.file_envelope import (
     CHANNELS_MAGIC,
     DamagedFile,
-    PickleRefused,
     StateError,
+    pickle_refused,
     seal,
     unseal,
 )
-from onceproof.engine.types import Types
-from onceproof.engine.types.dynamic import NotDescribable, decode_extension, pack
+from onceproof.engine.types.dynamic import (
+    PICKLED,
+    NotDescribable,
+    PickleForbidden,
+    decode_extension,
+    pack,
+    pickled,
+    unpickled,
+)
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
-_PICKLED: Final = 100
-_ANY_OBJECT: Final = Types.PICKLED_BYTE_ARRAY()
 
 
 class ChannelId(msgspec.Struct, frozen=True, array_like=True):
@@ -107,12 +112,20 @@ def encode_channels(records: ChannelRecords, *, allow_pickle: bool) -> tuple[byt
 def _pack(value: Any, channel: ChannelId, allow_pickle: bool) -> Any:
     try:
         return pack(value)
-    except NotDescribable as error:
+    except (NotDescribable, RecursionError) as error:
+        opaque = error.value if isinstance(error, NotDescribable) else value
         if allow_pickle:
-            return msgspec.msgpack.Ext(_PICKLED, _ANY_OBJECT.encode(value))
+            try:
+                return pickled(value)
+            except Exception as refused:
+                raise StateError(
+                    f"a record in flight is a {type(opaque).__qualname__}, and pickle refuses it: {refused}:"
+                    " let the job exchange other values"
+                ) from refused
         raise StateError(
-            f"a record in flight is a {type(error.value).__qualname__}, which has no typed form: let the job"
-            " exchange tuples, rows, lists, dicts and plain values, set pipeline.allow-pickled-state to true,"
+            f"a record in flight is a {type(opaque).__qualname__}, which has no typed form: let the job"
+            " exchange plain values, tuples, rows, lists, dicts, sets, dates,"
+            " and dataclasses, named tuples and enums of them, set pipeline.allow-pickled-state to true,"
             " or leave execution.checkpointing.unaligned.enabled off"
         ) from error
 
@@ -129,17 +142,16 @@ def decode_channels(
         raise DamagedFile(path, "its records in flight are others than those that the metadata lists")
 
     def extension(code: int, content: memoryview) -> Any:
-        if code != _PICKLED:
+        if code != PICKLED:
             return decode_extension(code, content)
         if not allow_pickle:
-            raise PickleRefused(
-                f"{path}: records in flight are pickled objects, and reading pickle runs code: "
-                "set pipeline.allow-pickled-state to true if you trust the checkpoint"
-            )
-        return _ANY_OBJECT.decode(bytes(content))
+            raise PickleForbidden
+        return unpickled(content)
 
     try:
         decoder = msgspec.msgpack.Decoder(list[tuple[Any, int | None]], ext_hook=extension)
         return {stored.channel: decoder.decode(stored.records) for stored in _DECODER.decode(body)}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except PickleForbidden:
+        raise pickle_refused(f"{path}: a record in flight") from None
+    except (ValueError, RecursionError) as error:
         raise DamagedFile(path, f"its records in flight cannot be read ({error})") from error

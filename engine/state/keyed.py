@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -39,6 +40,7 @@ from onceproof.engine.state.descriptors import (
 )
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.opaque import CheckedTable, opaque_check
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
     KeyedAggregatingState,
@@ -62,6 +64,7 @@ from onceproof.engine.state.ttl_states import (
     lifetime_of,
 )
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.composite import ListType, MapType
 
 __all__ = ["NO_KEY", "KeyedStateBackend", "Registered"]
 
@@ -97,6 +100,7 @@ class KeyedStateBackend(ABC):
     __slots__ = (
         "_clock",
         "_registered",
+        "allow_pickle",
         "cleanups",
         "current_key",
         "identify",
@@ -104,6 +108,7 @@ class KeyedStateBackend(ABC):
         "key_group_range",
         "key_type",
         "max_parallelism",
+        "operator_name",
         "plain_keys",
     )
 
@@ -120,6 +125,10 @@ class KeyedStateBackend(ABC):
         self.plain_keys, self.identify = self.key_type.key_rule()
         self.current_key: Any = NO_KEY
         """The identity of the key."""
+        self.allow_pickle = False
+        """Whether the job allows pickled state; set before any state is registered."""
+        self.operator_name = ""
+        """For messages."""
         self.cleanups: list[Cleanup] = []
         """The cleanups that run for every record; operators call ``sweep`` once for each buffer."""
         self.key_by_key = False
@@ -182,7 +191,13 @@ class KeyedStateBackend(ABC):
         self, descriptor: MapStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> MapState:
         """Return the map state of a descriptor, registering it at the first call."""
-        state: MapState = self._state_over(KeyedMapState, TtlMapState, descriptor, namespace_type)
+        admits_none = descriptor.key_type_info.admits_none
+        state: MapState = self._state_over(
+            partial(KeyedMapState, _admits_none=admits_none),
+            partial(TtlMapState, _admits_none=admits_none),
+            descriptor,
+            namespace_type,
+        )
         return state
 
     def reducing_state(
@@ -213,18 +228,29 @@ class KeyedStateBackend(ABC):
     ) -> Any:
         registered = self._register(descriptor, namespace_type)
         namespaced = namespace_type is not None
+        table = self._checked(registered) if registered.stored_type.contains_pickle else registered.table
         if registered.ttl is None:
-            return plain(self, descriptor.name, namespaced, registered.table, function)
+            return plain(self, descriptor.name, namespaced, table, function)
         if self._clock is None:
             raise StateError(f"state {descriptor.name!r} has a time to live, but its backend has no clock")
         if registered.lifetime is None:
             registered.lifetime = lifetime_of(registered.ttl, self._clock)
-        state = timed(
-            self, descriptor.name, namespaced, registered.table, function, _life=registered.lifetime
-        )
+        state = timed(self, descriptor.name, namespaced, table, function, _life=registered.lifetime)
         if registered.cleanup is None:
             self._begin_cleanup(registered, state)
         return state
+
+    def _checked(self, registered: Registered) -> Any:
+        """Return the table of a state that may hold opaque objects, which are refused without permission."""
+        if self.allow_pickle:
+            return registered.table
+        stored_type, name, what = registered.stored_type, self.operator_name, f"state {registered.name!r}"
+        check = opaque_check(what, name, unit_of(registered.kind, stored_type))
+        check_key = None
+        if registered.kind == MAP:
+            assert isinstance(stored_type, MapType)
+            check_key = opaque_check(what, name, stored_type.key)
+        return CheckedTable(registered.table, check, check_key)
 
     def sweep(self, records: int) -> None:
         """Run the TTL cleanups that run for every record, for this number of processed records."""
@@ -286,6 +312,17 @@ class KeyedStateBackend(ABC):
 
     def close(self) -> None:
         """Release the backend's files."""
+
+
+def unit_of(kind: str, stored_type: TypeInformation) -> TypeInformation:
+    """Return the type of what is written at once: a value, an element of a list, the value of a map's key."""
+    if kind == LIST:
+        assert isinstance(stored_type, ListType)
+        return stored_type.element
+    if kind == MAP:
+        assert isinstance(stored_type, MapType)
+        return stored_type.value
+    return stored_type
 
 
 def _registration(descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> Registered:

@@ -11,22 +11,21 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
-from onceproof.engine.state.file_envelope import StateError
+from onceproof.engine.state.file_envelope import StateError, pickle_refused
 from onceproof.engine.state.interfaces import BroadcastState, ListState, ReadOnlyBroadcastState
+from onceproof.engine.state.opaque import Check, opaque_check
 from onceproof.engine.state.restoring import reader_of
 from onceproof.engine.state.snapshot import ListSnapshot, OperatorStateSnapshot, wrong_element
 from onceproof.engine.state.states import no_map_key
 from onceproof.engine.state.stored import BROADCAST, SPLIT_DISTRIBUTE, UNION, EncodedList
-from onceproof.engine.types import TypeInformation
+from onceproof.engine.types import PickleForbidden, TypeInformation
 from onceproof.engine.types.composite import tuple_type
 from onceproof.engine.types.wrapped import nullable
-
-_HOLD_NONE: Final = frozenset(("VOID", "DYNAMIC", "PICKLED_BYTE_ARRAY"))
 
 
 class OperatorListState(msgspec.Struct, ListState, eq=False):
@@ -36,6 +35,8 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
     mode: str
     element_type: TypeInformation
     _elements: list[Any]
+    _check: Check | None = None
+    """Refuses opaque objects; None: the type admits none, or the job allows them."""
 
     def get(self) -> list[Any]:
         return list(self._elements)
@@ -47,11 +48,7 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
         self._elements.extend([self._admitted(value) for value in values])
 
     def update(self, values: Iterable[Any]) -> None:
-        elements = list(values)
-        for value in elements:
-            if value is None:
-                self._admitted(value)
-        self._elements = elements
+        self._elements = [self._admitted(value) for value in values]
 
     def clear(self) -> None:
         self._elements = []
@@ -59,11 +56,13 @@ class OperatorListState(msgspec.Struct, ListState, eq=False):
     def _admitted(self, value: Any) -> Any:
         if value is None:
             raise StateError(f"operator state {self.name!r}: None cannot be an element")
+        if self._check is not None:
+            self._check(value)
         return value
 
     def snapshot(self) -> ListSnapshot:
         """Copy the elements, isolated from later changes."""
-        return isolated(self.name, self.mode, self.element_type, self._elements)
+        return isolated(self.name, self.mode, self.element_type, self._elements, self._check is None)
 
 
 class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
@@ -73,7 +72,9 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
     element_type: TypeInformation
     _entries: dict[Any, Any]
     _admits_none: bool = False
-    """Whether None may be a key: its type holds None, as VOID and types that are not declared do."""
+    """Whether None may be a key."""
+    _check: Check | None = None
+    """Refuses opaque objects; None: the types admit none, or the job allows them."""
 
     mode = BROADCAST
 
@@ -86,6 +87,8 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
     def put(self, key: Any, value: Any) -> None:
         if key is None and not self._admits_none:
             raise no_map_key(self.name)
+        if self._check is not None:
+            self._check((key, value))
         self._entries[key] = value
 
     def remove(self, key: Any) -> None:
@@ -102,7 +105,8 @@ class OperatorBroadcastState(msgspec.Struct, BroadcastState, eq=False):
 
     def snapshot(self) -> ListSnapshot:
         """Copy the entries, isolated from later changes."""
-        return isolated(self.name, BROADCAST, self.element_type, list(self._entries.items()))
+        pairs = list(self._entries.items())
+        return isolated(self.name, BROADCAST, self.element_type, pairs, self._check is None)
 
 
 class ReadOnlyView(msgspec.Struct, ReadOnlyBroadcastState, eq=False):
@@ -127,22 +131,27 @@ class ReadOnlyView(msgspec.Struct, ReadOnlyBroadcastState, eq=False):
         raise StateError(f"broadcast state {self._state.name!r} can only be read on this side")
 
 
-def isolated(name: str, mode: str, element_type: TypeInformation, elements: list[Any]) -> ListSnapshot:
+def isolated(
+    name: str, mode: str, element_type: TypeInformation, elements: list[Any], allow_pickle: bool
+) -> ListSnapshot:
     """Copy elements so that later changes do not reach the copy."""
     if element_type.immutable:
         return ListSnapshot(name, mode, element_type, elements.copy())
     try:
         return ListSnapshot(name, mode, element_type, [element_type.copy(element) for element in elements])
     except Exception as error:
-        raise wrong_element(ListSnapshot(name, mode, element_type, elements), error) from error
+        raise wrong_element(ListSnapshot(name, mode, element_type, elements), error, allow_pickle) from error
 
 
-class OperatorStateStore(msgspec.Struct, eq=False):
+class OperatorStateStore(msgspec.Struct, eq=False, kw_only=True):
     """The operator state of one operator in one subtask (Flink: OperatorStateStore)."""
 
     _states: dict[str, Any] = {}
     _restored: dict[str, EncodedList] = {}
-    _allow_pickle: bool = False
+    allow_pickle: bool = False
+    """Whether the job allows pickled state."""
+    operator_name: str = ""
+    """For messages."""
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> OperatorListState:
         """Return a list whose elements are split among the subtasks when the job is rescaled."""
@@ -159,27 +168,35 @@ class OperatorStateStore(msgspec.Struct, eq=False):
         state = self._known(state_descriptor, BROADCAST, element_type)
         if state is None:
             pairs = self._decode_restored(state_descriptor.name, BROADCAST, element_type)
-            admits_none = key_type.name in _HOLD_NONE
-            state = OperatorBroadcastState(state_descriptor.name, element_type, dict(pairs), admits_none)
+            state = OperatorBroadcastState(
+                state_descriptor.name,
+                element_type,
+                dict(pairs),
+                key_type.admits_none,
+                self._check_of(state_descriptor.name, element_type),
+            )
             self._states[state_descriptor.name] = state
         found: OperatorBroadcastState = state
         return found
 
     def snapshot(self) -> OperatorStateSnapshot:
         """Return a copy of all states that later changes do not reach."""
-        return OperatorStateSnapshot([state.snapshot() for state in self._states.values()], self._restored)
+        return OperatorStateSnapshot(
+            [state.snapshot() for state in self._states.values()], self._restored, self.allow_pickle
+        )
 
     def restore(self, elements: Mapping[str, EncodedList], *, allow_pickle: bool = False) -> None:
         """Keep stored state; each state is decoded when the job registers it."""
         self._restored = dict(elements)
-        self._allow_pickle = allow_pickle
+        self.allow_pickle = allow_pickle
 
     def _list_state(self, descriptor: ListStateDescriptor, mode: str) -> OperatorListState:
         name, element_type = descriptor.name, descriptor.type_info
         state = self._known(descriptor, mode, element_type)
         if state is None:
             elements = self._decode_restored(name, mode, element_type)
-            state = self._states[name] = OperatorListState(name, mode, element_type, elements)
+            check = self._check_of(name, element_type)
+            state = self._states[name] = OperatorListState(name, mode, element_type, elements, check)
         found: OperatorListState = state
         return found
 
@@ -197,6 +214,11 @@ class OperatorStateStore(msgspec.Struct, eq=False):
             )
         return state
 
+    def _check_of(self, name: str, element_type: TypeInformation) -> Check | None:
+        if self.allow_pickle or not element_type.contains_pickle:
+            return None
+        return opaque_check(f"operator state {name!r}", self.operator_name, element_type)
+
     def _decode_restored(self, name: str, mode: str, element_type: TypeInformation) -> list[Any]:
         """Decode the stored elements of a name and remove them from the restored ones."""
         stored = self._restored.get(name)
@@ -208,9 +230,11 @@ class OperatorStateStore(msgspec.Struct, eq=False):
                 f"{what} was stored as {stored.mode} but the job declares {mode}: "
                 "keep the mode, or choose another name"
             )
-        reader = reader_of(what, stored.type, element_type, self._allow_pickle, None)
+        reader = reader_of(what, stored.type, element_type, self.allow_pickle, None)
         try:
-            elements = [reader.kind.decode(element) for element in stored.elements]
+            elements = [reader.kind.decode(element, self.allow_pickle) for element in stored.elements]
+        except PickleForbidden:
+            raise pickle_refused(what) from None
         except (ValueError, RecursionError) as error:
             raise StateError(f"{what}: the stored bytes cannot be read ({error})") from error
         if reader.migrate is not None:

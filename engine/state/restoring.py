@@ -5,7 +5,7 @@ The rules this module lives by:
 - A type may change as far as ``types/evolution.py`` can migrate it.
 - A state that does not match is an error of one line: the state, what was stored, what the job declares, and
   the mend.
-- Pickled state is refused unless the job allows it.
+- A pickle among the values is refused unless the job allows pickled state.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onceproof.engine.state.file_envelope import PickleRefused, StateError
+from onceproof.engine.state.file_envelope import StateError, pickle_refused
 from onceproof.engine.state.snapshot import entry_type
 from onceproof.engine.state.stored import EncodedTable, TableDescription
-from onceproof.engine.types import TypeInformation, from_descriptor
+from onceproof.engine.types import PickleForbidden, TypeInformation, from_descriptor
 from onceproof.engine.types.evolution import Incompatible, Migration, migration_of
 from onceproof.engine.types.information import Descriptor
 
@@ -26,20 +26,10 @@ if TYPE_CHECKING:
     from onceproof.engine.state.keyed import Registered
 
 
-def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation, allow_pickle: bool) -> None:
-    """Raise StateError if the types differ, PickleRefused for pickled state without permission."""
+def check_restored_type(what: str, stored: Descriptor, declared: TypeInformation) -> None:
+    """Raise StateError if the types differ."""
     if stored != declared.descriptor:
         raise other_type(what, stored, declared)
-    check_pickle(what, declared, allow_pickle)
-
-
-def check_pickle(what: str, kind: TypeInformation, allow_pickle: bool) -> None:
-    """Raise PickleRefused for pickled state without permission."""
-    if kind.contains_pickle and not allow_pickle:
-        raise PickleRefused(
-            f"{what} holds pickled objects, and reading pickle runs code: "
-            "set pipeline.allow-pickled-state to true if you trust the checkpoint"
-        )
 
 
 def other_type(what: str, stored: Descriptor, declared: TypeInformation, why: str = "") -> StateError:
@@ -59,10 +49,14 @@ def describe(descriptor: Descriptor) -> str:
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """How to read stored values: decode them as ``kind``, then ``migrate`` them (None: nothing to do)."""
+    """How to read stored values: decode them as ``kind``, then ``migrate`` them (None: nothing to do).
+
+    ``allow_pickle``: whether a value may be a pickle.
+    """
 
     kind: TypeInformation
     migrate: Migration | None
+    allow_pickle: bool
 
 
 def reader_of(
@@ -83,19 +77,16 @@ def reader_of(
 
     Raises:
         StateError: the stored type cannot be migrated.
-        PickleRefused: the state is pickled, and the job does not allow that.
     """
     if stored == declared.descriptor:
-        check_pickle(what, declared, allow_pickle)
-        return Reader(declared, None)
+        return Reader(declared, None, allow_pickle)
     try:
         kind = from_descriptor(stored)
         migrate = migration_of(kind, declared, now or no_clock)
     except (ValueError, Incompatible) as error:
         why = str(error) if isinstance(error, Incompatible) else ""
         raise other_type(what, stored, declared, why) from error
-    check_pickle(what, kind, allow_pickle)
-    return Reader(kind, migrate)
+    return Reader(kind, migrate, allow_pickle)
 
 
 def no_clock() -> int:
@@ -112,7 +103,7 @@ def check_stored(
 ) -> Reader:
     """Check a stored table against the registered state, and return how to read its values.
 
-    Raises StateError if they do not match, and PickleRefused.
+    Raises StateError if they do not match.
     """
     declared = registered.namespace_type
     if (
@@ -120,21 +111,19 @@ def check_stored(
         and stored.kind == registered.kind
         and stored.key_type == key_type.descriptor
         and stored.value_type == registered.stored_type.descriptor
-        and not key_type.contains_pickle
-        and not registered.stored_type.contains_pickle
     ):
         # The usual case. It skips building the error texts below, which would dominate a restore.
-        return Reader(registered.stored_type, None)
+        return Reader(registered.stored_type, None, allow_pickle)
     what = f"state {registered.name!r}"
     if stored.kind != registered.kind:
         raise StateError(f"{what} was stored as {stored.kind} state but the job declares {registered.kind}")
-    check_restored_type(f"the key of {what}", stored.key_type, key_type, allow_pickle)
+    check_restored_type(f"the key of {what}", stored.key_type, key_type)
     if (stored.namespace_type is None) != (declared is None):
         was = "without namespaces" if declared is not None else f"by {describe(stored.namespace_type)}"
         now_is = "without namespaces" if declared is None else f"by {declared.name}"
         raise StateError(f"{what} was stored {was} but the job declares it {now_is}: choose another name")
     if declared is not None:
-        check_restored_type(f"the namespace of {what}", stored.namespace_type, declared, allow_pickle)
+        check_restored_type(f"the namespace of {what}", stored.namespace_type, declared)
     return reader_of(what, stored.value_type, registered.stored_type, allow_pickle, now)
 
 
@@ -157,7 +146,7 @@ def decode_groups(
     """Yield for each key group its (entry, value) pairs."""
     entries, migrate = entry_type(key_type, registered.namespace_type), reader.migrate
     decoder = reader.kind.entry_decoder(entries)
-    unpack_entry, unpack_value = entries.unpacker(), reader.kind.unpacker()
+    unpack_entry, unpack_value = (kind.unpacker(reader.allow_pickle) for kind in (entries, reader.kind))
     for group, data in stored.groups.items():
         try:
             pairs = decoder.decode(data)
@@ -165,6 +154,8 @@ def decode_groups(
                 pairs = [(unpack_entry(entry), value) for entry, value in pairs]
             if unpack_value is not None:
                 pairs = [(entry, unpack_value(value)) for entry, value in pairs]
+        except PickleForbidden:
+            raise pickle_refused(f"state {registered.name!r}") from None
         except (ValueError, RecursionError) as error:
             raise StateError(
                 f"state {registered.name!r}, key group {group}: the stored bytes cannot be read ({error})"

@@ -108,6 +108,7 @@ class KeyedSnapshot(msgspec.Struct):
     tables: list[TableSnapshot]
     carried: Mapping[str, EncodedTable]
     key_groups: KeyGroupCache
+    allow_pickle: bool = False
 
 
 class LocalTable(msgspec.Struct, frozen=True):
@@ -174,6 +175,7 @@ class OperatorStateSnapshot(msgspec.Struct):
 
     lists: list[ListSnapshot]
     carried: Mapping[str, EncodedList]
+    allow_pickle: bool = False
 
 
 class OperatorSnapshot(msgspec.Struct):
@@ -332,7 +334,7 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
         stands_for_others = _has_identities(entries, namespace_type is not None)
         keys = [value_of_entry(entry) for entry in entries] if stands_for_others else entries.keys()
         pack_key = entry_type(key_type, namespace_type).prepare(keys)
-        pack_value = value_type.prepare(entries.values())
+        pack_value = value_type.prepare(entries.values(), snapshot.allow_pickle)
         group_all = _group if namespace_type is None else _group_by_key
         grouped = group_all(entries, snapshot)
         if stands_for_others:
@@ -348,7 +350,7 @@ def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable
             packed = ((group, _pack_pairs(grouped[group], pack_key, pack_value)) for group in in_order)
             groups = {group: ENCODE(pairs) for group, pairs in packed}
     except _WRONG as error:
-        raise wrong_entry(table, key_type, error) from error
+        raise wrong_entry(table, key_type, error, snapshot.allow_pickle) from error
     return EncodedTable(
         table.kind,
         key_type.descriptor,
@@ -416,7 +418,9 @@ def _pack_pairs(
     return [(pack_key(key), pack_value(value)) for key, value in pairs]
 
 
-def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exception) -> StateError:
+def wrong_entry(
+    table: TableSnapshot, key_type: TypeInformation, error: Exception, allow_pickle: bool
+) -> StateError:
     """Return an error that names the first entry whose key, namespace or value is not of its type."""
     namespace_type = table.namespace_type
     for entry, value in table.entries.items():
@@ -433,7 +437,7 @@ def wrong_entry(table: TableSnapshot, key_type: TypeInformation, error: Exceptio
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: its namespace: {found}")
         try:
-            table.value_type.encode(value)
+            table.value_type.encode(value, allow_pickle)
         except _WRONG as found:
             return StateError(f"state {table.name!r}, key {key!r}: {found}")
     return StateError(f"state {table.name!r}: {text_of(error) or type(error).__name__}")
@@ -443,24 +447,24 @@ def _encode_operator(snapshot: OperatorStateSnapshot) -> dict[str, EncodedList]:
     encoded: dict[str, EncodedList] = {}
     for item in snapshot.lists:
         try:
-            pack = item.element_type.prepare(item.elements)
+            pack = item.element_type.prepare(item.elements, snapshot.allow_pickle)
             if pack is None:
                 elements = [ENCODE(element) for element in item.elements]
             else:
                 elements = [ENCODE(pack(element)) for element in item.elements]
         except _WRONG as error:
-            raise wrong_element(item, error) from error
+            raise wrong_element(item, error, snapshot.allow_pickle) from error
         encoded[item.name] = EncodedList(item.mode, item.element_type.descriptor, elements)
     if snapshot.carried:
         encoded.update(snapshot.carried)
     return encoded
 
 
-def wrong_element(snapshot: ListSnapshot, error: Exception) -> StateError:
+def wrong_element(snapshot: ListSnapshot, error: Exception, allow_pickle: bool) -> StateError:
     """Return an error that names the first element that is not of its type."""
     for element in snapshot.elements:
         try:
-            snapshot.element_type.encode(element)
+            snapshot.element_type.encode(element, allow_pickle)
         except _WRONG as found:
             error = found
             break

@@ -124,17 +124,19 @@ class KeyedMapState(KeyedState, MapState, eq=False):
     """A map for each entry."""
 
     _table: MapTable
+    _admits_none: bool = False
+    """Whether None may be a key."""
 
     def get(self, key: Any) -> Any:
         return self._table.get(self._entry(), key)
 
     def put(self, key: Any, value: Any) -> None:
-        if key is None:
+        if key is None and not self._admits_none:
             raise no_map_key(self._name)
         self._table.put(self._entry(), key, value)
 
     def put_all(self, dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        self._table.put_all(self._entry(), entries_of(dict_value, self._name))
+        self._table.put_all(self._entry(), entries_of(dict_value, self._name, self._admits_none))
 
     def remove(self, key: Any) -> None:
         self._table.remove(self._entry(), key)
@@ -242,10 +244,12 @@ def elements_of(values: Iterable[Any], name: str) -> list[Any]:
     return elements
 
 
-def entries_of(dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]], name: str) -> Mapping[Any, Any]:
+def entries_of(
+    dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]], name: str, admits_none: bool
+) -> Mapping[Any, Any]:
     """Return what a map state puts at once: a mapping, or (key, value) pairs as PyFlink's process mode takes.
 
-    Raises StateError for anything else, and for None as a key.
+    Raises StateError for anything else, and for None as a key unless ``admits_none``.
     """
     if isinstance(dict_value, Mapping):
         entries = dict_value
@@ -256,7 +260,7 @@ def entries_of(dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]], name: 
             raise StateError(
                 f"map state {name!r}: put_all takes a dict or (key, value) pairs, not {dict_value!r}"
             ) from error
-    if None in entries:
+    if not admits_none and None in entries:
         raise no_map_key(name)
     return entries
 
@@ -266,4 +270,4 @@ def no_element(name: str) -> StateError:
 
 
 def no_map_key(name: str) -> StateError:
-    return StateError(f"map state {name!r}: None cannot be a key")
+    return StateError(f"map state {name!r}: None cannot be a key of the type that the state declares")

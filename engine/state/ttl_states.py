@@ -227,6 +227,9 @@ class TtlListState(TtlState, ListState, eq=False):
 class TtlMapState(TtlState, MapState, eq=False):
     """A map of entries that expire one by one."""
 
+    _admits_none: bool = False
+    """Whether None may be a key."""
+
     def get(self, key: Any) -> Any:
         """Return the value of a key, or None if there is none or it has expired."""
         held = self._look_up(self._accessed_entry(), key)
@@ -237,12 +240,12 @@ class TtlMapState(TtlState, MapState, eq=False):
         return self._look_up(self._accessed_entry(), key) is not None
 
     def put(self, key: Any, value: Any) -> None:
-        if key is None:
+        if key is None and not self._admits_none:
             raise no_map_key(self._name)
         self._table.put(self._accessed_entry(), key, (value, self._life.now()))
 
     def put_all(self, dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        entries = entries_of(dict_value, self._name)
+        entries = entries_of(dict_value, self._name, self._admits_none)
         now = self._life.now()
         held = {key: (value, now) for key, value in entries.items()}
         self._table.put_all(self._accessed_entry(), held)

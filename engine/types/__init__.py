@@ -2,20 +2,31 @@
 
 A type decides how a value is checked, copied and written into a snapshot, and which key group a key belongs
 to. A snapshot records the descriptor of every type it holds, and a restore compares it with the type that the
-job declares. Pickle exists only as ``Types.PICKLED_BYTE_ARRAY()``, and is restored only if the job allows it.
+job declares. Pickle exists only within ``Types.PICKLED_BYTE_ARRAY()``, for values without a form of
+their own, and only if the job allows it.
 """
 
 from __future__ import annotations
 
+from onceproof.engine.flink_names import AnswersForFlink
 from onceproof.engine.types.composite import list_type, map_type, tuple_type
 from onceproof.engine.types.dataclass import dataclass_type, stored_dataclass
-from onceproof.engine.types.dynamic import NotDescribable
+from onceproof.engine.types.dynamic import NotDescribable, PickleForbidden
 from onceproof.engine.types.information import Descriptor, TypeInformation, WrongValue
 from onceproof.engine.types.row import Row, row_type
 from onceproof.engine.types.scalars import scalar_type
 from onceproof.engine.types.wrapped import nullable, with_last_access
 
-__all__ = ["Descriptor", "NotDescribable", "Row", "TypeInformation", "Types", "WrongValue", "from_descriptor"]
+__all__ = [
+    "Descriptor",
+    "NotDescribable",
+    "PickleForbidden",
+    "Row",
+    "TypeInformation",
+    "Types",
+    "WrongValue",
+    "from_descriptor",
+]
 
 
 def from_descriptor(descriptor: Descriptor) -> TypeInformation:
@@ -58,7 +69,7 @@ def _all(descriptors: list[Descriptor]) -> tuple[TypeInformation, ...]:
     return tuple(map(_described, descriptors))
 
 
-class Types:
+class Types(metaclass=AnswersForFlink):
     """The types of values, by PyFlink's names (PyFlink: Types)."""
 
     @staticmethod
@@ -138,12 +149,12 @@ class Types:
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation:
-        """Any object that pickle takes; restored only where the job allows pickled state."""
+        """Any value: plain ones describe themselves; others need ``pipeline.allow-pickled-state``."""
         return scalar_type("PICKLED_BYTE_ARRAY")
 
     @staticmethod
     def DYNAMIC() -> TypeInformation:
-        """Self-describing plain values, tuples, lists and dicts; the default of a stream without a type.
+        """Self-describing values; the default of a stream without a type.
 
         PyFlink's default is PICKLED_BYTE_ARRAY; a snapshot of ours holds no pickle by default.
         """

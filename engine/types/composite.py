@@ -1,8 +1,13 @@
-"""The composite types: tuples, lists and maps. A column of them is checked field by field."""
+"""The composite types: tuples, lists and maps. A column of them is checked field by field.
+
+None is a field, an element or a key where its type admits None. Values of maps, and elements of BASIC_ARRAY
+and OBJECT_ARRAY, may always be None, because Flink's serializers mark them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from itertools import chain, repeat
 from operator import is_
 from typing import Any, Final
@@ -40,6 +45,26 @@ def or_none(convert: Packer | None) -> Packer | None:
     return None if convert is None else lambda value: None if value is None else convert(value)
 
 
+def prepared(kind: TypeInformation, values: list[Any], allow_pickle: bool) -> Packer | None:
+    """Return ``kind.prepare`` of a column of which values may be None.
+
+    Most columns hold no None, so they are looked at a second time only where the type refuses one.
+    """
+    try:
+        pack = kind.prepare(values, allow_pickle)
+    except WrongValue:
+        present = [value for value in values if value is not None]
+        if len(present) == len(values):
+            raise
+        pack = kind.prepare(present, allow_pickle)
+    return or_none(pack)
+
+
+def wire_type_or_none(kind: TypeInformation) -> Any:
+    """Return the wire type of values of a type that may be None."""
+    return kind.wire_type if kind.admits_none else kind.wire_type | None
+
+
 def field_at(place: int) -> str:
     """Return how messages call a field without a name."""
     return f"field {place}"
@@ -65,7 +90,7 @@ class TupleType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return tuple_type, (self.fields,)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         if not values:
             return None
         arity = len(self.fields)
@@ -74,7 +99,7 @@ class TupleType(TypeInformation):
                 if type(value) is not tuple or len(value) != arity:
                     raise WrongValue(value, self.name)
         packers = [
-            field.prepare(column)
+            field.prepare(column, allow_pickle)
             for field, column in zip(self.fields, zip(*values, strict=True), strict=True)
         ]
         if not any(packers):
@@ -83,8 +108,8 @@ class TupleType(TypeInformation):
             [item if pack is None else pack(item) for item, pack in zip(value, packers, strict=True)]
         )
 
-    def unpacker(self) -> Packer | None:
-        unpackers = [field.unpacker() for field in self.fields]
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpackers = [field.unpacker(allow_pickle) for field in self.fields]
         if not any(unpackers):
             return None
         return lambda value: tuple(
@@ -131,38 +156,43 @@ class TupleType(TypeInformation):
 class ListType(TypeInformation):
     """A list of values of one type (PyFlink's LIST and its arrays)."""
 
-    __slots__ = ("element", "kind")
+    __slots__ = ("element", "has_nulls", "kind")
 
     def __init__(self, name: str, element: TypeInformation) -> None:
         super().__init__(
             f"{name}({element.name})",
             descriptor=[name, element.descriptor],
             python_type=list,
-            wire_type=list[element.wire_type],  # type: ignore[name-defined]
+            wire_type=list[element.wire_type if name in _WITHOUT_NONE else wire_type_or_none(element)],  # type: ignore[misc]
             immutable=False,
             contains_pickle=element.contains_pickle,
         )
         self.kind = name
         self.element = element
+        self.has_nulls = name not in _WITHOUT_NONE
 
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return list_type, (self.kind, self.element)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not list:
                 raise WrongValue(value, self.name)
-        pack = self.element.prepare(list(chain.from_iterable(values)))
+        elements = list(chain.from_iterable(values))
+        prepare = partial(prepared, self.element) if self.has_nulls else self.element.prepare
+        pack = prepare(elements, allow_pickle)
         return None if pack is None else lambda value: [pack(item) for item in value]
 
-    def unpacker(self) -> Packer | None:
-        unpack = self.element.unpacker()
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpack = self.element.unpacker(allow_pickle)
+        if self.has_nulls:
+            unpack = or_none(unpack)
         return None if unpack is None else lambda value: [unpack(item) for item in value]
 
     def converter(self) -> Packer:
         """Take a list or a tuple; elements of BASIC_ARRAY and OBJECT_ARRAY may be None, as in PyFlink."""
         convert_element = self.element.converter()
-        if self.kind not in _WITHOUT_NONE:
+        if self.has_nulls:
             convert_element = or_none(convert_element)
 
         def convert(value: Any) -> Any:
@@ -179,7 +209,7 @@ class ListType(TypeInformation):
         if self.element.immutable:
             return list(value)
         copy = self.element.copy
-        return [copy(item) for item in value]
+        return [None if item is None else copy(item) for item in value]
 
     def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
         if self.element.immutable:
@@ -198,7 +228,7 @@ class MapType(TypeInformation):
             f"MAP({key.name}, {value.name})",
             descriptor=["MAP", key.descriptor, value.descriptor],
             python_type=dict,
-            wire_type=list[tuple[key.wire_type, value.wire_type]],  # type: ignore[name-defined]
+            wire_type=list[tuple[key.wire_type, wire_type_or_none(value)]],  # type: ignore[misc,name-defined]
             immutable=False,
             contains_pickle=key.contains_pickle or value.contains_pickle,
         )
@@ -208,12 +238,14 @@ class MapType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return map_type, (self.key, self.value)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not dict:
                 raise WrongValue(value, self.name)
-        pack_key = self.key.prepare(list(chain.from_iterable(values)))
-        pack_value = self.value.prepare(list(chain.from_iterable(value.values() for value in values)))
+        pack_key = self.key.prepare(list(chain.from_iterable(values)), allow_pickle)
+        pack_value = prepared(
+            self.value, list(chain.from_iterable(value.values() for value in values)), allow_pickle
+        )
         if pack_key is None and pack_value is None:
             return lambda value: list(value.items())
         return lambda value: [
@@ -224,8 +256,8 @@ class MapType(TypeInformation):
             for key, item in value.items()
         ]
 
-    def unpacker(self) -> Packer | None:
-        unpack_key, unpack_value = self.key.unpacker(), self.value.unpacker()
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpack_key, unpack_value = self.key.unpacker(allow_pickle), or_none(self.value.unpacker(allow_pickle))
         if unpack_key is None and unpack_value is None:
             return dict
         return lambda pairs: {
@@ -255,7 +287,7 @@ class MapType(TypeInformation):
         if self.value.immutable:
             return dict(value)
         copy = self.value.copy
-        return {key: copy(item) for key, item in value.items()}
+        return {key: None if item is None else copy(item) for key, item in value.items()}
 
     def copy_elements(self, table: dict[Any, Any]) -> dict[Any, Any]:
         if self.value.immutable:

@@ -26,6 +26,7 @@ from onceproof.engine.types.composite import (
     map_type,
     or_none,
     tuple_type,
+    wire_type_or_none,
 )
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 from onceproof.engine.types.row import make_row
@@ -65,7 +66,7 @@ class DataclassType(TypeInformation):
             f"{class_name}({', '.join(shown)})",
             descriptor=["DATACLASS", class_name, list(names), [field.descriptor for field in fields]],
             python_type=dataclass,
-            wire_type=tuple[tuple([field.wire_type | None for field in fields])],  # type: ignore[misc]
+            wire_type=tuple[tuple([wire_type_or_none(field) for field in fields])],  # type: ignore[misc]
             immutable=_is_frozen(dataclass) and all(field.immutable for field in fields),
             contains_pickle=any(field.contains_pickle for field in fields),
         )
@@ -80,7 +81,7 @@ class DataclassType(TypeInformation):
             return stored_dataclass, (self.class_name, self.names, self.fields)
         return dataclass_type, (self.python_type,)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not self.python_type:
                 raise WrongValue(value, self.name)
@@ -88,14 +89,14 @@ class DataclassType(TypeInformation):
         packers: list[Packer | None] = []
         for name, field in zip(names, self.fields, strict=True):
             column = [item for item in [getattr(value, name) for value in values] if item is not None]
-            packers.append(field.prepare(column))
+            packers.append(field.prepare(column, allow_pickle))
         if not any(packers):
             return lambda value: [getattr(value, name) for name in names]
         pairs = list(zip(names, packers, strict=True))
         return lambda value: [_packed(getattr(value, name), pack) for name, pack in pairs]
 
-    def unpacker(self) -> Packer | None:
-        unpackers = [field.unpacker() for field in self.fields]
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpackers = [field.unpacker(allow_pickle) for field in self.fields]
         return lambda items: self.build(
             [_packed(item, unpack) for item, unpack in zip(items, unpackers, strict=True)]
         )

@@ -2,16 +2,19 @@
 
 msgpack carries None, bool, int, float, str, bytes, list and dict with string keys as they are. Extensions
 carry tuples (so that a tuple does not come back as a list), dicts with other keys, integers beyond 64 bits,
-and what ``describe`` adds: rows, dates, times and decimals. Any other value is refused by name rather than
-pickled.
+and what ``objects`` has a form for. Any other value is opaque: it is refused by name, or pickled as a whole
+where the caller has the permission of the job. Reading a pickle needs the same permission.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import pickle
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
+
+from onceproof.engine.types.objects import FORMS, form_of, made_of, why_without_form
 
 Ext = msgspec.msgpack.Ext
 
@@ -19,14 +22,11 @@ _TUPLE = 1
 _MAPPING = 2
 _INTEGER = 3
 ROW: Final = 4
-"""The extension of rows, whose module describes them: it imports this one."""
-DATE: Final = 5
-TIME: Final = 6
-TIMESTAMP: Final = 7
-DECIMAL: Final = 8
-
-_FIELDS_OF: Final[dict[type, tuple[int, Callable[[Any], list[Any]]]]] = {}
-_MADE_OF: Final[dict[int, Callable[[list[Any]], Any]]] = {}
+"""The extension of rows, whose module describes them."""
+PICKLED: Final = 100
+_PROTOCOL: Final = 4
+_BYTES_AS_THEY_ARE: Final = (0xC4, 0xC5, 0xC6)
+"""How msgpack begins bytes that no extension wraps."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -40,21 +40,17 @@ class NotDescribable(TypeError):
 
     def __init__(self, value: Any) -> None:
         self.value = value
+        why = why_without_form(value)
         super().__init__(
-            f"a value of type {type(value).__qualname__} has no typed form: "
-            "declare Types.PICKLED_BYTE_ARRAY(), or keep tuples, rows, lists, dicts and plain values"
+            f"a value of type {type(value).__qualname__} has no typed form"
+            f"{f' ({why})' if why else ''}: keep plain values, tuples, rows, lists, dicts, sets, dates, and"
+            " dataclasses, named tuples and enums of them, or allow pickle: declare"
+            " Types.PICKLED_BYTE_ARRAY() and set pipeline.allow-pickled-state to true"
         )
 
 
-def describe(
-    kind: type, code: int, fields_of: Callable[[Any], list[Any]], made_of: Callable[[list[Any]], Any]
-) -> None:
-    """Give a class a self-describing form: an extension with a list of values that describe themselves.
-
-    :param made_of: makes an object of the list; raises TypeError or ValueError where it does not fit
-    """
-    _FIELDS_OF[kind] = code, fields_of
-    _MADE_OF[code] = made_of
+class PickleForbidden(Exception):
+    """A stored value is a pickle, and its reader has no permission to run it."""
 
 
 def is_plain(values: Collection[Any]) -> bool:
@@ -87,10 +83,55 @@ def pack(value: Any) -> Any:
             return {key: pack(item) for key, item in value.items()}
         flat = [pack(part) for item in value.items() for part in item]
         return Ext(_MAPPING, _ENCODER.encode(flat))
-    if kind in _FIELDS_OF:
-        extension, fields_of = _FIELDS_OF[kind]
-        return Ext(extension, _ENCODER.encode([pack(item) for item in fields_of(value)]))
-    raise NotDescribable(value)
+    form = form_of(value)
+    if form is None:
+        raise NotDescribable(value)
+    parts = [pack(part) for part in form.parts_of(value)]
+    if kind is set or kind is frozenset:
+        # Equal sets are equal bytes, whatever order the hashes of this process give them.
+        parts.sort(key=_ENCODER.encode)
+    return Ext(form.code, _ENCODER.encode(parts))
+
+
+def pack_any(value: Any, allow_pickle: bool) -> Any:
+    """Return the wire form of a value of PICKLED_BYTE_ARRAY: bytes alone are a pickle of version 0.2.0.
+
+    Raises NotDescribable for an opaque value without permission, and PicklingError.
+    """
+    if type(value) is bytes:
+        return Ext(FORMS[bytes].code, _ENCODER.encode([value]))
+    try:
+        return pack(value)
+    except RecursionError:
+        if not allow_pickle:
+            raise NotDescribable(value) from None
+    except NotDescribable:
+        if not allow_pickle:
+            raise
+    return pickled(value)
+
+
+def pickled(value: Any) -> Any:
+    """Return the wire form of an opaque value."""
+    return Ext(PICKLED, _ENCODER.encode(pickle.dumps(value, _PROTOCOL)))
+
+
+def unpack_any(data: msgspec.Raw) -> Any:
+    """Return the value of a wire form of ``pack_any``; raises PickleForbidden for a pickle."""
+    if memoryview(data)[0] in _BYTES_AS_THEY_ARE:
+        raise PickleForbidden
+    return _DECODER.decode(data)
+
+
+def unpack_with_pickle(data: msgspec.Raw) -> Any:
+    """Return the value of a wire form of ``pack_any``, also of a pickle, which may run any code."""
+    value = _TRUSTING.decode(data)
+    return pickle.loads(value) if memoryview(data)[0] in _BYTES_AS_THEY_ARE else value
+
+
+def unpickled(data: memoryview) -> Any:
+    """Return the value of the extension that ``pickled`` makes."""
+    return pickle.loads(_DECODER.decode(data))
 
 
 def decode_extension(code: int, data: memoryview) -> Any:
@@ -102,12 +143,18 @@ def decode_extension(code: int, data: memoryview) -> Any:
         return dict(zip(flat[::2], flat[1::2], strict=True))
     if code == _INTEGER:
         return int.from_bytes(data, "big", signed=True)
-    if code in _MADE_OF:
-        return _MADE_OF[code](_DECODER.decode(data))
-    raise ValueError(f"unknown extension {code} in a stored value")
+    if code == PICKLED:
+        raise PickleForbidden
+    return made_of(code, _PARTS.decode(data))
+
+
+def _decode_with_pickle(code: int, data: memoryview) -> Any:
+    return unpickled(data) if code == PICKLED else decode_extension(code, data)
 
 
 _DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=decode_extension)
+_PARTS: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[Any], ext_hook=decode_extension)
+_TRUSTING: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ext_hook=_decode_with_pickle)
 
 
 def copy(value: Any) -> Any:
@@ -122,7 +169,9 @@ def copy(value: Any) -> Any:
         return {key: copy(item) for key, item in value.items()}
     if kind is tuple and not SCALARS.issuperset(map(type, value)):
         return tuple([copy(item) for item in value])
-    if kind in _FIELDS_OF:
-        code, fields_of = _FIELDS_OF[kind]
-        return _MADE_OF[code]([copy(item) for item in fields_of(value)])
-    return value
+    if kind in SCALARS:
+        return value
+    form = form_of(value)
+    if form is None or form.is_immutable:
+        return value
+    return form.made_of([copy(part) for part in form.parts_of(value)])

@@ -25,16 +25,16 @@ Fits: TypeAlias = Callable[[list[Record]], bool]
 
 _ALWAYS: Final = ""
 _CONDITIONS: Final[dict[str, str]] = {
-    "STRING": "type({0}) is str",
+    "STRING": "type({0}) is str or {0} is None",
     "BOOLEAN": "type({0}) is bool",
-    "BIG_INT": "type({0}) is int",
+    "BIG_INT": "type({0}) is int or {0} is None",
     "FLOAT": "type({0}) is float and unpack_float(pack_float({0}))[0] == {0}",
     "DOUBLE": "type({0}) is float",
     "CHAR": "type({0}) is str and len({0}) == 1",
-    "BIG_DEC": "type({0}) is Decimal",
-    "SQL_DATE": "type({0}) is date",
-    "SQL_TIME": "type({0}) is time",
-    "SQL_TIMESTAMP": "type({0}) is datetime and {0}.tzinfo is None",
+    "BIG_DEC": "type({0}) is Decimal or {0} is None",
+    "SQL_DATE": "type({0}) is date or {0} is None",
+    "SQL_TIME": "type({0}) is time or {0} is None",
+    "SQL_TIMESTAMP": "(type({0}) is datetime and {0}.tzinfo is None) or {0} is None",
     "BYTES": "type({0}) is bytes",
     "VOID": "{0} is None",
     "DYNAMIC": _ALWAYS,

@@ -6,7 +6,8 @@ The rules this module lives by:
   would cost more than the snapshot.
 - ``prepare`` checks a column exactly: an int is no DOUBLE, a bool is no INT. A value that a snapshot changed
   would make a restored run differ from an undisturbed one.
-- The wire form is msgpack. ``prepare`` returns the function from a value to its wire form, or None if the
+- The wire form is msgpack. Pickle is written and read only where the caller passes the permission of the job.
+  ``prepare`` returns the function from a value to its wire form, or None if the
   value itself is written; ``wire_type`` is the type that the decoder reads.
 - ``converter`` is for streams: what a function returns becomes a value of its declared type, or is refused.
   State is not converted, because its owner holds the value that it has put there.
@@ -16,6 +17,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -80,6 +82,7 @@ class TypeInformation:
     __slots__ = (
         "_decoder",
         "_entry_decoders",
+        "admits_none",
         "contains_pickle",
         "descriptor",
         "immutable",
@@ -99,6 +102,7 @@ class TypeInformation:
         java_hash_kind: str | None = None,
         immutable: bool = True,
         contains_pickle: bool = False,
+        admits_none: bool = False,
     ) -> None:
         self.name = name
         self.descriptor: Descriptor = name if descriptor is None else descriptor
@@ -107,6 +111,8 @@ class TypeInformation:
         self.java_hash_kind = java_hash_kind
         self.immutable = immutable
         self.contains_pickle = contains_pickle
+        self.admits_none = admits_none
+        """Whether None is a value of the type, as where Flink's serializer writes null."""
         self._decoder: msgspec.msgpack.Decoder[Any] | None = None
         self._entry_decoders: dict[int, msgspec.msgpack.Decoder[list[tuple[Any, Any]]]] = {}
 
@@ -122,8 +128,12 @@ class TypeInformation:
 
     # What subclasses override.
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         """Check the values, and return the function from a value to its wire form.
+
+        Args:
+            values: a column of values.
+            allow_pickle: whether the job allows to pickle what has no form of its own.
 
         Returns:
             None if the values already are their wire form.
@@ -133,8 +143,11 @@ class TypeInformation:
         """
         raise NotImplementedError
 
-    def unpacker(self) -> Packer | None:
-        """Return the function from the decoded wire form to the value, or None if they are the same."""
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        """Return the function from the decoded wire form to the value, or None if they are the same.
+
+        It raises PickleForbidden for a pickle, which ``allow_pickle`` has it run.
+        """
         return None
 
     def converter(self) -> Packer | None:
@@ -215,9 +228,9 @@ class TypeInformation:
         """Copy the mutable elements of lists or maps; the containers may be shared."""
         return self.copy_table(table)
 
-    def encode(self, value: Any) -> bytes:
-        """Check one value and return its msgpack bytes; raises WrongValue."""
-        pack = self.prepare((value,))
+    def encode(self, value: Any, allow_pickle: bool = False) -> bytes:
+        """Check one value and return its msgpack bytes; raises WrongValue, and NotDescribable."""
+        pack = self.prepare((value,), allow_pickle)
         try:
             return ENCODER.encode(value if pack is None else pack(value))
         except UnicodeEncodeError as error:
@@ -225,23 +238,23 @@ class TypeInformation:
                 value, self.name, "it holds a lone surrogate, which UTF-8 cannot carry"
             ) from error
 
-    def decode(self, data: bytes) -> Any:
-        """Return the value of bytes that ``encode`` returned."""
+    def decode(self, data: bytes, allow_pickle: bool = False) -> Any:
+        """Return the value of bytes that ``encode`` returned; raises PickleForbidden."""
         decoder = self._decoder
         if decoder is None:
             decoder = self._decoder = msgspec.msgpack.Decoder(self.wire_type, ext_hook=decode_extension)
-        unpack = self.unpacker()
+        unpack = self.unpacker(allow_pickle)
         value = decoder.decode(data)
         return value if unpack is None else unpack(value)
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         """Return a function that checks and encodes one value, made once for many calls."""
-        return self.encode
+        return partial(self.encode, allow_pickle=True) if allow_pickle else self.encode
 
-    def decoder(self) -> Callable[[bytes], Any]:
+    def decoder(self, allow_pickle: bool = False) -> Callable[[bytes], Any]:
         """Return a function that decodes one value, made once for many calls."""
         decode = msgspec.msgpack.Decoder(self.wire_type, ext_hook=decode_extension).decode
-        unpack = self.unpacker()
+        unpack = self.unpacker(allow_pickle)
         return decode if unpack is None else lambda data: unpack(decode(data))
 
     def entry_decoder(self, key_type: TypeInformation) -> msgspec.msgpack.Decoder[list[tuple[Any, Any]]]:

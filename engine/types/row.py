@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, Optional
+from typing import Any, Final
 
+from onceproof.engine.flink_names import missing_member
 from onceproof.engine.java_hashes import hash_as, hash_fields, hash_row, signed
 from onceproof.engine.key_identity import Distinct, distinguish, identity_of, values_of
-from onceproof.engine.types.composite import are_same, converted, field_at, or_none
-from onceproof.engine.types.dynamic import ROW, describe
+from onceproof.engine.types.composite import are_same, converted, field_at, or_none, wire_type_or_none
+from onceproof.engine.types.dynamic import ROW
 from onceproof.engine.types.fitting import fields_check
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
+from onceproof.engine.types.objects import describe
 
 
 class Row:
@@ -76,7 +78,7 @@ class Row:
         try:
             return self[name]
         except KeyError as error:
-            raise AttributeError(error.args[0]) from None
+            raise AttributeError(missing_member(Row, name, error.args[0])) from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -164,7 +166,7 @@ class RowType(TypeInformation):
                 [field.descriptor for field in fields],
             ],
             python_type=Row,
-            wire_type=tuple[tuple(Optional[field.wire_type] for field in fields)],  # type: ignore[misc]  # noqa: UP045
+            wire_type=tuple[tuple(wire_type_or_none(field) for field in fields)],  # type: ignore[misc]
             immutable=False,
             contains_pickle=any(field.contains_pickle for field in fields),
             java_hash_kind="row",
@@ -175,14 +177,14 @@ class RowType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return row_type, (self.names, self.fields)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not Row or len(value) != len(self.fields) or value._names != self.names:
                 raise WrongValue(value, self.name)
         packers: list[Packer | None] = [None] * len(self.fields)
         for place, field in enumerate(self.fields):
             column = [row._values[place] for row in values if row._values[place] is not None]
-            packers[place] = field.prepare(column)
+            packers[place] = field.prepare(column, allow_pickle)
         if not any(packers):
             return list
         return lambda row: [
@@ -190,9 +192,9 @@ class RowType(TypeInformation):
             for item, pack in zip(row, packers, strict=True)
         ]
 
-    def unpacker(self) -> Packer | None:
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
         names = self.names
-        unpackers = [field.unpacker() for field in self.fields]
+        unpackers = [field.unpacker(allow_pickle) for field in self.fields]
         if not any(unpackers):
             return lambda fields: make_row(names, fields)
         return lambda fields: make_row(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy as copying
-import pickle
 from collections.abc import Callable, Collection
 from datetime import date, datetime, time
 from decimal import Decimal
-from functools import partial
 from operator import index
 from struct import Struct
 from types import NoneType
 from typing import Any, Final
+
+import msgspec
 
 from onceproof.engine.java_hashes import hash_dynamic
 from onceproof.engine.key_identity import PLAIN, float_identity, identity_of
@@ -23,16 +23,16 @@ UNPACK_FLOAT: Final = Struct("<f").unpack
 
 
 def _integer(value: Any) -> int | None:
-    return index(value) if hasattr(type(value), "__index__") else None
+    """Take what counts, as numpy's integers do; True is a BOOLEAN."""
+    return index(value) if hasattr(type(value), "__index__") and not isinstance(value, bool) else None
 
 
 def _real(value: Any) -> float | None:
-    if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
+    """Take what is a float of another class, as numpy's are; a whole number is a LONG."""
+    if isinstance(value, float):
+        return float.__float__(value)
+    kind = type(value)
+    return float(value) if hasattr(kind, "__float__") and not isinstance(value, int | Decimal) else None
 
 
 def _decimal(value: Any) -> Decimal | None:
@@ -52,7 +52,6 @@ def _timestamp(value: Any) -> datetime | None:
 OTHERS: Final[dict[str, Callable[[Any], Any]]] = {
     "STRING": lambda value: str.__str__(value) if isinstance(value, str) else None,
     "CHAR": lambda value: str.__str__(value) if isinstance(value, str) else None,
-    "BOOLEAN": lambda value: value == 1 if isinstance(value, int) and value in (0, 1) else None,
     "BYTE": _integer,
     "SHORT": _integer,
     "INT": _integer,
@@ -65,10 +64,15 @@ OTHERS: Final[dict[str, Callable[[Any], Any]]] = {
     "SQL_TIMESTAMP": _timestamp,
     "BYTES": lambda value: bytes(value) if isinstance(value, bytearray | memoryview | bytes) else None,
 }
-"""How a type takes values of other Python types where they leave an operator: by PyFlink's coders.
+"""How a type takes values of other Python types where they leave an operator: as Flink's serializers do.
 
 A function returns None for a value that its type does not take.
 """
+
+_ADMIT_NONE: Final = frozenset(
+    ("STRING", "BIG_INT", "BIG_DEC", "SQL_DATE", "SQL_TIME", "SQL_TIMESTAMP", "VOID")
+)
+"""The scalar types whose serializers in Flink write null; the others fail there with an exception."""
 
 _PLAIN_KEYS: Final = frozenset(("STRING", "BOOLEAN", "LONG", "BIG_INT", "SQL_DATE", "BYTES"))
 """The types whose keys are compared as in Flink where they are of the one Python type."""
@@ -87,26 +91,35 @@ class NamedType(TypeInformation):
 
 
 class ScalarType(NamedType):
-    """A type with exactly one Python type."""
+    """A type with exactly one Python type, and perhaps None."""
 
     __slots__ = ("_only",)
 
     def __init__(self, name: str, python_type: type, **settings: Any) -> None:
-        super().__init__(name, python_type=python_type, **settings)
+        admits_none = name in _ADMIT_NONE
+        wire_type = settings.pop("wire_type", python_type)
+        super().__init__(
+            name,
+            python_type=python_type,
+            wire_type=wire_type | None if admits_none else wire_type,
+            admits_none=admits_none,
+            **settings,
+        )
         self._only = {python_type}
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        if values and set(map(type, values)) != self._only:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        kinds = set(map(type, values))
+        if values and kinds != self._only and not (self.admits_none and kinds <= {*self._only, NoneType}):
             raise WrongValue(self.first_wrong(values), self.name)
         return None
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         if type(self).prepare is not ScalarType.prepare:
             return self.encode
-        only = self.python_type
+        only, admits_none = self.python_type, self.admits_none
 
         def encode(value: Any) -> bytes:
-            if type(value) is not only:
+            if type(value) is not only and not (value is None and admits_none):
                 raise WrongValue(value, self.name)
             return ENCODE(value)
 
@@ -114,9 +127,10 @@ class ScalarType(NamedType):
 
     def converter(self) -> Packer | None:
         only, name, convert_other = self.python_type, self.name, OTHERS.get(self.name)
+        admits_none = self.admits_none
 
         def convert(value: Any) -> Any:
-            if type(value) is only:
+            if type(value) is only or (value is None and admits_none):
                 return value
             result = None if convert_other is None else convert_other(value)
             if result is None:
@@ -136,7 +150,8 @@ class ScalarType(NamedType):
 
     def first_wrong(self, values: Collection[Any]) -> Any:
         """Find the first value of another Python type."""
-        return next(value for value in values if type(value) is not self.python_type)
+        right = (self.python_type, NoneType) if self.admits_none else (self.python_type,)
+        return next(value for value in values if type(value) not in right)
 
 
 class IntegerType(ScalarType):
@@ -149,7 +164,7 @@ class IntegerType(ScalarType):
         self._smallest = -(1 << (bits - 1))
         self._largest = (1 << (bits - 1)) - 1
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         if values:
             if set(map(type, values)) != self._only:
                 raise WrongValue(self.first_wrong(values), self.name)
@@ -159,7 +174,7 @@ class IntegerType(ScalarType):
                 raise self._outside(wrong)
         return None
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         smallest, largest = self._smallest, self._largest
 
         def encode(value: Any) -> bytes:
@@ -242,20 +257,20 @@ class BigIntegerType(ScalarType):
     def __init__(self) -> None:
         super().__init__("BIG_INT", int, wire_type=bytes, java_hash_kind="bigint")
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         return _pack_integer
 
-    def unpacker(self) -> Packer | None:
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
         return _unpack_integer
 
 
-def _pack_integer(value: int) -> bytes:
-    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+def _pack_integer(value: int | None) -> bytes | None:
+    return None if value is None else value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
 
 
-def _unpack_integer(data: bytes) -> int:
-    return int.from_bytes(data, "big", signed=True)
+def _unpack_integer(data: bytes | None) -> int | None:
+    return None if data is None else int.from_bytes(data, "big", signed=True)
 
 
 class CharType(ScalarType):
@@ -266,8 +281,8 @@ class CharType(ScalarType):
     def __init__(self) -> None:
         super().__init__("CHAR", str, java_hash_kind="char")
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         for value in values:
             if len(value) != 1:
                 raise WrongValue(value, self.name, "it holds one character")
@@ -290,10 +305,10 @@ class TimestampType(ScalarType):
     def __init__(self) -> None:
         super().__init__("SQL_TIMESTAMP", datetime, java_hash_kind="timestamp")
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        super().prepare(values)
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        super().prepare(values, allow_pickle)
         for value in values:
-            if value.tzinfo is not None:
+            if value is not None and value.tzinfo is not None:
                 raise WrongValue(
                     value, self.name, "it holds times without a zone: convert to UTC and drop it"
                 )
@@ -321,7 +336,10 @@ def _checked_by(kind: ScalarType, convert_type: Packer | None) -> Packer:
 
 
 class PickledType(NamedType):
-    """Any object, as pickle writes it. Reading it executes code, so a restore needs explicit permission."""
+    """Any object: plain values describe themselves, and opaque ones are pickled where the job allows it.
+
+    Its wire form is read by the unpacker alone, because what it may read depends on that permission.
+    """
 
     __slots__ = ()
 
@@ -329,16 +347,25 @@ class PickledType(NamedType):
         super().__init__(
             "PICKLED_BYTE_ARRAY",
             python_type=object,
-            wire_type=bytes,
+            wire_type=msgspec.Raw,
             immutable=False,
             contains_pickle=True,
+            admits_none=True,
         )
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        return _pack_pickled
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        def pack(value: Any) -> Any:
+            try:
+                return dynamic.pack_any(value, allow_pickle)
+            except dynamic.NotDescribable:
+                raise
+            except Exception as error:
+                raise WrongValue(value, self.name, f"pickle refuses it: {error}") from error
 
-    def unpacker(self) -> Packer | None:
-        return pickle.loads
+        return pack
+
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        return dynamic.unpack_with_pickle if allow_pickle else dynamic.unpack_any
 
     def copy(self, value: Any) -> Any:
         return copying.deepcopy(value)
@@ -356,27 +383,15 @@ class PickledType(NamedType):
         return hash_dynamic(key)
 
 
-def _pack_pickled(value: Any) -> bytes:
-    try:
-        return pickle.dumps(value, protocol=4)
-    except Exception as error:
-        raise WrongValue(value, "PICKLED_BYTE_ARRAY", f"pickle refuses it: {error}") from error
-
-
-def _of_text(read: Callable[[str], Any], parts: list[Any]) -> Any:
-    (text,) = parts
-    return read(text)
-
-
 class DynamicType(NamedType):
     """Self-describing values: the type of state for which the user declared none."""
 
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__("DYNAMIC", python_type=Any, wire_type=Any, immutable=False)
+        super().__init__("DYNAMIC", python_type=Any, wire_type=Any, immutable=False, admits_none=True)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         return None if dynamic.is_plain(values) else dynamic.pack
 
     copy = staticmethod(dynamic.copy)
@@ -386,7 +401,7 @@ class DynamicType(NamedType):
             return table.copy()
         return super().copy_table(table)
 
-    def encoder(self) -> Callable[[Any], bytes]:
+    def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         pack = dynamic.pack
 
         def encode(value: Any) -> bytes:
@@ -413,10 +428,6 @@ class DynamicType(NamedType):
     def java_hash(self, key: Any) -> int:
         return hash_dynamic(key)
 
-
-for _kind, _code in ((date, dynamic.DATE), (time, dynamic.TIME), (datetime, dynamic.TIMESTAMP)):
-    dynamic.describe(_kind, _code, lambda value: [value.isoformat()], partial(_of_text, _kind.fromisoformat))
-dynamic.describe(Decimal, dynamic.DECIMAL, lambda value: [str(value)], partial(_of_text, Decimal))
 
 SCALAR_TYPES: tuple[TypeInformation, ...] = (
     ScalarType("STRING", str, java_hash_kind="string"),

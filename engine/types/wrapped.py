@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from onceproof.engine.types.composite import or_none
+from onceproof.engine.types.composite import or_none, wire_type_or_none
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 
 
@@ -22,21 +22,22 @@ class NullableType(TypeInformation):
             f"NULLABLE({inner.name})",
             descriptor=["NULLABLE", inner.descriptor],
             python_type=inner.python_type,
-            wire_type=inner.wire_type | None,
+            wire_type=wire_type_or_none(inner),
             immutable=inner.immutable,
             contains_pickle=inner.contains_pickle,
+            admits_none=True,
         )
         self.inner = inner
 
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return nullable, (self.inner,)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
-        pack = self.inner.prepare([value for value in values if value is not None])
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        pack = self.inner.prepare([value for value in values if value is not None], allow_pickle)
         return None if pack is None else lambda value: None if value is None else pack(value)
 
-    def unpacker(self) -> Packer | None:
-        unpack = self.inner.unpacker()
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpack = self.inner.unpacker(allow_pickle)
         return None if unpack is None else lambda value: None if value is None else unpack(value)
 
     def converter(self) -> Packer | None:
@@ -65,15 +66,15 @@ class LastAccessType(TypeInformation):
     def __reduce__(self) -> tuple[Callable[..., TypeInformation], tuple[Any, ...]]:
         return with_last_access, (self.inner,)
 
-    def prepare(self, values: Collection[Any]) -> Packer | None:
+    def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
         for value in values:
             if type(value) is not tuple or len(value) != 2 or type(value[1]) is not int:
                 raise WrongValue(value, self.name)
-        pack = self.inner.prepare([value for value, _ in values])
+        pack = self.inner.prepare([value for value, _ in values], allow_pickle)
         return None if pack is None else lambda held: (pack(held[0]), held[1])
 
-    def unpacker(self) -> Packer | None:
-        unpack = self.inner.unpacker()
+    def unpacker(self, allow_pickle: bool = False) -> Packer | None:
+        unpack = self.inner.unpacker(allow_pickle)
         return None if unpack is None else lambda held: (unpack(held[0]), held[1])
 
     def copy(self, value: Any) -> Any:

@@ -20,6 +20,7 @@ from onceproof.harness.checkers import (
     exactly_once,
     fencing,
     liveness,
+    mode,
     no_error,
     restore_anywhere,
     state_equivalence,
@@ -33,6 +34,7 @@ from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
 from onceproof.harness.checkers.liveness import Liveness
+from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.checkers.no_error import NoError
 from onceproof.harness.checkers.no_leaks import NoLeaks
 from onceproof.harness.checkers.timeliness import Timeliness
@@ -79,7 +81,7 @@ def sentence_of(violation: Violation) -> str:
             f"Attempt {witness['attempt']} gives {_times(witness['times'])} what it may answer once, at last"
             f" with row {row_text(witness['row'])}, committed by {names}; no restore explains it."
         )
-    if violation.property == ExactlyOnce.property:
+    if violation.property in (ExactlyOnce.property, Mode.property):
         return _wrong_rows(violation.anomaly, witness)
     if "exception" in witness:
         text = f": {witness['text']}" if witness["text"] else ""
@@ -116,7 +118,7 @@ def _wrong_rows(anomaly: str, witness: dict[str, Any]) -> str:
         if first["visible"]:
             return f"Row {row} is visible only {_times(first['visible'])}; {expected}.{more}"
         return f"Row {row} never became visible; {expected}.{more}"
-    if anomaly == exactly_once.DUPLICATED:
+    if anomaly in (exactly_once.DUPLICATED, mode.REPEATED):
         visible, expected = _times(first["visible"]), _times(first["expected"])
         return f"Row {row} is visible {visible} instead of {expected}, {_came_by(names)}.{more}"
     if anomaly == exactly_once.WRONG_VALUE:

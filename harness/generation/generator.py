@@ -274,9 +274,14 @@ def _draw_parallelisms(chance: Chance, workload: Workload) -> tuple[int, Paralle
 
 
 def draw_mode(chance: Chance, family: Family) -> CheckpointMode:
-    """Draw the checkpoint mode; at-least-once only if the family's options say what it does."""
-    barriers = chance.weighted(BARRIERS)
-    if barriers == "at_least_once" and options_of(family).at_least_once is None:
+    """Draw the checkpoint mode; at-least-once only if the family's options say what it does.
+
+    The handling of barriers that the options name is that of every scenario of the family.
+    """
+    options, barriers = options_of(family), chance.weighted(BARRIERS)
+    if options.barriers is not None:
+        barriers = options.barriers
+    elif barriers == "at_least_once" and options.at_least_once is None:
         barriers = "unaligned"
     timeout = 0
     if barriers == "unaligned" and chance.chance(0.4):

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, fields
 from inspect import getattr_static
 from random import Random
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
 from onceproof.harness.model.history import Row
-from onceproof.harness.model.scenario import InputRecord, Parameter, RecordValue
+from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -214,12 +214,13 @@ class FamilyOptions:
     """``simpler_parameters(parameters)`` yields parameters of simpler jobs for the same records, the simplest
     first; a failing scenario is shrunk by them. Each has fewer or shorter words than the given ones."""
     as_program: Callable[[Records, Mapping[str, Parameter]], str] | None = None
-    """``as_program(records, parameters)`` returns the job of a scenario as the text of a program of its own,
-    where the parameters describe the job."""
+    """``as_program(records, parameters)`` returns a job that its parameters describe as a program's text."""
     at_least_once: AtLeastOnce | None = None
     """What happens to the rows where records may count twice after a failure. "rows": rows are repeated.
     "effects": a record that counts twice also gives rows that are not expected. Either way no expected row
     may be missing. None: the family is never run in that mode."""
+    barriers: Barriers | None = None
+    """How every scenario handles barriers; None: drawn. "at_least_once" needs the option of that name."""
     table_keys: int = 0
     """How many leading columns are the key by which ``io.upsert_sink`` writes; 0: the job writes no table."""
     versions: Callable[[Records], Rows] | None = None
@@ -275,6 +276,8 @@ class FamilyOptions:
                 raise FamilyError(f"{name!r} in FamilyOptions must be {asked}, not {value!r}")
         if bool(self.table_keys) != (self.versions is not None):
             raise FamilyError("table_keys and versions belong together in FamilyOptions: one is missing")
+        if self.barriers == "at_least_once" and self.at_least_once is None:
+            raise FamilyError("barriers='at_least_once' in FamilyOptions needs the option at_least_once, too")
         if self.written_at_end and not self.table_keys:
             raise FamilyError("written_at_end in FamilyOptions belongs to a table: table_keys is missing")
 
@@ -305,6 +308,10 @@ def _are_names(value: Any) -> bool:
     )
 
 
+def _is_function_or_none(value: Any) -> bool:
+    return value is None or callable(value)
+
+
 MOST_TURNS: Final = 100
 _STATE_NAMES: Final = "the names of states, as in ('timer',)"
 _Members: TypeAlias = Mapping[str, tuple[Callable[[Any], object], str]]
@@ -316,29 +323,21 @@ _OPTIONS: Final[_Members] = {
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
     "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),
-    "tasks_with": (lambda value: value is None or callable(value), "a function tasks_with(parameters)"),
-    "simpler_parameters": (
-        lambda value: value is None or callable(value),
-        "a function simpler_parameters(parameters)",
+    "barriers": (
+        lambda it: it in (None, *get_args(Barriers)),
+        "'aligned', 'unaligned', 'at_least_once' or None",
     ),
-    "as_program": (
-        lambda value: value is None or callable(value),
-        "a function as_program(records, parameters)",
-    ),
+    "tasks_with": (_is_function_or_none, "a function tasks_with(parameters)"),
+    "simpler_parameters": (_is_function_or_none, "a function simpler_parameters(parameters)"),
+    "as_program": (_is_function_or_none, "a function as_program(records, parameters)"),
     "sends_batches": (lambda value: type(value) is bool or callable(value), "True, False or a function"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
-    "versions": (lambda value: value is None or callable(value), "a function versions(records)"),
+    "versions": (_is_function_or_none, "a function versions(records)"),
     "written_at_end": (lambda value: type(value) is bool, "True or False"),
-    "answers": (lambda value: value is None or callable(value), "a function answers(row)"),
-    "streaming_query": (
-        lambda value: value is None or callable(value),
-        "a function streaming_query(records, io)",
-    ),
-    "bytewax_flow": (
-        lambda value: value is None or callable(value),
-        "a function bytewax_flow(records, io)",
-    ),
-    "quix_app": (lambda value: value is None or callable(value), "a function quix_app(records, io)"),
+    "answers": (_is_function_or_none, "a function answers(row)"),
+    "streaming_query": (_is_function_or_none, "a function streaming_query(records, io)"),
+    "bytewax_flow": (_is_function_or_none, "a function bytewax_flow(records, io)"),
+    "quix_app": (_is_function_or_none, "a function quix_app(records, io)"),
     "writes_files": (lambda value: type(value) is bool, "True or False"),
     "batch": (lambda value: type(value) is bool, "True or False"),
     "servers": (
@@ -349,7 +348,7 @@ _OPTIONS: Final[_Members] = {
         lambda value: type(value) is int and 1 <= value <= MOST_TURNS,
         f"a number from 1 to {MOST_TURNS}",
     ),
-    "with_key": (lambda value: value is None or callable(value), "a function with_key(value, number)"),
+    "with_key": (_is_function_or_none, "a function with_key(value, number)"),
 }
 
 _FUNCTIONS: Final = (

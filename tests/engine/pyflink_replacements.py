@@ -153,9 +153,8 @@ INSTEAD: Final = {
     "StreamExecutionEnvironment.register_cached_file": "open the file by its path in `open` of a function",
     "StreamExecutionEnvironment.get_execution_plan": "see the page of the running job (engine/docs/rest.md)",
     "CheckpointConfig.get_checkpoint_storage": READ_OPTION,
-    "JobClient.get_accumulators": "use metrics (RuntimeContext.get_metric_group)",
-    "JobExecutionResult.get_accumulator_result": "use metrics (RuntimeContext.get_metric_group)",
-    "JobExecutionResult.get_all_accumulator_results": "use metrics (RuntimeContext.get_metric_group)",
-    "get_gateway": JAVA.instead,
+    "JobClient.get_accumulators": "use metrics (RuntimeContext.get_metrics_group)",
+    "JobExecutionResult.get_accumulator_result": "use metrics (RuntimeContext.get_metrics_group)",
+    "JobExecutionResult.get_all_accumulator_results": "use metrics (RuntimeContext.get_metrics_group)",
 }
 """What to use instead of a name or a member."""

@@ -137,7 +137,7 @@ def public_names() -> dict[str, set[str]]:
         for name in known:
             if "." not in name:
                 found[name].add(module)
-    return found
+    return dict(found)
 
 
 def members_of(name: str) -> set[str]:
@@ -165,7 +165,7 @@ def _own_members() -> Mapping[str, set[str]]:
 
 def _is_of_streams(name: str) -> bool:
     """Return whether a class stands outside `pyflink.table`, where another one may have its name."""
-    return any(not module.startswith(OF_TABLES) for module in public_names()[name.partition(".")[0]])
+    return any(not module.startswith(OF_TABLES) for module in public_names().get(name.partition(".")[0], ()))
 
 
 def ours(name: str) -> Any:

@@ -301,8 +301,8 @@ def _trees() -> Iterator[ast.AST]:
     for path in (*families, *SINKS):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         if path.parent.name == "textbook":
-            if SEVERAL.get(f"textbook_{path.stem}") == ():
-                continue  # a program without a family of its own
+            if SEVERAL.get(f"textbook_{path.stem}") == () or path.stem == "_kafka_topics":
+                continue  # a program without a family of its own, or what such programs share
             tree.body = [node for node in tree.body if not _runs_a_program(node)]
         yield tree
 

@@ -22,6 +22,9 @@ from tests.scenarios.textbook_output import Clicks, printed
 
 PAIRS = [(("spark", 3), ("hadoop", 5)), (("hive", 7), ("flume", 9))]
 LESSON = f"{TEXTBOOK / 'pairs_plain.py'}:lesson"
+COMPARISON = TEXTBOOK / "buffering_sink.py"
+SMALL_BUFFER = 13
+"""The first seed of the lesson of the comparison whose scenario is small."""
 FAMILIES = ("textbook_pairs", "textbook_pairs_in_a_union_list")
 PATIENCE_SECONDS = 20
 CLICKS = [Click("Mary", "./home", 1000 * number) for number in range(25)]
@@ -129,3 +132,37 @@ def test_half_a_pair_in_a_plain_list_is_lost_and_explained() -> None:
     explanation = explanation_of(examined.trial)
     assert any(said in explanation.sentence for said in ("never became visible", "visible only", "missing"))
     assert any("starts from checkpoint" in line for line in explanation.story)
+
+
+# The lesson of the comparison: a buffer that is longer than the threshold.
+
+
+def test_a_buffer_longer_than_the_threshold_is_written_with_the_next_element() -> None:
+    written: list[list[int]] = []
+    sink = buffering_sink.BufferingSink(2, lambda values: written.append(list(values)))
+    sink.waiting.extend([1, 2, 3])
+    sink.invoke(4, None)
+    assert written == [[1, 2, 3, 4]]
+    assert sink.waiting == []
+    equal = buffering_sink.ComparingWithEqual(2, lambda values: written.append(list(values)))
+    equal.waiting.extend([1, 2, 3])
+    equal.invoke(4, None)
+    assert len(written) == 1
+
+
+def test_a_comparison_with_greater_or_equal_passes_the_rule() -> None:
+    check_family(load_family(f"{COMPARISON}:corrected"))
+    assert passes(f"{COMPARISON}:corrected", 60)
+
+
+def test_a_buffer_that_is_never_written_again_is_found_and_explained() -> None:
+    examined = examined_lesson(f"{COMPARISON}:lesson", 50, first=SMALL_BUFFER)
+    assert examined is not None
+    assert examined.trial is not None
+    assert examined.mistake is None, "the lesson is right as long as nothing fails"
+    assert examined.takes is not None
+    assert "The failure needs" in examined.takes.sentence
+    explanation = explanation_of(examined.trial)
+    assert any(said in explanation.sentence for said in ("never became visible", "visible only"))
+    parallelism = [int(line.rpartition(" ")[2]) for line in explanation.story if "parallelism" in line]
+    assert parallelism[-1] < parallelism[0], "the buffers of several subtasks have come to one"

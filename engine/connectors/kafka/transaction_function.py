@@ -92,7 +92,12 @@ class KafkaTransactionFunction(TwoPhaseCommitSinkFunction):
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         """Check that rows could be written, before the first one comes; then recover."""
-        self._cluster().check(self._serializer.topics, self._transaction_timeout_ms)
+        try:
+            self._cluster().check(self._serializer.topics, self._transaction_timeout_ms)
+        except Exception:
+            # The task does not close a function that did not start.
+            self._disconnect()
+            raise
         super().initialize_state(context)
 
     def invoke(self, value: Any, context: Any) -> None:
@@ -133,9 +138,7 @@ class KafkaTransactionFunction(TwoPhaseCommitSinkFunction):
             producer, self._producer = self._producer, None
             if producer is not None:
                 producer.close()
-            cluster, self._transactions = self._transactions, None
-            if cluster is not None:
-                cluster.close()
+            self._disconnect()
 
     # ---- the steps of two-phase commit
 
@@ -195,6 +198,11 @@ class KafkaTransactionFunction(TwoPhaseCommitSinkFunction):
                 cluster.abort(handle)
 
     # ---- internal
+
+    def _disconnect(self) -> None:
+        cluster, self._transactions = self._transactions, None
+        if cluster is not None:
+            cluster.close()
 
     def _cluster(self) -> Transactions:
         if self._transactions is None:

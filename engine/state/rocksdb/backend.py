@@ -20,7 +20,7 @@ from typing import Any
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.file_envelope import StateError
-from onceproof.engine.state.keyed import KeyedStateBackend, Registered
+from onceproof.engine.state.keyed import KeyedStateBackend, Registered, unit_of
 from onceproof.engine.state.restoring import Reader, check_stored, no_clock
 from onceproof.engine.state.rocksdb.database import Database
 from onceproof.engine.state.rocksdb.database_tables import (
@@ -37,7 +37,7 @@ from onceproof.engine.state.snapshot import KeyedSnapshot, KeyGroupCache, Native
 from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription
 from onceproof.engine.state.ttl_states import Cleanup, TtlState
 from onceproof.engine.types import TypeInformation
-from onceproof.engine.types.composite import ListType, MapType
+from onceproof.engine.types.composite import MapType
 from onceproof.engine.types.evolution import migration_of
 
 
@@ -45,7 +45,6 @@ class RocksDBStateBackend(KeyedStateBackend):
     """Keyed state in a database (Flink: RocksDBKeyedStateBackend)."""
 
     __slots__ = (
-        "_allow_pickle",
         "_database",
         "_descriptions",
         "_keys",
@@ -68,7 +67,6 @@ class RocksDBStateBackend(KeyedStateBackend):
         self._keys = Keys(self.key_type, max_parallelism)
         self._sequence = ElementNumbers()
         self._database: Database | None = None
-        self._allow_pickle = False
         self._descriptions: dict[str, TableDescription] = {}
         """The descriptions of all states in the database, registered or not."""
         self._snapshots: dict[int, NativeSnapshot | None] = {}
@@ -83,7 +81,7 @@ class RocksDBStateBackend(KeyedStateBackend):
         allow_pickle: bool = False,
     ) -> None:
         """Take over the databases as they are, and the tables of a hashmap backend by entry."""
-        self._allow_pickle = allow_pickle
+        self.allow_pickle = allow_pickle
         low, high = self.key_group_range
         if native:
             self._take_over(native)
@@ -180,13 +178,14 @@ class RocksDBStateBackend(KeyedStateBackend):
         reader: Reader | None = None
         if name in self._descriptions:
             stored = self._descriptions[name]
-            reader = check_stored(stored, registered, self.key_type, self._allow_pickle, self._clock)
+            reader = check_stored(stored, registered, self.key_type, self.allow_pickle, self._clock)
         namespace = registered.namespace_type
         layout = EntryLayout(name, registered.kind, self._keys, namespace)
         low, high = self.key_group_range
         limit = REMEMBERED_ENTRIES // (len(self._registered) + 1)
         stored_type = registered.stored_type
-        common = (self._opened(), layout, unit_of(registered.kind, stored_type), range(low, high + 1), limit)
+        unit = unit_of(registered.kind, stored_type)
+        common = (self._opened(), layout, unit, range(low, high + 1), limit, self.allow_pickle)
         table: DatabaseTable
         if registered.kind == LIST:
             table = ListTable(self._sequence, *common)
@@ -196,10 +195,10 @@ class RocksDBStateBackend(KeyedStateBackend):
         else:
             table = ValueTable(*common)
         if reader is not None and reader.migrate is not None:
-            before, after = unit_of(registered.kind, reader.kind), common[2]
+            before, after = unit_of(registered.kind, reader.kind), unit
             way = migration_of(before, after, self._clock or no_clock)
             if way is not None:
-                table.rewrite(before.decoder(), way)
+                table.rewrite(table.decoder_of(before), way)
         self._descriptions[name] = TableDescription(
             registered.kind,
             self.key_type.descriptor,
@@ -218,14 +217,3 @@ class RocksDBStateBackend(KeyedStateBackend):
         table: DatabaseTable = registered.table
         registered.cleanup = Cleanup(table.next_entries, state.drop_expired, entries, entries)
         registered.lifetime.accessed = registered.cleanup.access
-
-
-def unit_of(kind: str, stored_type: TypeInformation) -> TypeInformation:
-    """Return the type of the value under one key of the database."""
-    if kind == LIST:
-        assert isinstance(stored_type, ListType)
-        return stored_type.element
-    if kind == MAP:
-        assert isinstance(stored_type, MapType)
-        return stored_type.value
-    return stored_type

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from onceproof.engine.java_hashes import InvalidKey
-from onceproof.engine.state.file_envelope import StateError
+from onceproof.engine.state.file_envelope import StateError, pickle_refused
 from onceproof.engine.state.rocksdb.database import Database
 from onceproof.engine.state.rocksdb.layout import (
     EntryLayout,
@@ -23,7 +23,7 @@ from onceproof.engine.state.rocksdb.layout import (
     pack_group,
     pack_sequence,
 )
-from onceproof.engine.types import NotDescribable, TypeInformation, WrongValue
+from onceproof.engine.types import NotDescribable, PickleForbidden, TypeInformation, WrongValue
 
 _WRONG: Final = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
 
@@ -52,6 +52,7 @@ class DatabaseTable:
     """Base of the tables: the prefix of an entry, and iteration over all entries."""
 
     __slots__ = (
+        "_allow_pickle",
         "_beginnings",
         "_database",
         "_decode",
@@ -70,16 +71,34 @@ class DatabaseTable:
         unit: TypeInformation,
         key_groups: range,
         limit: int = REMEMBERED_ENTRIES,
+        allow_pickle: bool = False,
     ) -> None:
         self._database = database
         self.layout = layout
         self._unit = unit
-        self._encode = unit.encoder()
-        self._decode = unit.decoder()
+        self._allow_pickle = allow_pickle
+        self._encode = unit.encoder(allow_pickle)
+        self._decode = self.decoder_of(unit)
         self._key_groups = key_groups
         self._limit = limit
         self._beginnings: dict[Any, bytes] = {}
         self._round = self._seek_entries()
+
+    def decoder_of(self, kind: TypeInformation) -> Callable[[bytes], Any]:
+        """Return the function that decodes a value of the state; it says what a job must allow."""
+        decode = kind.decoder(self._allow_pickle)
+        if not kind.contains_pickle:
+            return decode
+
+        def decode_any(data: bytes) -> Any:
+            try:
+                return decode(data)
+            except PickleForbidden:
+                raise pickle_refused(self._name) from None
+            except (ValueError, RecursionError) as error:
+                raise StateError(f"{self._name}: the stored bytes cannot be read ({error})") from error
+
+        return decode_any
 
     def begin(self, entry: Any) -> bytes:
         """Return the prefix of all keys of an entry."""
@@ -103,7 +122,7 @@ class DatabaseTable:
     def _wrong(self, entry: Any, value: Any, error: Exception) -> StateError:
         """Return an error that names the entry and its value."""
         try:
-            self._unit.encode(value)
+            self._unit.encode(value, self._allow_pickle)
         except _WRONG as found:
             error = found
         return StateError(f"{self._name}, key {entry!r}: {error}")
@@ -257,8 +276,8 @@ class MapTable(DatabaseTable):
     def __init__(self, map_key: TypeInformation, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._canonical = canonical_form(map_key)
-        self._encode_key = map_key.encoder()
-        self._decode_key = map_key.decoder()
+        self._encode_key = map_key.encoder(self._allow_pickle)
+        self._decode_key = self.decoder_of(map_key)
 
     def get(self, entry: Any, key: Any) -> Any:
         data = self._database.get(self._place(entry, key))

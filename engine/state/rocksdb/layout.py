@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from types import NoneType
 from typing import Any, Final
 
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.key_identity import Distinct, value_of
 from onceproof.engine.state.descriptors import LIST, MAP
-from onceproof.engine.state.file_envelope import StateError
-from onceproof.engine.types import TypeInformation
+from onceproof.engine.types import NotDescribable, TypeInformation
 from onceproof.engine.types.composite import TupleType
 from onceproof.engine.types.information import ENCODE
 from onceproof.engine.types.row import RowType, row_like
@@ -37,6 +38,9 @@ _NONE: Final = ENCODE(None)
 _GROUP: Final = struct.Struct(">H")
 _LENGTH: Final = struct.Struct(">I")
 _SEQUENCE: Final = struct.Struct(">Q")
+
+_SAME_BYTES: Final = (int, str, bytes, NoneType, date, timedelta)
+"""The classes whose equal values have equal bytes, and which equal nothing of another class."""
 
 GROUP_BYTES: Final = _GROUP.size
 LENGTH_BYTES: Final = _LENGTH.size
@@ -60,11 +64,11 @@ def range_of_groups(low: int, high: int) -> tuple[bytes, bytes]:
 def canonical_form(kind: TypeInformation) -> Callable[[Any], Any] | None:
     """Return a function that maps equal keys of a type to one value; None if equal keys have equal bytes.
 
-    Raises StateError for a type whose equal values may have different bytes.
+    It raises NotDescribable for a value of which equal ones may have different bytes.
     """
     if isinstance(kind, FloatType):
         return _positive_zero
-    if isinstance(kind, DynamicType):
+    if isinstance(kind, DynamicType | PickledType):
         return _as_in_a_dict
     if isinstance(kind, TupleType | RowType):
         forms = [canonical_form(field) for field in kind.fields]
@@ -73,10 +77,6 @@ def canonical_form(kind: TypeInformation) -> Callable[[Any], Any] | None:
         if isinstance(kind, TupleType):
             return lambda value: tuple(_fields(value, forms))
         return lambda value: row_like(value, _fields(value, forms))
-    if isinstance(kind, PickledType):
-        raise StateError(
-            "a key of type PICKLED_BYTE_ARRAY cannot be found again in a database: declare its type"
-        )
     return None
 
 
@@ -97,6 +97,10 @@ def _as_in_a_dict(value: Any) -> Any:
         return int(value) if value.is_integer() else value
     if kind is tuple:
         return tuple(map(_as_in_a_dict, value))
+    if (kind is datetime or kind is time) and value.tzinfo is None:
+        return value.replace(fold=0)
+    if kind not in _SAME_BYTES:
+        raise NotDescribable(value)
     return value
 
 

@@ -107,8 +107,16 @@ def test_flat_map_takes_functions_and_function_objects(stream, function):
     assert run(stream.flat_map(function), [1, 2]) == [1, 1, 2, 2]
 
 
-def test_a_flat_map_may_return_nothing(stream):
-    assert run(stream.flat_map(lambda value: None), [1]) == []
+def test_a_flat_map_may_return_an_empty_list(stream):
+    assert run(stream.flat_map(lambda value: []), [1]) == []
+
+
+def test_a_union_of_streams_of_different_declared_types_is_refused(stream):
+    numbers, texts = stream.map(len, Types.LONG()), stream.map(str, Types.STRING())
+    with pytest.raises(InvalidJob, match="this one is LONG, the other STRING: map one of them"):
+        numbers.union(texts)
+    for other in (stream.map(len, Types.LONG()), stream.map(str)):
+        assert run(numbers.union(other), ["a"]) != []
 
 
 class Counter:

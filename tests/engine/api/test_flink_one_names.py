@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import timedelta
 
 import pytest
 
+from onceproof import engine
 from onceproof.engine import (
     Configuration,
     ConfigurationError,
     Duration,
     EmbeddedRocksDBStateBackend,
+    ExternalizedCheckpointRetention,
     FileSystemCheckpointStorage,
     FsStateBackend,
     HashMapStateBackend,
@@ -190,3 +193,137 @@ def test_a_file_storage_gives_back_what_it_was_made_with():
 def test_a_memory_storage_with_a_path_is_refused_with_the_mend():
     with pytest.raises(ConfigurationError, match=r"use FileSystemCheckpointStorage\('/chk'\)"):
         JobManagerCheckpointStorage("/chk")
+
+
+RETAINED = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+
+
+@pytest.mark.parametrize(
+    ("method", "argument", "now", "expected"),
+    [
+        (
+            "enable_externalized_checkpoints",
+            RETAINED,
+            "call set_externalized_checkpoint_retention",
+            {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"},
+        ),
+        (
+            "set_externalized_checkpoint_cleanup",
+            RETAINED,
+            "call set_externalized_checkpoint_retention",
+            {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"},
+        ),
+        (
+            "set_alignment_timeout",
+            Duration.of_seconds(3),
+            "call set_aligned_checkpoint_timeout",
+            {"execution.checkpointing.aligned-checkpoint-timeout": "3000"},
+        ),
+        (
+            "set_fail_on_checkpointing_errors",
+            False,
+            "call set_tolerable_checkpoint_failure_number",
+            {"execution.checkpointing.tolerable-failed-checkpoints": "2147483647"},
+        ),
+        (
+            "set_fail_on_checkpointing_errors",
+            True,
+            "call set_tolerable_checkpoint_failure_number",
+            {"execution.checkpointing.tolerable-failed-checkpoints": "0"},
+        ),
+        ("set_prefer_checkpoint_for_recovery", True, "remove it", {}),
+    ],
+)
+def test_a_setting_of_checkpoints_is_made_under_its_older_name(env, method, argument, now, expected):
+    config = env.get_checkpoint_config()
+    with pytest.warns(DeprecationWarning, match=f"{method} is deprecated: {now}") as warned:
+        assert getattr(config, method)(argument) is config
+    assert warned[0].filename == __file__
+    assert options(env) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("get_externalized_checkpoint_cleanup", RETAINED),
+        ("get_alignment_timeout", Duration.of_seconds(3)),
+        ("is_fail_on_checkpointing_errors", True),
+        ("is_prefer_checkpoint_for_recovery", False),
+    ],
+)
+def test_a_setting_of_checkpoints_is_read_under_its_older_name(env, method, expected):
+    config = env.get_checkpoint_config()
+    config.set_externalized_checkpoint_retention(RETAINED)
+    config.set_aligned_checkpoint_timeout(Duration.of_seconds(3))
+    with pytest.warns(DeprecationWarning, match=f"{method} is deprecated: "):
+        assert getattr(config, method)() == expected
+
+
+def test_the_defaults_of_checkpoints_are_those_of_the_options(env):
+    config = env.get_checkpoint_config()
+    assert config.get_checkpointing_mode() is config.DEFAULT_MODE
+    assert config.get_checkpoint_timeout() == config.DEFAULT_TIMEOUT == 600_000
+    assert config.get_min_pause_between_checkpoints() == config.DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS
+    assert config.get_max_concurrent_checkpoints() == config.DEFAULT_MAX_CONCURRENT_CHECKPOINTS == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "argument"),
+    [("set_python_executable", "python3"), ("set_python_requirements", "requirements.txt")],
+)
+def test_what_sets_up_other_processes_in_pyflink_has_no_effect(env, method, argument):
+    with pytest.warns(DeprecationWarning, match=f"{method} is deprecated: "):
+        getattr(env, method)(argument)
+    assert options(env) == {}
+
+
+def test_an_enabled_changelog_is_kept_and_has_no_effect(env):
+    assert env.is_changelog_state_backend_enabled() is None
+    with pytest.warns(DeprecationWarning, match=r"set state\.backend\.type: rocksdb"):
+        assert env.enable_changelog_state_backend(True) is env
+    assert env.is_changelog_state_backend_enabled() is True
+    assert env.get_configuration().without_effect() == ["state.changelog.enabled"]
+
+
+def test_an_added_python_file_can_be_imported(env, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "added_to_the_job.py").write_text("answer = 42\n")
+    for _ in range(2):
+        with pytest.warns(DeprecationWarning, match="add_python_file is deprecated: put the file beside"):
+            env.add_python_file(str(tmp_path / "added_to_the_job.py"))
+    import added_to_the_job
+
+    assert added_to_the_job.answer == 42
+    assert sys.path.count(str(tmp_path)) == 1
+
+
+def test_an_execution_config_takes_a_restart_strategy(env):
+    with pytest.warns(DeprecationWarning, match=r"set the option 'restart-strategy\.type'"):
+        env.get_config().set_restart_strategy(RestartStrategies.no_restart())
+    assert options(env) == {"restart-strategy.type": "none"}
+
+
+def test_a_rocksdb_backend_takes_threads_under_the_misspelled_name():
+    with pytest.warns(DeprecationWarning, match="RocksDBStateBackend is deprecated"):
+        backend = RocksDBStateBackend("/chk")
+    with pytest.warns(DeprecationWarning, match="call set_number_of_transfer_threads"):
+        backend.set_number_of_transfering_threads(7)
+    with pytest.warns(DeprecationWarning, match="call get_number_of_transfer_threads"):
+        assert backend.get_number_of_transfering_threads() == 7
+
+
+def test_the_cleanup_of_checkpoints_is_their_retention():
+    with pytest.warns(DeprecationWarning, match="use ExternalizedCheckpointRetention") as warned:
+        from onceproof.engine import ExternalizedCheckpointCleanup
+    assert ExternalizedCheckpointCleanup is ExternalizedCheckpointRetention
+    assert warned[0].filename == __file__
+
+
+def test_the_module_of_windows_has_the_classes_of_the_engine():
+    with pytest.warns(DeprecationWarning, match=r"import CountTrigger from onceproof\.engine$"):
+        from onceproof.engine.window import CountTrigger
+    assert CountTrigger is engine.CountTrigger
+    with pytest.warns(DeprecationWarning, match="import TumblingEventTimeWindows from"):
+        assert engine.window.TumblingEventTimeWindows is engine.TumblingEventTimeWindows
+    with pytest.raises(AttributeError, match=r"has no attribute 'MapFunction'"):
+        engine.window.MapFunction  # noqa: B018

@@ -178,17 +178,20 @@ def test_context_has_times_and_side_outputs_are_separated(bench):
     assert bench.side["odd"] == [(7, 70)]
 
 
-def test_timers_without_keys_or_without_on_timer_are_refused(bench):
+def test_timers_without_keys_are_refused_and_those_without_on_timer_rest(bench):
     class Wishing(CoProcessFunction):
         def process_element1(self, value, ctx):
             ctx.timer_service().register_event_time_timer(1)
+            ctx.timer_service().delete_processing_time_timer(2)
+            yield "x"
 
         process_element2 = process_element1
 
-    for keys, reason in ((None, "call key_by directly before"), (KEYS, "on_timer")):
-        operator = bench.open(CoProcessOperator(Wishing(), keys))
-        with pytest.raises(TypeError, match=reason):
-            operator.process_batch([(("a", "a"), None)], 1)
+    with pytest.raises(TypeError, match="call key_by directly before"):
+        bench.open(CoProcessOperator(Wishing(), None)).process_batch([(("a", "a"), None)], 1)
+    operator = bench.open(CoProcessOperator(Wishing(), KEYS))
+    assert operator.process_batch([(("a", "a"), None)], 1) == [("x", None)]
+    assert operator.process_watermark(MAX_WATERMARK) == []
 
 
 def test_both_inputs_have_the_same_timers(bench):

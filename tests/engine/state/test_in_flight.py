@@ -57,7 +57,7 @@ def test_value_without_typed_form_is_pickled_if_allowed():
 
 def test_pickled_records_are_not_read_without_permission():
     data, index = encode_channels({CHANNEL: [[(Opaque(), None)]]}, allow_pickle=True)
-    with pytest.raises(PickleRefused, match="file: records in flight are pickled objects"):
+    with pytest.raises(PickleRefused, match="file: a record in flight holds pickled objects"):
         decode_channels(data, index, "file", allow_pickle=False)
 
 

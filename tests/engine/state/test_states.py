@@ -300,19 +300,23 @@ def test_map_gives_entries_and_forgets_them(backends, at):
     assert backend.keys(MAP) == []
 
 
-def test_map_accepts_none_as_a_value_only(backends, at):
+def test_map_accepts_none_as_a_value_and_as_a_key_of_a_type_that_admits_it(backends, at):
     backend = backends.make()
     state = backend.map_state(MAP)
     at(backend, "a")
     state.put("x", None)
+    state.put(None, 1)
+    state.put_all({None: 2})
     target = backends.restored(backend)
     at(target, "a")
     for each in (state, target.map_state(MAP)):
         assert each.contains("x")
         assert each.get("x") is None
-        assert list(each.items()) == [("x", None)]
-    for put in (lambda: state.put(None, 1), lambda: state.put_all({None: 1})):
-        with pytest.raises(StateError, match="'map': None cannot be a key"):
+        assert each.contains(None)
+        assert sorted(each.items(), key=repr) == [("x", None), (None, 2)]
+    by_number = backend.map_state(MapStateDescriptor("numbered", Types.LONG(), Types.LONG()))
+    for put in (lambda: by_number.put(None, 1), lambda: by_number.put_all({None: 1})):
+        with pytest.raises(StateError, match="'numbered': None cannot be a key"):
             put()
 
 

@@ -49,6 +49,19 @@ EXAMPLES = [
     (Types.PRIMITIVE_ARRAY(Types.LONG()), [1, 2]),
     (Types.BASIC_ARRAY(Types.STRING()), ["a"]),
     (Types.OBJECT_ARRAY(Types.BIG_INT()), [1 << 70]),
+    (Types.STRING(), None),
+    (Types.BIG_INT(), None),
+    (Types.BIG_DEC(), None),
+    (Types.SQL_DATE(), None),
+    (Types.SQL_TIME(), None),
+    (Types.SQL_TIMESTAMP(), None),
+    (Types.TUPLE([Types.STRING(), Types.BIG_INT(), Types.SQL_TIMESTAMP()]), (None, None, None)),
+    (Types.LIST(Types.STRING()), [None, "a", None]),
+    (Types.LIST(Types.BIG_INT()), [None, 1 << 70]),
+    (Types.BASIC_ARRAY(Types.LONG()), [1, None]),
+    (Types.OBJECT_ARRAY(Types.LIST(Types.LONG())), [[1], None]),
+    (Types.MAP(Types.STRING(), Types.LONG()), {"a": None, None: 1}),
+    (Types.MAP(Types.STRING(), Types.LIST(Types.BIG_INT())), {"a": None, "b": [None]}),
     (Types.TUPLE([Types.STRING(), Types.BIG_INT()]), ("a", 1 << 90)),
     (Types.TUPLE([Types.TUPLE([Types.LONG()]), Types.LIST(Types.DOUBLE())]), ((1,), [0.5])),
     (Types.LIST(Types.TUPLE([Types.LONG(), Types.STRING()])), [(1, "a"), (2, "b")]),
@@ -60,9 +73,10 @@ EXAMPLES = [
     (Types.DYNAMIC(), {"a": (1, [2, (3, None)]), "b": {1: b"x"}}),
     (Types.LIST(Types.DYNAMIC()), [(1,), [1], 1 << 80]),
 ]
+IDS = [f"{kind} {place}" for place, (kind, _) in enumerate(EXAMPLES)]
 
 
-@pytest.mark.parametrize(("kind", "value"), EXAMPLES, ids=[f"{kind}" for kind, _ in EXAMPLES])
+@pytest.mark.parametrize(("kind", "value"), EXAMPLES, ids=IDS)
 def test_value_comes_back_equal_and_of_the_same_type(kind, value):
     restored = kind.decode(kind.encode(value))
     assert restored == value
@@ -70,7 +84,7 @@ def test_value_comes_back_equal_and_of_the_same_type(kind, value):
     assert repr(restored) == repr(value)
 
 
-@pytest.mark.parametrize(("kind", "value"), EXAMPLES, ids=[f"{kind}" for kind, _ in EXAMPLES])
+@pytest.mark.parametrize(("kind", "value"), EXAMPLES, ids=IDS)
 def test_copy_equals_the_value_and_shares_nothing_that_can_change(kind, value):
     copied = kind.copy(value)
     assert copied == value
@@ -78,7 +92,7 @@ def test_copy_equals_the_value_and_shares_nothing_that_can_change(kind, value):
         assert copied is not value
 
 
-@pytest.mark.parametrize(("kind", "value"), EXAMPLES, ids=[f"{kind}" for kind, _ in EXAMPLES])
+@pytest.mark.parametrize(("kind", "value"), EXAMPLES, ids=IDS)
 def test_type_survives_its_description_and_is_one_object(kind, value):
     assert from_descriptor(kind.to_descriptor()) is kind
     assert pickle.loads(pickle.dumps(kind)) is kind
@@ -118,7 +132,6 @@ def test_dynamic_values_come_back_as_they_were(value):
         (Types.ROW([Types.LONG()]), Row(1, 2)),
         (Types.ROW([Types.LONG()]), Row(n=1)),
         (Types.ROW([Types.LONG()]), Row("a")),
-        (Types.PICKLED_BYTE_ARRAY(), lambda: None),
     ],
 )
 def test_value_of_another_type_is_refused_in_one_line(kind, value):
@@ -128,7 +141,7 @@ def test_value_of_another_type_is_refused_in_one_line(kind, value):
     assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize("value", [{1}, object(), [1, {2}], {"a": 1j}, type("Number", (int,), {})(1)])
+@pytest.mark.parametrize("value", [object(), [1, {object()}], {"a": len}, type("Number", (int,), {})(1)])
 def test_value_without_a_self_describing_form_is_refused_and_pickle_offered(value):
     with pytest.raises(NotDescribable, match="PICKLED_BYTE_ARRAY"):
         Types.DYNAMIC().encode(value)

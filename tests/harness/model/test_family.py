@@ -278,6 +278,14 @@ def test_arrival_states_may_depend_on_the_parameters_of_a_workload() -> None:
             {"at_least_once": 1},
             "'at_least_once' in FamilyOptions must be 'rows', 'effects' or None, not 1",
         ),
+        (
+            {"barriers": "counted"},
+            "'barriers' in FamilyOptions must be 'aligned', 'unaligned', 'at_least_once' or None, not",
+        ),
+        (
+            {"barriers": "at_least_once"},
+            "barriers='at_least_once' in FamilyOptions needs the option at_least_once, too",
+        ),
         ({"arrival_states": "timer"}, "'arrival_states' in FamilyOptions must be the names of states"),
         ({"arrival_states": (1,)}, "'arrival_states' in FamilyOptions must be the names of states"),
         ({"declares": 1}, "'declares' in FamilyOptions must be True or False, not 1"),
