@@ -52,6 +52,7 @@ from onceproof.engine.messages import (
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     AttemptId,
+    CheckpointMeasures,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -615,6 +616,15 @@ class Task:
         timer = self._timer
         measures = None if timer is None else timer.measures(checkpoint_id, self._context.live_steady_ms())
         return Send(AcknowledgeCheckpoint(self.attempt, self.id, checkpoint_id, handle, ended, measures))
+
+    def is_taken(self, checkpoint_id: int) -> bool:
+        """Return whether the task has taken its snapshot of a checkpoint and not acknowledged it."""
+        return checkpoint_id in self._in_flight
+
+    def measured(self, checkpoint_id: int) -> CheckpointMeasures | None:
+        """Return how long the parts of a checkpoint have taken so far; None: it is not measured."""
+        timer = self._timer
+        return None if timer is None else timer.so_far(checkpoint_id, self._context.live_steady_ms())
 
     def snapshot_stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
         """Acknowledge the checkpoint, or discard its snapshot if the checkpoint was aborted meanwhile."""

@@ -26,11 +26,14 @@ import ast
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+import pytest
 
 from onceproof.engine import (
     Configuration,
@@ -40,6 +43,9 @@ from onceproof.engine import (
     WatermarkOutput,
     WatermarkStrategy,
 )
+from onceproof.engine.elements import Record
+from onceproof.engine.operators.window import WindowOperator
+from onceproof.engine.windows.triggers import TriggerResult
 from onceproof.harness.model.pyflink_imports import pyflink_imports
 
 UNITING: Final = frozenset({"union", "connect", "join", "co_group", "interval_join"})
@@ -149,6 +155,14 @@ class RecordedJob:
         with build(self._environment())[name].execute_and_collect() as rows:
             return [repr(plain(row)) for row in rows]
 
+    def differences(self, rows: Mapping[str, Texts]) -> dict[str, tuple[Any, Any]]:
+        """Return what differs in each stream: the rows of the engine and those of Flink."""
+        forms = {
+            name: (self.comparable(name, rows.get(name, [])), self.comparable(name, self.flink.get(name, [])))
+            for name in sorted(rows.keys() | self.flink.keys())
+        }
+        return {name: (ours, flinks) for name, (ours, flinks) in forms.items() if ours != flinks}
+
     def comparable(self, stream: str, rows: Iterable[str]) -> Any:
         """Return the rows of a stream in the form in which those of the engine and of Flink are equal."""
         names = _names(self._body)
@@ -222,6 +236,36 @@ def departure(job: RecordedJob, error: str) -> str | None:
     texts = [text for rows in job.flink.values() for text in rows]
     has_overflowed = re.compile(rf"(?<![\d-])({number}|{wrapped})(?!\d)").search
     return SILENT_OVERFLOW if any(map(has_overflowed, texts)) else None
+
+
+WINDOW_TIMES: Final = "Results of a window carry its last timestamp"
+"""The sentence for jobs whose rows follow from PyFlink's timestamps, by windows over results of windows."""
+
+
+@contextmanager
+def window_times_of_pyflink() -> Iterator[None]:
+    """Give results of windows the timestamp of the record or timer that fires them, as PyFlink does."""
+    add_to, fire, act = WindowOperator._add_to, WindowOperator._fire, WindowOperator._act
+    cause: list[int | None] = [None]
+
+    def adding(self: Any, *arguments: Any) -> None:
+        cause[0] = arguments[4]
+        add_to(self, *arguments)
+
+    def firing(self: Any, timer: tuple[int, Any], *arguments: Any) -> None:
+        cause[0] = timer[0]
+        fire(self, timer, *arguments)
+
+    def acting(self: Any, result: TriggerResult, window: Any, results: list[Record]) -> None:
+        before = len(results)
+        act(self, result, window, results)
+        results[before:] = [(value, cause[0]) for value, _ in results[before:]]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WindowOperator, "_add_to", adding)
+        patch.setattr(WindowOperator, "_fire", firing)
+        patch.setattr(WindowOperator, "_act", acting)
+        yield
 
 
 class CountingWatermarks(WatermarkGenerator):

@@ -25,6 +25,7 @@ GOLDEN = {
     "kafka_to_kafka": "1:1b72a312df621b34",
     "kafka_to_postgres": "1:1b72a312df621b34",
     "late_readings": "2:3fd538c64cc3f0a7",
+    "mixed_keys": "1:1acb827170244d02",
     "moving_means": "1:d740febc56bcc584",
     "nexmark_q0": "2:48097b59bd3921d9",
     "nexmark_q1": "2:48097b59bd3921d9",

@@ -98,6 +98,7 @@ class SimulatedProcess(ExecutionWithRequests):
     """The job master and the tasks of one simulated process."""
 
     checks_machines = True
+    measures_checkpoints = False
     job_log: RecordedJobLog
 
     def __init__(self, ports: ProcessPorts, graph: JobGraph, recovered: Recovered) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onceproof.engine.elements import MIN_WATERMARK
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
 from onceproof.engine.operators.process import ProcessOperator
 from onceproof.engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
@@ -74,7 +75,7 @@ def test_process_sees_timestamp_and_time(bench):
     operator = bench.open(ProcessOperator(WithTimestamp()))
     assert bench.process(operator, (1, 10), (None, 20), (3, None), timestamps=True) == [
         ((1, 10, 99), 10),
-        ((3, None, 99), None),
+        ((3, MIN_WATERMARK, 99), None),
     ]
 
 
