@@ -301,24 +301,6 @@ def test_bad_setting_is_a_line_before_the_first_record(
         job(new_topic(servers), **properties).start()
 
 
-def test_sink_that_does_not_start_leaves_no_connection_open() -> None:
-    class Refusing:
-        is_closed = False
-
-        def check(self, topics: object, timeout_ms: int) -> None:
-            raise UnusableSetting("no")
-
-        def close(self) -> None:
-            self.is_closed = True
-
-    cluster: Any = Refusing()
-    context: Any = None
-    function = KafkaTransactionFunction(lambda: cluster, serializer("topic"), "app-1", 60_000)
-    with pytest.raises(UnusableSetting, match="no"):
-        function.initialize_state(context)
-    assert cluster.is_closed
-
-
 def test_unknown_property_is_named(servers: str, job: Any) -> None:
     made = job(new_topic(servers), **{"linger.mss": 5})
     function = made.start()
