@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from onceproof.engine.elements import MIN_WATERMARK
 from onceproof.engine.functions import Function
 from onceproof.engine.key_identity import value_of
 from onceproof.engine.state.file_envelope import StateError
@@ -49,9 +50,10 @@ class BaseBroadcastProcessFunction(Function, ABC):
             self.time_service = service
             self._states = states
 
-        def timestamp(self) -> int | None:
-            """Return the event time of the record in milliseconds, or None."""
-            return self.element_timestamp
+        def timestamp(self) -> int:
+            """Return the event time of the record in milliseconds; MIN_WATERMARK if it has none."""
+            timestamp = self.element_timestamp
+            return MIN_WATERMARK if timestamp is None else timestamp
 
         def current_processing_time(self) -> int:
             """Return the wall clock in milliseconds since the epoch."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from onceproof.engine.elements import Record
+from onceproof.engine.elements import MIN_WATERMARK, Record
 from onceproof.engine.key_identity import value_of
 from onceproof.engine.runtime_context import KeyedStateStore as KeyedStateStore
 from onceproof.engine.runtime_context import RuntimeContext as RuntimeContext
@@ -139,9 +139,10 @@ class ProcessFunction(Function, ABC):
             self.element_timestamp: int | None = None
             self.time_service = service
 
-        def timestamp(self) -> int | None:
-            """Return the event time of the record in milliseconds, or None."""
-            return self.element_timestamp
+        def timestamp(self) -> int:
+            """Return the event time of the record in milliseconds; MIN_WATERMARK if it has none."""
+            timestamp = self.element_timestamp
+            return MIN_WATERMARK if timestamp is None else timestamp
 
         def timer_service(self) -> TimerService:
             """Return the service for times; only a keyed stream has timers."""

@@ -18,6 +18,7 @@ from onceproof.engine.api.async_data_stream import AsyncDataStream
 from onceproof.engine.async_functions import AsyncFunction, AsyncRetryStrategy
 from onceproof.engine.async_retry_predicates import empty_result_predicate, exception_type_predicate
 from onceproof.engine.durations import Time
+from onceproof.engine.elements import MIN_WATERMARK
 from onceproof.engine.functions import ProcessFunction, RuntimeContext
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
@@ -110,7 +111,7 @@ class Checked(ProcessFunction):
     ) -> Iterator[tuple[int, str]]:
         item, answer = value
         timestamp = ctx.timestamp()
-        is_late = timestamp is not None and timestamp <= ctx.timer_service().current_watermark()
+        is_late = MIN_WATERMARK < timestamp <= ctx.timer_service().current_watermark()
         yield item, f"{answer}, late" if is_late else answer
 
 

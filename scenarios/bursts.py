@@ -15,7 +15,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from onceproof.engine.elements import MAX_WATERMARK
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK
 from onceproof.engine.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from onceproof.engine.timer_service import TimeDomain
@@ -126,7 +126,7 @@ class Untimed(ProcessFunction):
     """Passes a burst on, with another key where a timer in processing time has given it an event time."""
 
     def process_element(self, value: Burst, ctx: ProcessFunction.Context) -> Iterator[Burst]:
-        is_right = ctx.timestamp() is None or value[-1] == AT_END
+        is_right = ctx.timestamp() == MIN_WATERMARK or value[-1] == AT_END
         yield value if is_right else (value[0], "with an event time", *value[2:])
 
 

@@ -128,7 +128,7 @@ class PageViews(KeyedProcessFunction):
         """Count the view; register a timer unless there is one."""
         self._views.update((self._views.value() or 0) + 1)
         if self._timer.value() is None:
-            due = cast(int, ctx.timestamp()) + PERIOD_MS
+            due = ctx.timestamp() + PERIOD_MS
             ctx.timer_service().register_event_time_timer(due)
             self._timer.update(due)
 

@@ -31,7 +31,7 @@ from onceproof.engine.functions import (
 )
 from onceproof.engine.graph import InvalidJob, PartitionerKind
 from onceproof.engine.graph import Partitioner as EdgePartitioner
-from onceproof.engine.operators.base import Operator
+from onceproof.engine.operators.base import FunctionOperator, Operator
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.partitioner import Partitioner
 from onceproof.engine.types.field_access import FieldSelector
@@ -240,6 +240,12 @@ class OperatorFactory:
     def function_name(self) -> str:
         """The name of the function's class."""
         return type(self._function).__name__
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether the operators look at the key of each record."""
+        create_backend = getattr(self._operator_class, "create_backend", None)
+        return create_backend not in (None, FunctionOperator.create_backend)
 
     def __call__(self) -> Operator:
         """Return a new operator; raises InvalidJob if the function cannot be copied."""

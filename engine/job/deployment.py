@@ -66,10 +66,7 @@ def connect_task(task: Task, graph: JobGraph, queues_to: Mapping[Filler, Sequenc
     for edge in task.vertex.outputs:
         queues = queues_to[task_id, edge.output_index]
         target = vertices[edge.target]
-        output = build_output(edge, task_id.subtask, queues, target.max_parallelism)
-        if isinstance(output, HashOutput):
-            output.target = target.name
-        outputs.append(output)
+        outputs.append(build_output(edge, task_id.subtask, queues, target.max_parallelism, target))
     task.connect(outputs)
 
 

@@ -28,6 +28,7 @@ from onceproof.engine.job.events import CancelTasks
 from onceproof.engine.messages import AttemptId, Send, TaskFailed, TaskId
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.async_requests import MakeRequests
+from onceproof.engine.owned import ValueWatch
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
@@ -125,6 +126,10 @@ class Execution(JobDriver):
         """
         return no_wake_up
 
+    def value_watch(self) -> ValueWatch | None:
+        """Return what finds values that the functions of the next attempt modify after handing them over."""
+        return None
+
     def make_requests(self) -> MakeRequests:
         """Return what runs the coroutines of tasks. It must not hold the driver, either."""
         return EventLoopRequests
@@ -208,6 +213,7 @@ class Execution(JobDriver):
                 job_parameters=graph.settings.job_parameters,
                 source_on_change=graph.settings.source_on_change,
                 metrics=self.metrics,
+                value_watch=self.value_watch(),
                 measures=self.measures_checkpoints or graph.settings.monitor.is_on,
             ),
         )

@@ -22,7 +22,7 @@ from onceproof.engine.elements import (
     EndOfData,
     Record,
 )
-from onceproof.engine.graph import JobEdge, PartitionerKind
+from onceproof.engine.graph import JobEdge, JobVertex, PartitionerKind
 from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.operators.base import Emit
@@ -130,17 +130,56 @@ class SingleOutput(Output):
         self._append(records)
 
 
+class CheckedOutput(SingleOutput):
+    """All records to one subtask whose operators do not look at the key: refuses what cannot be one.
+
+    So a job is refused with one subtask as it is with several.
+    """
+
+    __slots__ = ("_identity_of", "_key_selector")
+
+    def __init__(
+        self,
+        queues: Sequence[Queue],
+        key_selector: Callable[[Any], Any],
+        key_type: TypeInformation | None,
+        target: str,
+    ) -> None:
+        super().__init__(queues)
+        self._key_selector = key_selector
+        self._identity_of = identifier_for(target, key_type)
+
+    def emit(self, records: list[Record]) -> None:
+        """Append the buffer as it is, if each record has a key."""
+        select_key, identity_of = self._key_selector, self._identity_of
+        for record in records:
+            identity_of(select_key(record[0]))
+        self._append(records)
+
+
+def identifier_for(target: str, key_type: TypeInformation | None) -> Callable[[Any], Any]:
+    """Return what identifies keys on the way to the operators ``target``, which an error names."""
+    _, identify = key_rule_of(key_type)
+
+    def identity_of(key: Any) -> Any:
+        try:
+            return identify(key)
+        except InvalidKey as error:
+            raise InvalidKey(f"on the way to {target}: {error}") from None
+
+    return identity_of
+
+
 class HashOutput(Output):
     """Each record to the subtask that owns its key group."""
 
     __slots__ = (
-        "_identify",
+        "_identity_of",
         "_index_of_key",
         "_key_selector",
         "_key_type",
         "_max_parallelism",
         "_plain_keys",
-        "target",
     )
 
     def __init__(
@@ -149,13 +188,13 @@ class HashOutput(Output):
         key_selector: Callable[[Any], Any],
         key_type: TypeInformation | None,
         max_parallelism: int,
+        target: str = "",
     ) -> None:
         self.queues = list(queues)
         self._key_selector = key_selector
         self._key_type = key_type
-        self._plain_keys, self._identify = key_rule_of(key_type)
-        self.target = ""
-        """The name of the operators that the records go to, for the error of a key."""
+        self._plain_keys, _ = key_rule_of(key_type)
+        self._identity_of = identifier_for(target, key_type)
         self._max_parallelism = max_parallelism
         self._index_of_key: dict[Any, int] = {}
 
@@ -191,12 +230,6 @@ class HashOutput(Output):
         for queue, buffer in zip(queues, buffers, strict=True):
             if buffer:
                 queue.append(buffer)
-
-    def _identity_of(self, key: Any) -> Any:
-        try:
-            return self._identify(key)
-        except InvalidKey as error:
-            raise InvalidKey(f"on the way to {self.target}: {error}") from None
 
     def _locate(self, key: Any) -> int:
         cache = self._index_of_key
@@ -321,19 +354,29 @@ def sort_outputs(
     return main, side
 
 
-def build_output(edge: JobEdge, subtask: int, queues: Sequence[Queue], max_parallelism: int) -> Output:
+def build_output(
+    edge: JobEdge,
+    subtask: int,
+    queues: Sequence[Queue],
+    max_parallelism: int,
+    target: JobVertex | None = None,
+) -> Output:
     """Return the output of ``subtask`` over ``edge``.
 
     ``queues`` are the queues towards the edge's target subtasks in order (towards the one subtask, where the
-    edge is a forward edge); ``max_parallelism`` is the target's.
+    edge is a forward edge); ``max_parallelism`` is that of the vertex ``target``.
     """
     partitioner = edge.partitioner
     kind = partitioner.kind
+    if kind is _HASH:
+        name = "" if target is None else target.name
+        assert partitioner.key_selector is not None
+        if len(queues) > 1:
+            return HashOutput(queues, partitioner.key_selector, partitioner.key_type, max_parallelism, name)
+        if target is not None and not getattr(target.operators[0].create, "takes_keys", False):
+            return CheckedOutput(queues, partitioner.key_selector, partitioner.key_type, name)
     if len(queues) == 1:
         return SingleOutput(queues)
-    if kind is _HASH:
-        assert partitioner.key_selector is not None
-        return HashOutput(queues, partitioner.key_selector, partitioner.key_type, max_parallelism)
     if kind is PartitionerKind.BROADCAST:
         return BroadcastOutput(queues)
     if kind is PartitionerKind.GLOBAL:

@@ -35,6 +35,7 @@ from onceproof.engine.task.events import Cancel, Deliver, Restore, TaskEffect, T
 from onceproof.engine.task.task import NOTHING, RUNNING, TaskSettings
 from onceproof.engine.task.timed_task import TimedTask
 from onceproof.engine.types import Types
+from onceproof.engine.types.wrapped import key_codec
 
 _TIME: Final = (Watermark, WatermarkStatus)
 _OF_CHECKPOINTS: Final = (CheckpointBarrier, CancelCheckpointMarker)
@@ -73,13 +74,12 @@ class SortedTask(TimedTask):
         assert vertex.sort_memory_bytes is not None
         self._keys = order.keys
         key_type = order.key_type or Types.DYNAMIC()
-        self._encode_key = key_type.encoder()
+        self._encode_key, decode_key = key_codec(key_type)
         collected = [number for number, key in enumerate(order.keys) if key is not None]
         share = vertex.sort_memory_bytes // len(collected)
-        decode_key = None if IN_TURN in order.keys else key_type.decoder()
+        key_of = None if IN_TURN in order.keys else decode_key
         self._sorts = {
-            number: ExternalSort(share, decode_key, allow_pickle=settings.allow_pickle)
-            for number in collected
+            number: ExternalSort(share, key_of, allow_pickle=settings.allow_pickle) for number in collected
         }
         """By input that is collected, what it has brought; empty once all is released."""
         self._released: dict[int, Iterator[Sortable]] = {}
@@ -123,11 +123,17 @@ class SortedTask(TimedTask):
             if type(element) is list and number in self._sorts:
                 self.queues[channel].popleft()
                 self._context.now = now
-                self._collect(element, number)
+                self.collect(element, number)
                 return NOTHING
         return TimedTask.handle(self, event, now)
 
-    def _collect(self, records: Buffer, number: int) -> None:
+    @property
+    def collects(self) -> bool:
+        """Return whether the task has records, or waits for some, that no snapshot would hold."""
+        return bool(self._sorts)
+
+    def collect(self, records: Buffer, number: int) -> None:
+        """Take a buffer of an input that is collected."""
         if self.state is not RUNNING:
             return
         self.buffers_taken += 1
@@ -152,7 +158,7 @@ class SortedTask(TimedTask):
 
     def take_checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         """Decline, as long as the task has records that no snapshot would hold."""
-        if self._sorts:
+        if self.collects:
             self._decline(barrier.checkpoint_id, DECLINED_IN_BATCH, effects)
         else:
             super().take_checkpoint(barrier, effects)

@@ -75,6 +75,7 @@ from onceproof.engine.operators.base import (
 )
 from onceproof.engine.operators.declared_output import DeclaredOutput, declared_output
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.owned import ValueWatch
 from onceproof.engine.protocol_points import (
     ACKNOWLEDGED,
     ALIGNED,
@@ -183,6 +184,8 @@ class TaskSettings(Struct, frozen=True):
     source_on_change: str = FAIL
     """What sources do when their input is not what it was."""
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
+    value_watch: ValueWatch | None = None
+    """Finds values that functions modify after they have emitted them; only in trials."""
     measures: bool = False
     """Whether acknowledgements say how long the parts of the checkpoint took."""
 
@@ -724,6 +727,9 @@ class Task:
                 requests=settings.requests,
                 key_by_key=key_by_key and place == 1,
             )
+            if settings.value_watch is not None:
+                opened.value_watch = settings.value_watch
+                opened.own = settings.value_watch.own_for(opened.operator_name)
             if operator.uses_time:
                 opened.downstream = self._behind(place)
                 opened.auto_watermark_interval_ms = vertex.auto_watermark_interval_ms

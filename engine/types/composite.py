@@ -144,7 +144,10 @@ class TupleType(TypeInformation):
         fields = self.fields
         if type(key) is not tuple or len(key) != len(fields):
             raise self.wrong_key(key)
-        parts = [field.identify(item) for field, item in zip(fields, key, strict=True)]
+        parts = [
+            None if item is None and field.admits_none else field.identify(item)
+            for field, item in zip(fields, key, strict=True)
+        ]
         return key if are_same(parts, key) else Distinct((tuple, *parts))
 
     def java_hash(self, key: Any) -> int:

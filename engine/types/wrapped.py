@@ -6,10 +6,13 @@ Users do not declare them. They appear in the descriptors of stored state, and s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final
 
+from onceproof.engine.key_identity import value_of
 from onceproof.engine.types.composite import or_none, wire_type_or_none
-from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
+from onceproof.engine.types.information import ENCODE, Packer, TypeInformation, WrongValue, interned
+
+_NONE: Final = ENCODE(None)
 
 
 class NullableType(TypeInformation):
@@ -95,3 +98,17 @@ def nullable(inner: TypeInformation) -> TypeInformation:
 def with_last_access(inner: TypeInformation) -> TypeInformation:
     """Return the type of ``(value of inner, timestamp)``."""
     return interned(LastAccessType, inner)
+
+
+def key_codec(key_type: TypeInformation) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
+    """Return how keys of a type are written and read; the same key always has the same bytes.
+
+    What writes them raises InvalidKey for a value that is no key of the type.
+    """
+    encode, identify = key_type.encoder(), key_type.key_rule()[1]
+
+    def write(key: Any) -> bytes:
+        same = value_of(identify(key))
+        return _NONE if same is None else encode(same)
+
+    return write, nullable(key_type).decoder()

@@ -138,8 +138,8 @@ class Punctual(ProcessFunction):
     def process_element(self, value: Value, ctx: ProcessFunction.Context) -> Iterator[Value]:
         lane, key, origin, number = value
         at = ctx.timestamp()
-        is_late = at is None or at <= ctx.timer_service().current_watermark()
-        yield lane + self._step, f"{key}, late" if is_late else key, origin, (number + (at or 0)) % MODULUS
+        is_late = at <= ctx.timer_service().current_watermark()
+        yield lane + self._step, f"{key}, late" if is_late else key, origin, (number + at) % MODULUS
 
 
 class Copy(MapFunction):

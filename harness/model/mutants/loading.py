@@ -42,6 +42,7 @@ THEMES: Final = (
     "retention",
     "savepoints",
     "timers",
+    "keys",
     "batch",
     "boundaries",
     "sinks",

@@ -128,7 +128,7 @@ def test_the_stream_reads_what_the_broadcast_side_wrote(bench):
     assert operator.process_batch([(("a", 1), 2), (("b", 2), 3)], 1) == []
     assert bench.side["rules"] == [(("a", 1), 2), (("b", 2), 3)]
     operator.process_watermark(9)
-    assert operator.process_batch([("y", None)], 0) == [(("y", {"a": 1, "b": 2}, None, 9), None)]
+    assert operator.process_batch([("y", None)], 0) == [(("y", {"a": 1, "b": 2}, MIN_WATERMARK, 9), None)]
 
 
 def test_the_stream_cannot_write(bench):
@@ -233,4 +233,4 @@ def test_every_subtask_has_all_of_the_state_after_any_rescales(new_bench, change
             for operator in operators:
                 given_by(operator, [change], 1)
         for operator in operators:
-            assert given_by(operator, ["x"], 0) == [("x", rules, None, MIN_WATERMARK)]
+            assert given_by(operator, ["x"], 0) == [("x", rules, MIN_WATERMARK, MIN_WATERMARK)]

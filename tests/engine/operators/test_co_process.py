@@ -173,7 +173,7 @@ def test_context_has_times_and_side_outputs_are_separated(bench):
     operator = bench.open(CoProcessOperator(Asking()))
     assert operator.process_batch([(5, 50)], 0) == [((1, 5, 50, MIN_WATERMARK), 50)]
     assert operator.process_watermark(60) == []
-    assert operator.process_batch([(6, None)], 0) == [((1, 6, None, 60), None)]
+    assert operator.process_batch([(6, None)], 0) == [((1, 6, MIN_WATERMARK, 60), None)]
     assert operator.process_batch([(7, 70), (8, 80)], 1) == [((2, 7, 70, 77), 70), ((2, 8, 80, 77), 80)]
     assert bench.side["odd"] == [(7, 70)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onceproof.engine.elements import MIN_WATERMARK
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
 from onceproof.engine.operators.process import ProcessOperator
 from onceproof.engine.operators.stateless import FilterOperator, FlatMapOperator, MapOperator
@@ -65,7 +66,7 @@ def test_flat_map_gives_any_number_in_order_with_the_timestamp_of_the_input(benc
 
 
 def test_flat_map_that_returns_none_is_refused(bench):
-    with pytest.raises(TypeError, match="flat_map of Nothing returned None: return a list"):
+    with pytest.raises(TypeError, match="flat_map returned None: return a list"):
         bench.process(bench.open(FlatMapOperator(Nothing())), 1, 2)
 
 
@@ -74,7 +75,7 @@ def test_process_sees_timestamp_and_time(bench):
     operator = bench.open(ProcessOperator(WithTimestamp()))
     assert bench.process(operator, (1, 10), (None, 20), (3, None), timestamps=True) == [
         ((1, 10, 99), 10),
-        ((3, None, 99), None),
+        ((3, MIN_WATERMARK, 99), None),
     ]
 
 

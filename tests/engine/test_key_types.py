@@ -1,0 +1,100 @@
+"""A job that is accepted at parallelism 1 is accepted with equal rows at 2 and 3, and refused keys by all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from onceproof.engine import (
+    Configuration,
+    KeyedProcessFunction,
+    StreamExecutionEnvironment,
+    Types,
+    ValueStateDescriptor,
+)
+from onceproof.engine.runtime.job_result import JobExecutionFailed
+from tests.engine.drawn_keys import KEYS_AND_TYPES, shown
+
+
+class Count(KeyedProcessFunction):
+    """Emits each key with its running count."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield shown(ctx.get_current_key()), count
+
+
+def rows_of(keys: list[Any], key_type: Any, parallelism: int, mode: str = "STREAMING") -> Counter[Any] | None:
+    """Return the rows of a counting job, or None if it refuses a key."""
+    environment = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_mapping({"execution.runtime-mode": mode})
+    )
+    environment.set_parallelism(parallelism)
+    places = environment.from_collection(list(range(len(keys))), Types.LONG())
+    counted = places.key_by(lambda place: keys[place], key_type).process(Count())
+    try:
+        with counted.execute_and_collect() as rows:
+            return Counter(rows)
+    except JobExecutionFailed as error:
+        if "InvalidKey" not in str(error):
+            raise
+        return None
+
+
+@settings(max_examples=120, deadline=None)
+@given(KEYS_AND_TYPES)
+def test_rows_of_a_keyed_job_are_the_same_at_each_parallelism(keys_and_type):
+    keys, key_type = keys_and_type
+    alone = rows_of(keys, key_type, 1)
+    assert rows_of(keys, key_type, 2) == alone
+    assert rows_of(keys, key_type, 3) == alone
+    assert rows_of(keys, key_type, 2, "BATCH") == alone
+    if alone is not None:
+        numbers = Counter(map(shown, keys))
+        assert alone == Counter((key, place + 1) for key, most in numbers.items() for place in range(most))
+
+
+@pytest.mark.parametrize("key", [[1], {1: 2}, bytearray(b"a"), object()], ids=lambda key: type(key).__name__)
+@pytest.mark.parametrize("parallelism", [1, 200])
+def test_key_of_no_declared_type_is_refused_at_the_first_record(key, parallelism):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(1)
+    numbers = environment.from_collection([1])
+    counted = numbers.key_by(lambda value: key).process(Count()).name("count").set_parallelism(parallelism)
+    with pytest.raises(
+        JobExecutionFailed, match=f"count.*of type {type(key).__name__} cannot be a key: .*give"
+    ):
+        counted.execute_and_collect(limit=1)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_key_is_refused_where_no_operator_looks_at_it(parallelism):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(parallelism)
+    numbers = environment.from_collection([1, 2], Types.LONG())
+    doubled = numbers.key_by(lambda value: {value}).map(lambda value: 2 * value).name("double")
+    with pytest.raises(JobExecutionFailed, match=r"on the way to double.*of type set cannot be a key"):
+        doubled.execute_and_collect(limit=1)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "words"),
+    [
+        (Types.LIST(Types.STRING()), "LIST.STRING. cannot be a key type: choose"),
+        (Types.MAP(Types.STRING(), Types.LONG()), "MAP.* cannot be a key type"),
+        (Types.TUPLE([Types.LONG(), Types.LIST(Types.STRING())]), "LIST.* cannot be a key type"),
+        (Types.ROW([Types.MAP(Types.STRING(), Types.LONG())]), "MAP.* cannot be a key type"),
+    ],
+    ids=repr,
+)
+def test_declared_type_that_is_no_key_type_is_refused_when_the_job_is_built(key_type, words):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(TypeError, match=words):
+        environment.from_collection([1]).key_by(lambda value: value, key_type)
