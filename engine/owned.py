@@ -12,6 +12,8 @@ Rules:
   bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An object with a hash
   counts as unchangeable within a tuple, as it does as the key of a dict.
 - An object that cannot be copied (it holds a lock, for instance) passes as it is.
+- A trial watches what a function does with its own object afterwards (``ValueWatch``). The rows are right in
+  any case, so what it finds is a note.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from fractions import Fraction
 from functools import partial
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
 from onceproof.engine.elements import Record
@@ -74,6 +76,71 @@ def own_records(records: list[Record]) -> list[Record]:
     else:
         return records
     return [(own(value), timestamp) for value, timestamp in records]
+
+
+class Watched(Protocol):
+    """What looks whether an object that it remembers has been modified."""
+
+    def look(self) -> None:
+        """Tell the watch of an object that was modified since the last look."""
+
+
+class ValueWatch:
+    """Finds values that functions modify after they have handed them over; trials have one for each run."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, None] = {}
+        self._watched: list[Watched] = []
+
+    def own_for(self, operator: str) -> Own:
+        """Return ``own`` for the values that an operator emits."""
+        emitted = _Emitted(self, operator)
+        self.add(emitted)
+        return emitted.own
+
+    def forget(self) -> None:
+        """Forget what is watched: it belongs to an attempt that has ended, perhaps within a function."""
+        self._watched.clear()
+
+    def add(self, watched: Watched) -> None:
+        """Look there at the end, too."""
+        self._watched.append(watched)
+
+    def note(self, sentence: str) -> None:
+        """Note that a value was modified; each sentence counts once."""
+        self._found[sentence] = None
+
+    def findings(self) -> list[str]:
+        """Return a sentence for each operator that has modified what it had handed over."""
+        for watched in self._watched:
+            watched.look()
+        return sorted(self._found)
+
+
+class _Emitted:
+    """The object that an operator emitted last, and a copy of what it was then."""
+
+    def __init__(self, watch: ValueWatch, operator: str) -> None:
+        self._watch = watch
+        self._operator = operator
+        self._object: Any = None
+        self._was: Any = None
+
+    def own(self, value: Any) -> Any:
+        """Return the value, or a copy if it can change."""
+        self.look()
+        taken = own(value)
+        # What does not even equal its copy now tells nothing later.
+        if taken is not value and taken == value:
+            self._object, self._was = value, own(value)
+        return taken
+
+    def look(self) -> None:
+        """Note it if the object was modified."""
+        if self._object != self._was:
+            kind = type(self._object).__name__
+            self._watch.note(f"operator {self._operator!r} modified a {kind} after emitting it")
+            self._object = self._was = None
 
 
 def _copier_of(kind: type) -> Own:

@@ -326,15 +326,25 @@ def timers_text(family: FamilyResult) -> str:
     )
 
 
+def noticed_texts(family: FamilyResult) -> list[str]:
+    """Return what the runs of a family have noticed that breaks no property."""
+    return [
+        f"{family.family}: {note}, in {counted(scenarios, 'scenario')}; the rows are right, because"
+        " the engine had taken a copy"
+        for note, scenarios in family.notes.items()
+    ]
+
+
 def conclude(report: Report) -> Headline:
     """Return the verdict of a report."""
     headline = _verdict(report)
     late = [timers_text(family) for family in report.families if family.timers_only_at_end]
+    noticed = [text for family in report.families for text in noticed_texts(family)]
     thin = thin_texts(report)
     return replace(
         headline,
         word=SAMPLE if headline.word == WHOLE and thin else headline.word,
-        notes=(*map(absent_text, absent_known_failures(report)), *late),
+        notes=(*map(absent_text, absent_known_failures(report)), *late, *noticed),
         asked=asked_text(report),
         thin=thin,
     )

@@ -131,6 +131,8 @@ class FamilyResult(ReportStruct, frozen=True):
     """Duration of its scenarios, summed over the workers."""
     timers_only_at_end: int = 0
     """The number of its event-time timers, if only the end of the input made any of them fire."""
+    notes: dict[str, int] = msgspec.field(default_factory=dict)
+    """By what runs have noticed that breaks no property, in how many scenarios."""
     system: str = ""
     """The system on which it ran, in a comparison of several; empty in a report of one system."""
     seeds: tuple[int, ...] = ()

@@ -392,7 +392,12 @@ class JobDescription:
         for key in self._configuration.without_effect():
             _logger.warning("job %r: option %s of Flink has no effect here", graph.name, key)
         for key, reason in options_without_effect(self._configuration):
-            _logger.warning("job %r: option %s has no effect: %s", graph.name, key, reason)
+            _logger.warning(
+                "job %r: option %s has no effect: %s; see docs/troubleshooting.md#has-no-effect",
+                graph.name,
+                key,
+                reason,
+            )
         if not graph.identity:
             graph = replace(graph, job_id=token_hex(JOB_ID_BYTES))
         self._nodes = []

@@ -422,7 +422,8 @@ class CheckpointCoordinator(CheckpointTriggering):
     def _abort(self, pending: PendingCheckpoint, reason: str, effects: list[CoordinatorEffect]) -> None:
         checkpoint_id = pending.checkpoint_id
         del self.pending[checkpoint_id]
-        effects.append(CheckpointAborted(checkpoint_id, reason))
+        missing = tuple(pending.missing) if reason == EXPIRED else ()
+        effects.append(CheckpointAborted(checkpoint_id, reason, missing))
         plan = self._plan
         if plan is not None and pending.attempt == plan.attempt:
             latest_id = 0 if (latest := self.store.latest) is None else latest.checkpoint_id

@@ -177,10 +177,14 @@ class CheckpointCompleted(Struct, frozen=True):
 
 
 class CheckpointAborted(Struct, frozen=True):
-    """Effect for observers: a checkpoint will never complete."""
+    """Effect for observers: a checkpoint will never complete.
+
+    ``missing`` are the tasks that had not acknowledged one whose time is up.
+    """
 
     checkpoint_id: int
     reason: str
+    missing: tuple[TaskId, ...] = ()
 
 
 class RequestResolved(Struct, frozen=True):

@@ -35,7 +35,7 @@ from onceproof.engine.functions import (
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.async_requests import MakeRequests, no_requests
 from onceproof.engine.operators.declared_output import DeclaredOutput
-from onceproof.engine.owned import Own, own
+from onceproof.engine.owned import Own, ValueWatch, own
 from onceproof.engine.state.backend_factory import backend_factory
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -156,6 +156,7 @@ class OperatorContext(Struct, kw_only=True):
     """Runs the coroutines of the operator."""
     own: Own = own
     """What makes emitted values the engine's own."""
+    value_watch: ValueWatch | None = None
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
         """Return the context for user functions."""
@@ -197,6 +198,7 @@ class OperatorContext(Struct, kw_only=True):
                 self.max_parallelism, self.key_groups, key_type, self.clock, settings
             )
         backend.allow_pickle, backend.operator_name = self.allow_pickle, self.operator_name
+        backend.value_watch = self.value_watch
         if self.keyed is not None:
             backend.restore(without_raw(self.keyed), self.native, allow_pickle=self.allow_pickle)
         return backend

@@ -90,6 +90,11 @@ class TimestampedSourceOperator(SourceOperator):
         )
         self._interval = _EmitInterval(context)
 
+    def active_watermarks(self) -> dict[str, int]:
+        """Return by name the watermarks of the splits that have not ended and do not count as idle."""
+        active = self._stamping.active_watermarks()
+        return {self._readers[place][0]: watermark for place, watermark in active.items()}
+
     def event_time(self) -> SourceTime:
         parts = {split: place for place, (split, _) in enumerate(self._readers)}
         return SourceTime(parts, self._stamping.event_time())

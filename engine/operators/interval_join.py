@@ -78,7 +78,7 @@ class IntervalJoinOperator(TwoInputOperator):
         assert context.downstream is not None
         self._keyed = backend = self._backend
         self._buffers: list[MapState] = [
-            backend.map_state(MapStateDescriptor(name, Types.LONG(), _list_of(value_type)))
+            backend.live_state(MapStateDescriptor(name, Types.LONG(), _list_of(value_type)))
             for name, value_type in zip(BUFFERS, self._settings.types, strict=True)
         ]
         self.timers = Timers(backend, CLEANUP_TIMERS, context.downstream.wake_at, Types.BYTE())

@@ -126,12 +126,12 @@ class WindowOperator(FunctionOperator):
         self._to_data, self._from_data = serializer.to_data, serializer.from_data
         functions = WindowFunctions(self._fold, self._window_function)
         descriptor = contents_descriptor(settings, functions)
-        self._contents = backend.state(descriptor, window_type)
+        self._contents = backend.live_state(descriptor, window_type)
         self._keeps_all = descriptor.kind == LIST
         self._keeps_times = settings.evictor is not None
         if merging:
             pair_type = Types.TUPLE([window_type, window_type])
-            self._window_set = backend.list_state(ListStateDescriptor(MERGING_WINDOWS, pair_type))
+            self._window_set = backend.live_state(ListStateDescriptor(MERGING_WINDOWS, pair_type))
         self._trigger = settings.trigger
         self._context = TriggerAndEvictorContext(scope)
         self._process_context = ProcessContext(scope)

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
+from onceproof.engine.checkpoint.events import CheckpointAborted
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.errors import Ending, UnrecoverableError, repeatable, text_of, user_line
 from onceproof.engine.graph import JobGraph
@@ -26,10 +28,12 @@ from onceproof.engine.job.events import CancelTasks
 from onceproof.engine.messages import AttemptId, Send, TaskFailed, TaskId
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.async_requests import MakeRequests
+from onceproof.engine.owned import ValueWatch
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
 from onceproof.engine.runtime.request_loop import EventLoopRequests
+from onceproof.engine.runtime.slow_checkpoints import UNSEEN, Delay, Stage
 from onceproof.engine.task.events import (
     CANCEL,
     WALL_CLOCK_ADVANCED,
@@ -51,6 +55,9 @@ class Killed(Ending):
 
 class Execution(JobDriver):
     """One process's run of a job with its tasks; drivers derive from it."""
+
+    measures_checkpoints: ClassVar[bool] = True
+    """Whether tasks measure the parts of a checkpoint, for the message of one that expires."""
 
     def __init__(
         self,
@@ -88,6 +95,14 @@ class Execution(JobDriver):
     def task_died(self, task: Task, error: BaseException) -> None:
         """Report to the job master, with ``failure_message``, that a task raised ``error``."""
 
+    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        """Say what an expired checkpoint waited for, as the tasks of this process show it."""
+        self.job_log.checkpoint_waited(self.graph, effect, self.now(), self._delay_of)
+
+    def _delay_of(self, task_id: TaskId, checkpoint_id: int) -> Delay:
+        task = self.tasks.get(task_id)
+        return UNSEEN if task is None else task_delay(task, checkpoint_id)
+
     # What observers override.
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
@@ -103,6 +118,10 @@ class Execution(JobDriver):
         It is no bound method here: the tasks would hold the driver that holds them.
         """
         return no_wake_up
+
+    def value_watch(self) -> ValueWatch | None:
+        """Return what finds values that the functions of the next attempt modify after handing them over."""
+        return None
 
     def make_requests(self) -> MakeRequests:
         """Return what runs the coroutines of tasks. It must not hold the driver, either."""
@@ -187,7 +206,8 @@ class Execution(JobDriver):
                 job_parameters=graph.settings.job_parameters,
                 source_on_change=graph.settings.source_on_change,
                 metrics=self.metrics,
-                measures=graph.settings.monitor.is_on,
+                value_watch=self.value_watch(),
+                measures=self.measures_checkpoints or graph.settings.monitor.is_on,
             ),
         )
 
@@ -233,6 +253,17 @@ Execution.handlers = {
     HoldSnapshot: Execution._hold_snapshot,
     StartTaskTimer: lambda driver, effect: driver.start_task_timer(effect),
 }
+
+
+def task_delay(task: Task, checkpoint_id: int) -> Delay:
+    """Return where a task is with a checkpoint that it has not acknowledged."""
+    if task.barriers.pending and task.barriers.latest_checkpoint_id == checkpoint_id:
+        return Delay(Stage.ALIGNS)
+    if task.is_taken(checkpoint_id):
+        return Delay(Stage.STORES, measures=task.measured(checkpoint_id))
+    if task.is_source:
+        return Delay(Stage.TRIGGER_WAITS)
+    return Delay(Stage.BARRIER_WAITS, sum(map(len, task.queues)))
 
 
 def failure_of(

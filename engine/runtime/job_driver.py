@@ -203,7 +203,8 @@ class JobDriver(ABC):
         """Called for observers; does nothing by default."""
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """Called for observers; does nothing by default."""
+        """Say what an expired checkpoint waited for. Observers override this."""
+        self.job_log.checkpoint_waited(self.graph, effect, self.now())
 
     def request_resolved(self, effect: RequestResolved) -> None:
         """Called for observers; does nothing by default."""

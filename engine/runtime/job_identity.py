@@ -283,7 +283,8 @@ def _announce_unnamed(graph: JobGraph, registry: JobRegistry) -> None:
         return
     _logger.warning(
         "job %r has no name, so it begins anew, with the id %s; to go on from the last run (id %s, %s)"
-        " restore %s (--from, execution.state-recovery.path); execute(NAME) goes on by itself",
+        " restore %s (--from, execution.state-recovery.path); execute(NAME) goes on by itself;"
+        " see docs/troubleshooting.md#has-no-name-so-it-begins-anew",
         graph.name,
         graph.job_id,
         left[-1].job_id,

@@ -13,7 +13,11 @@ import logging
 from typing import Any, Final
 
 from onceproof.engine.checkpoint.coordinator import TASK_FINISHED
+from onceproof.engine.checkpoint.events import CheckpointAborted
 from onceproof.engine.checkpoint.failure_counter import EXPIRED, UNCOUNTED
+from onceproof.engine.graph import JobGraph
+from onceproof.engine.job.channel_layout import layout_of
+from onceproof.engine.runtime.slow_checkpoints import PAGE, DelayOf, slowest_of, unseen
 
 _logger = logging.getLogger(__name__)
 
@@ -53,6 +57,33 @@ class JobLog:
         self.failed_checkpoints += 1
         self.last_checkpoint_failure = said
         self._warn(f"checkpoint failed: {said}", f"checkpoint {checkpoint_id} failed: {said}", now)
+
+    def checkpoint_waited(
+        self, graph: JobGraph, effect: CheckpointAborted, now: int, delay_of: DelayOf = unseen
+    ) -> None:
+        """Say which subtask an expired checkpoint waited for, and what can be done about it.
+
+        ``delay_of`` returns where a subtask is with a checkpoint.
+        """
+        if not effect.missing:
+            return
+        slowest = slowest_of(effect.missing, layout_of(graph).upstreams)
+        name = f"{graph.vertices[slowest.vertex].name}-{slowest.subtask}"
+        delay = delay_of(slowest, effect.checkpoint_id)
+        self._warn(
+            f"checkpoint waited: {name}: {delay.stage.name}",
+            f"checkpoint {effect.checkpoint_id} waited longest for {name}: {delay.describe()}; see {PAGE}",
+            now,
+        )
+
+    def stored_too_late(self, task: str, checkpoint_id: int) -> None:
+        """A subtask has stored its part of a checkpoint whose time was up: the user can raise the timeout."""
+        _logger.warning(
+            "%s stored its part of checkpoint %d after its time-out of %d ms: it is thrown away",
+            task,
+            checkpoint_id,
+            self._timeout_ms,
+        )
 
     def restart_planned(
         self, attempt: str, cause: str, delay_ms: int, latest_id: int | None, now: int

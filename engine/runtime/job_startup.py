@@ -111,7 +111,8 @@ def recover_job(graph: JobGraph, storage: MountedStorage) -> Recovered | JobExec
         )
     _logger.warning(
         "job %r has finished already: nothing is done; to run it again give it another name or another"
-        " execution.checkpointing.dir than %s",
+        " execution.checkpointing.dir than %s; see"
+        " docs/troubleshooting.md#has-finished-already-nothing-is-done",
         graph.name,
         graph.settings.directory,
     )

@@ -25,7 +25,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import heapq
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -71,6 +70,7 @@ from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
 from onceproof.engine.runtime.growing_pause import GrowingPause
+from onceproof.engine.runtime.idle_splits import IdleSplitWatch
 from onceproof.engine.runtime.interrupts import between_steps
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_identity import registered
@@ -95,8 +95,6 @@ from onceproof.engine.task.events import (
 )
 from onceproof.engine.task.task import Task, TaskState
 from onceproof.engine.wall_clock import WallClock
-
-_logger = logging.getLogger(__name__)
 
 _TO_TASK: Final = (TriggerCheckpoint, NotifyCheckpointComplete, NotifyCheckpointAborted)
 LONGEST_WAIT_SECONDS: Final = 0.2
@@ -189,6 +187,7 @@ class LocalExecution(Execution):
         longest_ms = min(settings.interval_ms or LONGEST_PAUSE_AT_END_MS, LONGEST_PAUSE_AT_END_MS)
         self._pause_at_end = GrowingPause(FIRST_PAUSE_AT_END_MS, longest_ms, settings.min_pause_ms)
         self._requests = RequestFolder.of(storage)
+        self._idle_splits = IdleSplitWatch(graph)
         self._next_look_ms = 0
         """When requests of other processes are looked for; 0: they are not."""
 
@@ -268,6 +267,7 @@ class LocalExecution(Execution):
         """Handle messages, finished writes and due timers."""
         self._schedule.events_handled()
         progress = False
+        self._idle_splits.look(self.tasks, self._now)
         if self._requests is not None and self._now >= self._next_look_ms:
             self._next_look_ms = self._now + REQUEST_LOOK_MS
             self._requests.look(self.request)
@@ -377,6 +377,7 @@ class LocalExecution(Execution):
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """Withdraw its waiting snapshots, and pause before the next checkpoint at the end of the job."""
+        super().checkpoint_aborted(effect)
         self._withdraw(lambda upload: upload.checkpoint_id == effect.checkpoint_id)
         self._pause_at_end.failed(self._now)
 
@@ -464,13 +465,7 @@ class LocalExecution(Execution):
     def answered_too_late(self, effect: AnsweredTooLate) -> None:
         """Log the late acknowledgement, so that the user can raise the timeout."""
         task = self.tasks.get(effect.task)
-        name = "a task" if task is None else task.name
-        _logger.warning(
-            "%s stored its part of checkpoint %d after its time-out of %d ms: it is thrown away",
-            name,
-            effect.checkpoint_id,
-            self.graph.settings.timeout_ms,
-        )
+        self.job_log.stored_too_late("a task" if task is None else task.name, effect.checkpoint_id)
 
     def job_finished(self, effect: JobFinished) -> None:
         """Wait for pending writes, record durably that the job has finished, and delete its checkpoints."""

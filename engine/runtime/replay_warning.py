@@ -29,7 +29,8 @@ def warn_of_lossy_sources(graph: JobGraph) -> None:
     if sinks:
         _logger.warning(
             "job %r: source %s cannot be replayed: a failure loses what it has read since the last complete"
-            " checkpoint; sink %s writes all other records exactly once",
+            " checkpoint; sink %s writes all other records exactly once; see"
+            " docs/troubleshooting.md#cannot-be-replayed-a-failure-loses",
             graph.name,
             _listed(sources),
             _listed(sinks),

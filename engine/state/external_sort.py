@@ -102,9 +102,14 @@ class ExternalSort:
         return self._merged(held) if self._runs else iter(held)
 
     def _as_flink(self, arrived: list[Sortable]) -> list[Sortable]:
-        """Return few records in the order in which Flink's sorter leaves those of equal key and time."""
+        """Return few records in the order in which Flink's sorter leaves those of equal key and time.
+
+        Those of recorded jobs without timestamps come in the order of arrival.
+        """
         decode = self._key_of
         if decode is None or not SHORT <= len(arrived) <= MOST_RECORDS:
+            return arrived
+        if all(timestamp == MIN_WATERMARK for _, timestamp, _ in arrived):
             return arrived
         ranks = [(java_order(decode(key)), timestamp) for key, timestamp, _ in arrived]
         return [arrived[place] for place in sorted_places(ranks)]

@@ -165,6 +165,8 @@ class HashMapStateBackend(KeyedStateBackend):
 
     __slots__ = ("_key_groups", "_restored")
 
+    keeps_objects = True
+
     def __init__(
         self,
         max_parallelism: int,

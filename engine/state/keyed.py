@@ -21,10 +21,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
+from onceproof.engine.owned import ValueWatch
 from onceproof.engine.state.descriptors import (
     AGGREGATING,
     LIST,
@@ -40,6 +41,7 @@ from onceproof.engine.state.descriptors import (
 )
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.isolated import isolated
 from onceproof.engine.state.opaque import CheckedTable, opaque_check
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
@@ -84,6 +86,14 @@ class Registered(msgspec.Struct, eq=False, kw_only=True):
     lifetime: Lifetime | None = None
     cleanup: Cleanup | None = None
 
+    @property
+    def can_change(self) -> bool:
+        """Whether what a function holds of the state might be changed in place."""
+        stored: Any = self.stored_type
+        if self.kind == LIST:
+            return not stored.element.immutable
+        return not (stored.value.immutable if self.kind == MAP else stored.immutable)
+
     def matches(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None) -> bool:
         """Return whether another descriptor declares the same state."""
         return (
@@ -110,7 +120,11 @@ class KeyedStateBackend(ABC):
         "max_parallelism",
         "operator_name",
         "plain_keys",
+        "value_watch",
     )
+
+    keeps_objects: ClassVar[bool] = False
+    """Whether the tables return the objects that were put in; the users of state get copies of them."""
 
     def __init__(
         self,
@@ -125,6 +139,8 @@ class KeyedStateBackend(ABC):
         self.plain_keys, self.identify = self.key_type.key_rule()
         self.current_key: Any = NO_KEY
         """The identity of the key."""
+        self.value_watch: ValueWatch | None = None
+        """Finds, in a trial, values that functions modify in place."""
         self.allow_pickle = False
         """Whether the job allows pickled state; set before any state is registered."""
         self.operator_name = ""
@@ -168,6 +184,12 @@ class KeyedStateBackend(ABC):
         }
 
     # For functions, and for operators that scope state to namespaces.
+
+    def live_state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
+        """Return the state of a descriptor of any kind for an operator, which gets the stored objects."""
+        state = self.state(descriptor, namespace_type)
+        state.use_table(self._table_of(self._registered[descriptor.name]))
+        return state
 
     def state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
         """Return the state of a descriptor of any kind."""
@@ -228,7 +250,10 @@ class KeyedStateBackend(ABC):
     ) -> Any:
         registered = self._register(descriptor, namespace_type)
         namespaced = namespace_type is not None
-        table = self._checked(registered) if registered.stored_type.contains_pickle else registered.table
+        table = self._table_of(registered)
+        if self.keeps_objects and registered.can_change:
+            where = f"operator {self.operator_name!r} modified a value of state {registered.name!r}"
+            table = isolated(registered.kind, table, self.value_watch, where)
         if registered.ttl is None:
             return plain(self, descriptor.name, namespaced, table, function)
         if self._clock is None:
@@ -240,9 +265,9 @@ class KeyedStateBackend(ABC):
             self._begin_cleanup(registered, state)
         return state
 
-    def _checked(self, registered: Registered) -> Any:
-        """Return the table of a state that may hold opaque objects, which are refused without permission."""
-        if self.allow_pickle:
+    def _table_of(self, registered: Registered) -> Any:
+        """Return the table of a state; one that may hold opaque objects refuses them without permission."""
+        if self.allow_pickle or not registered.stored_type.contains_pickle:
             return registered.table
         stored_type, name, what = registered.stored_type, self.operator_name, f"state {registered.name!r}"
         check = opaque_check(what, name, unit_of(registered.kind, stored_type))

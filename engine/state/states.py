@@ -34,6 +34,10 @@ class KeyedState(msgspec.Struct, eq=False):
     """The ReduceFunction or AggregateFunction, for the kinds that have one."""
     _namespace: Any = NO_NAMESPACE
 
+    def use_table(self, table: Any) -> None:
+        """Read and write another table of the same state."""
+        self._table = table
+
     def set_current_namespace(self, namespace: Any) -> None:
         """Scope the following calls to a namespace.
 

@@ -52,6 +52,7 @@ from onceproof.engine.messages import (
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
     AttemptId,
+    CheckpointMeasures,
     DeclineCheckpoint,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -74,6 +75,7 @@ from onceproof.engine.operators.base import (
 )
 from onceproof.engine.operators.declared_output import DeclaredOutput, declared_output
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.owned import ValueWatch
 from onceproof.engine.protocol_points import (
     ACKNOWLEDGED,
     ALIGNED,
@@ -182,6 +184,8 @@ class TaskSettings(Struct, frozen=True):
     source_on_change: str = FAIL
     """What sources do when their input is not what it was."""
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
+    value_watch: ValueWatch | None = None
+    """Finds values that functions modify after they have emitted them; only in trials."""
     measures: bool = False
     """Whether acknowledgements say how long the parts of the checkpoint took."""
 
@@ -616,6 +620,15 @@ class Task:
         measures = None if timer is None else timer.measures(checkpoint_id, self._context.live_steady_ms())
         return Send(AcknowledgeCheckpoint(self.attempt, self.id, checkpoint_id, handle, ended, measures))
 
+    def is_taken(self, checkpoint_id: int) -> bool:
+        """Return whether the task has taken its snapshot of a checkpoint and not acknowledged it."""
+        return checkpoint_id in self._in_flight
+
+    def measured(self, checkpoint_id: int) -> CheckpointMeasures | None:
+        """Return how long the parts of a checkpoint have taken so far; None: it is not measured."""
+        timer = self._timer
+        return None if timer is None else timer.so_far(checkpoint_id, self._context.live_steady_ms())
+
     def snapshot_stored(self, event: SnapshotStored) -> Sequence[TaskEffect]:
         """Acknowledge the checkpoint, or discard its snapshot if the checkpoint was aborted meanwhile."""
         checkpoint_id = event.checkpoint_id
@@ -714,6 +727,9 @@ class Task:
                 requests=settings.requests,
                 key_by_key=key_by_key and place == 1,
             )
+            if settings.value_watch is not None:
+                opened.value_watch = settings.value_watch
+                opened.own = settings.value_watch.own_for(opened.operator_name)
             if operator.uses_time:
                 opened.downstream = self._behind(place)
                 opened.auto_watermark_interval_ms = vertex.auto_watermark_interval_ms

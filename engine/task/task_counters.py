@@ -141,7 +141,13 @@ class CheckpointTimer:
 
     def measures(self, checkpoint_id: int, now_ms: int) -> CheckpointMeasures | None:
         """Return what was measured, when the task acknowledges."""
-        taken = self._taken.pop(checkpoint_id, None)
+        found = self.so_far(checkpoint_id, now_ms)
+        self._taken.pop(checkpoint_id, None)
+        return found
+
+    def so_far(self, checkpoint_id: int, now_ms: int) -> CheckpointMeasures | None:
+        """Return what was measured of a snapshot that is taken."""
+        taken = self._taken.get(checkpoint_id)
         if taken is None:
             return None
         is_unaligned = taken.complete_ms is not None

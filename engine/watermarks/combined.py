@@ -57,6 +57,10 @@ class CombinedWatermark:
         renumbered.is_idle = self.is_idle
         return renumbered
 
+    def active_watermarks(self) -> dict[int, int]:
+        """Return the watermarks of the parts that are not idle."""
+        return {part: mark for part, mark in self._watermarks.items() if not self._idle[part]}
+
     @property
     def has_active_part(self) -> bool:
         """Return whether some part is not idle; unlike ``is_idle`` it looks at the parts themselves."""

@@ -205,6 +205,10 @@ class TimestampsAndWatermarks:
             output.has_changed = False
         self._send_on()
 
+    def active_watermarks(self) -> dict[int, int]:
+        """Return the watermarks of the parts that have not ended and are not idle."""
+        return self._combined.active_watermarks()
+
     def event_time(self) -> StampingTime:
         """Return what a new task needs to go on in place of this one."""
         output = self._output

@@ -67,6 +67,8 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many event-time timers the end of the input made fire."""
     situations: tuple[str, ...] = ()
     """The names of the situations that the run was in (`situations.py`)."""
+    notes: tuple[str, ...] = ()
+    """What the run has noticed that breaks no property."""
     recovery_seconds: tuple[float, ...] = ()
     """From each kill to the first new rows after it, in seconds; only systems that run in real time measure
     it, and only for kills that new rows followed."""
@@ -136,6 +138,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         timers_before_end=statistics.timers_before_end,
         timers_at_end=statistics.timers_at_end,
         situations=situations_of(scenario, history),
+        notes=statistics.notes,
         recovery_seconds=tuple(
             [round(each.seconds, 3) for each in statistics.recoveries if each.seconds is not None]
         ),

@@ -29,6 +29,7 @@ from onceproof.harness.model.exit_codes import PASSED, UsageError
 
 MOST_CHECKPOINTS: Final = 5
 MOST_ATTEMPTS: Final = 3
+MOST_GROWING: Final = 5
 MILLIS: Final = 1000
 _GOOD: Final = ("RUNNING", "FINISHED")
 
@@ -88,6 +89,9 @@ def picture_of(client: RestClient) -> RenderableType:
     seen = seen_of(client)
     details = seen["job"]
     parts: list[RenderableType] = [_heading(details), _vertices(details), _checkpoints(seen["checkpoints"])]
+    growing = seen["checkpoints"].get("growing_states")
+    if growing:
+        parts.append(_growing(growing))
     if seen["sinks"]:
         parts.append(_sinks(seen["sinks"]))
     parts.append(_attempts(seen["attempts"]))
@@ -157,6 +161,17 @@ def _checkpoints(found: dict[str, Any]) -> Table:
         )
     title = f"checkpoints: {counts['completed']:,} completed, {counts['failed']:,} failed"
     return _table(title, ("id", "took", "alignment", "written", "full", "state"), rows)
+
+
+def _growing(states: Sequence[dict[str, Any]]) -> RenderableType:
+    """Return the table of the states that only grow; a job of an earlier version reports none."""
+    rows = []
+    for each in states[:MOST_GROWING]:
+        is_bytes = each["unit"] == "bytes"
+        sizes = [size_text(each[at]) if is_bytes else f"{each[at]:,} entries" for at in ("first", "last")]
+        rows.append((printable(each["operator"]), printable(each["state"]), *sizes, str(each["checkpoints"])))
+    table = _table("states that only grow", ("operator", "state", "was", "is", "checkpoints"), rows)
+    return Group(table, Text("see docs/troubleshooting.md#states-that-only-grow", style="dim"))
 
 
 def _sinks(sinks: Sequence[dict[str, Any]]) -> Table:

@@ -136,6 +136,8 @@ class Statistics:
     late_after_restore: int = 0
     """How many records came too late for windows and joins of restored attempts; only the simulation counts
     them."""
+    notes: tuple[str, ...] = ()
+    """What the run has noticed that breaks no property; only the simulation looks for it."""
     stops_failed: int = 0
     """How many stops came to nothing, whatever the reason; only the simulation counts them."""
     recoveries: list[Recovery] = field(default_factory=list)

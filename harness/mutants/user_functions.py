@@ -13,6 +13,7 @@ from onceproof.engine.operators.base import Emit, OperatorContext
 from onceproof.engine.operators.co_process import CoMapOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import ValueWatch, own
 from onceproof.engine.state.descriptors import StateDescriptor
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.harness.model.mutants.patching import replaced
@@ -137,3 +138,21 @@ def side_output_leaves_behind_the_barrier(reached: Reached) -> Iterator[None]:
 
 def _is_tagged(value: Any) -> bool:
     return type(value) is tuple and len(value) == 2 and type(value[0]) is OutputTag
+
+
+@mutant(
+    id="emitted-values-are-not-copied",
+    breaks="no_error",
+    summary="the next operator gets the list that a function has emitted, and not what was in it then",
+    families=("reused_lists",),
+)
+def emitted_values_are_not_copied(reached: Reached) -> Iterator[None]:
+    """The function clears its list, or fills it again, before the next operator reads it."""
+
+    def shared(value: Any) -> Any:
+        if own(value) is not value:
+            reached()
+        return value
+
+    with replaced(ValueWatch, "own_for", lambda self, operator: shared):
+        yield

@@ -392,6 +392,7 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
         known=sum(group.count for group in listed),
         seconds=round(family.milliseconds / 1000, 3),
         timers_only_at_end=family.timers_only_at_end,
+        notes=dict(sorted(family.notes.items())),
         seeds=tuple(first_seeds(tally, name)),
         replay=replay_command(Path("SEED"), result.asked_for(name), result.system.name),
     )

@@ -23,6 +23,7 @@ from onceproof.engine.configuration import (
     OPTIONS,
     RECOVERY_IGNORE_UNCLAIMED,
     RUNTIME_MODE,
+    SORTED_INPUTS_MEMORY,
     ConfigOption,
     Configuration,
 )
@@ -41,6 +42,7 @@ HONOURED: Final[tuple[ConfigOption[Any], ...]] = (
     RECOVERY_IGNORE_UNCLAIMED,
     RUNTIME_MODE,
     SINK_COMMITTER_RETRIES,
+    SORTED_INPUTS_MEMORY,
     SOURCE_ON_CHANGE,
 )
 

@@ -65,6 +65,7 @@ class FamilyState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     kills: Count
     not_applicable: Count
     in_situation: Counts
+    notes: Counts = {}
     seeds: list[int]
     """The first of its scenarios."""
 
@@ -173,6 +174,7 @@ def family_state(
         kills=tally.kills,
         not_applicable=tally.not_applicable,
         in_situation=dict(tally.situations),
+        notes=dict(tally.notes),
         seeds=list(seeds),
     )
 
@@ -220,6 +222,7 @@ def _family_tally(state: FamilyState) -> FamilyTally:
         not_applicable=state.not_applicable,
         replayed=array("q"),
         situations=Counter(state.in_situation),
+        notes=Counter(state.notes),
     )
 
 

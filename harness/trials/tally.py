@@ -75,6 +75,8 @@ class FamilyTally:
     """The records read again, for each scenario with more than one attempt."""
     situations: Counter[str] = field(default_factory=Counter)
     """By situation, how many scenarios were in it."""
+    notes: Counter[str] = field(default_factory=Counter)
+    """By what runs have noticed that breaks no property, in how many scenarios."""
     recovery_seconds: array[float] = field(default_factory=lambda: array("d"))
     """From each kill to the first new rows after it; empty for a system that does not run in real time."""
 
@@ -130,6 +132,7 @@ class Tally:
         family.at_least_once += AT_LEAST_ONCE in outcome.points
         family.timers_before_end += outcome.timers_before_end
         family.timers_at_end += outcome.timers_at_end
+        family.notes.update(outcome.notes)
         self.kills += outcome.kills
         self.rescales += outcome.rescales
         _add_counts(self.fired, outcome.coverage)

@@ -28,12 +28,7 @@ pytestmark = pytest.mark.local_kill
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 WITH_KAFKA = sorted(name for name, case in CASES.items() if case.writes == "topic")
-WAIT = {"batch_timers", "dataclass_state", "keys_of_many_types", "missing_values", "pickled_state"}
-"""Programs whose jobs the engine does not run yet as Flink does."""
 WITHOUT = sorted(CASES.keys() - set(WITH_KAFKA))
-CASES_WITHOUT = [
-    pytest.param(name, marks=pytest.mark.xfail(strict=False)) if name in WAIT else name for name in WITHOUT
-]
 OPTIONS = {
     "execution.checkpointing.interval": "20",
     "execution.checkpointing.min-pause": "0",
@@ -67,13 +62,13 @@ class Host:
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
     command = [sys.executable, "-m", "tests.corpus.host"]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
-    )
-    yield Host(process)
-    assert process.stdin is not None
-    process.stdin.close()
-    assert process.wait(PATIENCE_SECONDS) == 0
+    ) as process:
+        yield Host(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
 class Trial:
@@ -186,12 +181,12 @@ def test_program_is_short_and_imports_from_pyflink_alone(name: str) -> None:
     assert "onceproof" not in text
 
 
-@pytest.mark.parametrize("name", CASES_WITHOUT)
+@pytest.mark.parametrize("name", WITHOUT)
 def test_program_writes_its_rows(name: str, host: Host, tmp_path: Path) -> None:
     run_in_peace(Trial(name, tmp_path, host))
 
 
-@pytest.mark.parametrize("name", CASES_WITHOUT)
+@pytest.mark.parametrize("name", WITHOUT)
 def test_program_that_is_killed_writes_its_rows(name: str, host: Host, tmp_path: Path) -> None:
     run_with_a_kill(Trial(name, tmp_path, host))
 

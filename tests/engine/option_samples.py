@@ -58,6 +58,7 @@ SAMPLES = {
     "execution.spark.master": "local[1]",
     "execution.spark.conf": "spark.executor.memory:2g",
     "execution.runtime-mode": "BATCH",
+    "execution.sorted-inputs.memory": "7 mb",
     "pipeline.operator-chaining.enabled": False,
     "pipeline.auto-watermark-interval": "7 ms",
     "execution.buffer-timeout.enabled": False,
@@ -77,6 +78,7 @@ SAMPLES = {
 }
 
 WITH = {
+    "execution.sorted-inputs.memory": {"execution.runtime-mode": "BATCH"},
     "restart-strategy.fixed-delay.": {"restart-strategy.type": "fixed-delay"},
     "restart-strategy.failure-rate.": {"restart-strategy.type": "failure-rate"},
     "restart-strategy.exponential-delay.": {"restart-strategy.type": "exponential-delay"},

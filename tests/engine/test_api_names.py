@@ -225,6 +225,8 @@ EXTRA = {
     ("JsonRowDeserializationSchema", "get_produced_type"): JAVA,
     ("JsonRowDeserializationSchema", "is_end_of_stream"): JAVA,
     ("JsonRowSerializationSchema", "serialize"): JAVA,
+    ("AggregatingStateDescriptor", "check_is_never_opened"): OURS,
+    ("ReducingStateDescriptor", "check_is_never_opened"): OURS,
     ("TypeInformation", "check_key_type"): OURS,
     ("TypeInformation", "converter"): OURS,
     ("TypeInformation", "copy"): OURS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import time
 from itertools import pairwise
@@ -100,6 +101,31 @@ def test_options_page_lists_every_option():
         assert (shown == "unset") == (defaults[key] is None), key
         if isinstance(defaults[key], str):
             assert shown == defaults[key], key
+
+
+def literals():
+    """Return the constant parts of all texts in the engine and the harness, each text as one."""
+    for package in (ROOM, ROOM.parent / "harness"):
+        for path in package.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+def anchor_of(heading):
+    return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_headings_of_troubleshooting_are_messages_and_links_to_it_resolve():
+    headings = re.findall(r"^## (.+)$", PAGES["troubleshooting.md"], re.MULTILINE)
+    # Docstrings begin with a capital letter and end with a full stop; messages do not.
+    messages = [text for text in literals() if not text.rstrip().endswith(".")]
+    for heading in headings:
+        assert any(heading in message for message in messages), heading
+    assert len(set(headings)) == len(headings) > 10
+    linked = {name for text in literals() for name in re.findall(r"docs/troubleshooting\.md#([\w-]+)", text)}
+    assert len(linked) > 5
+    assert linked <= set(map(anchor_of, headings))
 
 
 def test_an_unknown_option_is_an_error():

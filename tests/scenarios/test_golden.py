@@ -48,6 +48,7 @@ GOLDEN = {
     "postgres_upsert": "1:1b72a312df621b34",
     "random_job": "8:5ccc9a5b606f5f44",
     "raw_numbers": "1:a3352552cb770a6e",
+    "reused_lists": "1:d740febc56bcc584",
     "rich_functions": "1:3f549ba41a246a81",
     "rolling_readings": "1:80c061b524c560cb",
     "sessions": "3:f186c6343db8b9cd",

@@ -182,6 +182,17 @@ def checkpoints(view: JobView) -> dict[str, Any]:
             },
         },
         "history": [checkpoint_details(view, each) for each in found.history],
+        "growing_states": [
+            {
+                "operator": each.operator,
+                "state": each.state,
+                "unit": each.unit,
+                "first": each.first,
+                "last": each.last,
+                "checkpoints": each.checkpoints,
+            }
+            for each in found.growing
+        ],
     }
 
 

@@ -21,6 +21,7 @@ from onceproof.engine.runtime.monitor.job_view import (
     RestoredView,
     SubtaskCheckpoint,
 )
+from onceproof.engine.runtime.monitor.state_growth import StateGrowth
 
 IN_PROGRESS: Final = "IN_PROGRESS"
 COMPLETED: Final = "COMPLETED"
@@ -74,6 +75,7 @@ class CheckpointStatistics:
         self._latest_savepoint: _Tracked | None = None
         self._latest_failed: _Tracked | None = None
         self._latest_restored: RestoredView | None = None
+        self._growth = StateGrowth()
 
     def restored(self, metadata: CheckpointMetadata, path: str, now_ms: int) -> None:
         """An attempt begins from this checkpoint."""
@@ -108,8 +110,12 @@ class CheckpointStatistics:
             measures is not None and measures.is_unaligned,
         )
 
-    def completed(self, checkpoint_id: int, path: str, now_ms: int) -> None:
-        """The metadata of a checkpoint or savepoint are durable."""
+    def completed(
+        self, checkpoint_id: int, path: str, now_ms: int, metadata: CheckpointMetadata | None = None
+    ) -> None:
+        """A checkpoint or savepoint is durable; the ``metadata`` of a checkpoint show how state grows."""
+        if metadata is not None:
+            self._growth.completed(metadata)
         tracked = self._end(checkpoint_id, COMPLETED, now_ms)
         if tracked is None:
             return
@@ -151,6 +157,7 @@ class CheckpointStatistics:
             None if self._latest_savepoint is None else _view_of(self._latest_savepoint),
             None if self._latest_failed is None else _view_of(self._latest_failed),
             self._latest_restored,
+            self._growth.growing(),
         )
 
 

@@ -139,6 +139,18 @@ class RestoredView(Struct, frozen=True):
     path: str
 
 
+class GrowingState(Struct, frozen=True):
+    """A state that only grows: its size at the first and the last of some checkpoints, over all subtasks."""
+
+    operator: str
+    state: str
+    unit: str
+    """"entries" or "bytes"."""
+    first: int
+    last: int
+    checkpoints: int
+
+
 class CheckpointsView(Struct, frozen=True):
     """The checkpoints of this process (Flink: CheckpointStatsSnapshot)."""
 
@@ -152,6 +164,8 @@ class CheckpointsView(Struct, frozen=True):
     latest_savepoint: CheckpointView | None
     latest_failed: CheckpointView | None
     latest_restored: RestoredView | None
+    growing: tuple[GrowingState, ...] = ()
+    """The states that only grow, see state_growth.py."""
 
 
 class AttemptView(Struct, frozen=True):

@@ -63,6 +63,7 @@ def job_metrics(view: JobView) -> Iterator[NamedMetric]:
     yield NamedMetric(JOB, "numberOfCompletedCheckpoints", checkpoints.completed, is_count=True)
     yield NamedMetric(JOB, "numberOfFailedCheckpoints", checkpoints.failed, is_count=True)
     yield NamedMetric(JOB, "numberOfInProgressCheckpoints", checkpoints.in_progress)
+    yield NamedMetric(JOB, "numberOfGrowingStates", len(checkpoints.growing))
     latest = checkpoints.latest_completed
     if latest is not None:
         yield from _checkpoint_metrics(latest)

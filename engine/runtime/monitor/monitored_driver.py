@@ -97,8 +97,10 @@ class MonitoredDriver(JobDriver):
     def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
         """Note that the checkpoint is complete, and where it is."""
         super().checkpoint_completed(effect)
-        path = self._place_of(self.master.coordinator.store.latest)
-        self.monitor.checkpoints.completed(effect.checkpoint_id, path, self.monitor.now_ms())
+        latest = self.master.coordinator.store.latest
+        self.monitor.checkpoints.completed(
+            effect.checkpoint_id, self._place_of(latest), self.monitor.now_ms(), latest
+        )
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """Note why the checkpoint failed."""

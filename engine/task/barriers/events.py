@@ -107,6 +107,16 @@ class BarrierHandler(Protocol):
     blocked: list[bool]
 
     @property
+    def latest_checkpoint_id(self) -> int:
+        """The latest checkpoint of which a barrier has come."""
+        ...
+
+    @property
+    def pending(self) -> bool:
+        """Whether barriers of a checkpoint have come, and others not."""
+        ...
+
+    @property
     def holds_channels(self) -> list[int]:
         """The channels whose barrier waits for others."""
         ...

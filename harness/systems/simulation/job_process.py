@@ -42,6 +42,7 @@ from onceproof.engine.messages import (
     Send,
     TaskId,
 )
+from onceproof.engine.owned import ValueWatch
 from onceproof.engine.protocol_points import (
     COORDINATOR,
     METADATA_WRITTEN,
@@ -98,6 +99,7 @@ class SimulatedProcess(ExecutionWithRequests):
     """The job master and the tasks of one simulated process."""
 
     checks_machines = True
+    measures_checkpoints = False
     job_log: RecordedJobLog
 
     def __init__(self, ports: ProcessPorts, graph: JobGraph, recovered: Recovered) -> None:
@@ -141,6 +143,12 @@ class SimulatedProcess(ExecutionWithRequests):
         return RecordedJobLog(self.graph.name, self.graph.settings.timeout_ms)
 
     # Tasks.
+
+    def value_watch(self) -> ValueWatch:
+        """Return the watch of the run."""
+        watch = self._recorder.value_watch
+        watch.forget()
+        return watch
 
     def job_graph(self) -> JobGraph:
         """Return the graph at the parallelism that the last rescale asked for."""

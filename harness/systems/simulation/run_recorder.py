@@ -21,6 +21,7 @@ from onceproof.engine.operators.interval_join import IntervalJoinOperator
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.operators.window import WindowOperator
+from onceproof.engine.owned import ValueWatch
 from onceproof.engine.state.timers import FiredTimers
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
@@ -77,6 +78,7 @@ class RunRecorder:
         "is_tracing",
         "observer",
         "retention",
+        "value_watch",
     )
 
     def __init__(
@@ -98,6 +100,7 @@ class RunRecorder:
         """Whether the attempt that runs was restored from a checkpoint."""
         self._restored_operators: list[WindowOperator | IntervalJoinOperator] = []
         """Those of restored attempts that drop records which come too late."""
+        self.value_watch = ValueWatch()
         self.observer: CheckpointObserver | None = None
         """Only a run whose checkpoints are looked into has one."""
 
@@ -250,6 +253,7 @@ class RunRecorder:
     def sum_up(self) -> None:
         """Add up what was counted while the run went on."""
         statistics = self._history.statistics
+        statistics.notes = tuple(self.value_watch.findings())
         statistics.timers_before_end = sum(fired.before_end for fired in self._fired_timers)
         statistics.timers_at_end = sum(fired.at_end for fired in self._fired_timers)
         statistics.late_after_restore = sum(each.late_records for each in self._restored_operators)

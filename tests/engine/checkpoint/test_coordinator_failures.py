@@ -33,7 +33,8 @@ def test_failed_checkpoint_is_aborted_for_all_tasks(bench_with, end, reason):
         effects = bench.not_stored(1)
     else:
         effects = bench.decline(SECOND, 1) if end == "decline" else bench.expire(1)
-    assert effects[0] == CheckpointAborted(1, reason)
+    missing = (SECOND, SINK) if end == "expire" else ()
+    assert effects[0] == CheckpointAborted(1, reason, missing)
     assert effects[-1] == DiscardCheckpoint(1)
     assert bench.sent(effects) == bench.to_all_tasks("aborted", 1)
     assert bench.store.latest is None

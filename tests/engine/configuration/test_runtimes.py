@@ -121,7 +121,10 @@ def test_start_of_a_job_logs_what_has_no_effect_there(tmp_path, monkeypatch, cap
     with caplog.at_level(logging.WARNING):
         env.execute("quick")
     said = [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()]
-    assert said == ["job 'quick': option heartbeat.interval has no effect: the job has no workers"]
+    assert said == [
+        "job 'quick': option heartbeat.interval has no effect: the job has no workers; see"
+        " docs/troubleshooting.md#has-no-effect"
+    ]
 
 
 def test_page_of_options_shows_what_has_no_effect_where():

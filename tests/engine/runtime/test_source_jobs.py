@@ -224,7 +224,8 @@ def test_failure_loses_what_a_socket_sent_since_the_checkpoint_and_repeats_none(
     assert set(rows) - {"lost"} == {*before, *behind}
     assert [record.getMessage() for record in caplog.records if "replayed" in record.getMessage()] == [
         "job 'words': source 'Socket Stream' cannot be replayed: a failure loses what it has read since the"
-        " last complete checkpoint; sink 'sink' writes all other records exactly once"
+        " last complete checkpoint; sink 'sink' writes all other records exactly once; see"
+        " docs/troubleshooting.md#cannot-be-replayed-a-failure-loses"
     ]
 
 

@@ -100,3 +100,13 @@ def test_records_of_one_time_come_as_flink_has_recorded_them():
     keys = [0, -1, -1, -1, -1, 0, 0, 0, 0, -1, 0, -1, 0, -1, 0, -1, 0, 0, 0, -1, 0, 0, 0, -1, 0]
     places = sorted_places([(java_order(key), time) for key, time in zip(keys, times, strict=True)])
     assert places[:2] == [2, 1]
+
+
+def test_few_records_without_timestamps_come_as_they_arrived():
+    given = [(bytes([number % 3]), ((number, "text"), None)) for number in range(18)]
+    sort = ExternalSort(1 << 30, lambda key: key[0])
+    assert sorted_by(sort, given) == in_expected_order(given)
+    # With timestamps, even equal ones, Flink's sorter moves them.
+    timed = [(key, (value, 7)) for key, (value, _) in given]
+    sort = ExternalSort(1 << 30, lambda key: key[0])
+    assert sorted_by(sort, timed) != in_expected_order(timed)

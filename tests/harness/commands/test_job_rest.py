@@ -229,3 +229,60 @@ def test_a_running_program_is_watched_listed_and_stopped_by_its_name(tmp_path, m
     assert not notes[0].exists()
     assert main(["job", "watch", "program.py"]) == 4
     assert "no process runs this job: start it first" in capsys.readouterr().err
+
+
+GROWS = """
+import time
+from onceproof.engine import *
+
+class Seen(KeyedProcessFunction):
+    def open(self, context):
+        self.seen = context.get_state(ValueStateDescriptor("seen", Types.LONG()))
+
+    def process_element(self, value, ctx):
+        time.sleep(0.001)
+        self.seen.update(value)
+        yield value
+
+options = {
+    "execution.checkpointing.interval": "20 ms",
+    "execution.checkpointing.dir": "checkpoints",
+    "execution.checkpointing.savepoint-dir": "savepoints",
+}
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
+numbers = env.from_collection(range(20000), Types.LONG()).uid("numbers")
+numbers.key_by(lambda number: number, Types.LONG()).process(Seen()).name("visitors").uid("visitors").add_sink(
+    PRINTED
+).uid("out")
+env.execute("grows")
+""".replace("PRINTED", "type('Nothing', (SinkFunction,), {'invoke': lambda self, value, context: None})()")
+
+
+def test_watch_names_the_state_of_a_job_that_only_grows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("program.py").write_text(GROWS)
+    command = ["job", "run", "--rest", "0", "program.py"]
+    running = threading.Thread(target=lambda: main(command), daemon=True)
+    running.start()
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not list(Path("checkpoints").glob("*/requests/rest.json")):
+        assert running.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    found = []
+    while not found:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        capsys.readouterr()
+        if main(["job", "watch", "--json", "program.py"]) == 0:
+            [document] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+            found = msgspec.json.decode(document)["checkpoints"]["growing_states"]
+    assert (found[0]["operator"], found[0]["state"], found[0]["unit"]) == ("visitors", "seen", "entries")
+    assert found[0]["first"] < found[0]["last"]
+    assert main(["job", "watch", "--once", "program.py"]) == 0
+    said = capsys.readouterr().out
+    assert "states that only grow" in said
+    assert "see docs/troubleshooting.md#states-that-only-grow" in said
+    assert "visitors" in said
+    assert main(["job", "cancel", "program.py", "-s"]) == 0
+    running.join(WAIT_SECONDS)
