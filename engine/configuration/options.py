@@ -299,7 +299,7 @@ ALLOW_PICKLED_STATE: Final[ConfigOption[bool]] = ConfigOption(
     "pipeline.allow-pickled-state",
     False,
     parse_boolean,
-    "Ours: whether a restore may read pickled state, which can run any code that the checkpoint names.",
+    "Ours: whether state may hold opaque objects, as pickles: a restore runs the code that they name.",
 )
 
 OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (

@@ -5,8 +5,8 @@ a declared type they are pickled, and pass as they are. Rules:
 
 - Each value is checked once, where it leaves the operator that has declared the type. A value that fits is
   passed on as the same object.
-- What PyFlink's coder would turn into a value of the type is converted: a tuple into a row, an int into a
-  float. Anything else ends the job: it would come again after a restart.
+- What PyFlink would turn into a value of the type is converted: a tuple into a row, a text of a subclass into
+  a str. Anything else ends the job: it would come again after a restart.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
             key = select_key(value)
             backend.current_key = key if key.__class__ in plain else identify(key)
             emitted: Iterable[Any] | None = apply(value)
-            for result in no_results(self.function) if emitted is None else emitted:
+            for result in no_results() if emitted is None else emitted:
                 if type(result) is tuple:
                     try:
                         require_hash(result)

@@ -55,7 +55,7 @@ class FlatMapOperator(FunctionOperator):
         results: list[Record] = []
         for value, timestamp in records:
             emitted: Iterable[Any] | None = apply(value)
-            for result in no_results(self.function) if emitted is None else emitted:
+            for result in no_results() if emitted is None else emitted:
                 if type(result) is tuple:
                     try:
                         require_hash(result)
@@ -67,9 +67,6 @@ class FlatMapOperator(FunctionOperator):
         return results
 
 
-def no_results(function: object) -> NoReturn:
+def no_results() -> NoReturn:
     """Raise TypeError, as Flink does: most functions that return None lack a return or a yield."""
-    raise TypeError(
-        f"flat_map of {type(function).__qualname__} returned None:"
-        " return a list, perhaps an empty one, or yield the results"
-    )
+    raise TypeError("flat_map returned None: return a list, perhaps an empty one, or yield the results")

@@ -20,6 +20,7 @@ from onceproof.engine.state.keyed import KeyedStateBackend, Registered
 from onceproof.engine.state.restoring import check_stored, decode_groups, identified
 from onceproof.engine.state.snapshot import KeyedSnapshot, KeyGroupCache, TableSnapshot, wrong_entry
 from onceproof.engine.state.stored import EncodedTable, NativePart
+from onceproof.engine.state.ttl import DEFAULT_COMPACTION_ENTRIES
 from onceproof.engine.state.ttl_states import Cleanup, TtlState
 from onceproof.engine.types import TypeInformation
 
@@ -247,11 +248,17 @@ class HashMapStateBackend(KeyedStateBackend):
     def _begin_cleanup(self, registered: Registered, state: TtlState) -> None:
         assert registered.ttl is not None
         assert registered.lifetime is not None
-        strategy = registered.ttl.get_cleanup_strategies().get_incremental_cleanup_strategy()
+        strategies = registered.ttl.get_cleanup_strategies()
+        strategy = strategies.get_incremental_cleanup_strategy()
         if strategy is None:
             return
         following = EntryCycle(_held_by(registered)).next_entries
-        registered.cleanup = Cleanup(following, state.drop_expired, strategy.get_cleanup_size())
+        count, every = strategy.get_cleanup_size(), 1
+        if strategies.incremental is None and registered.ttl.returns_expired:
+            # What the job has not asked for must not take away what a read is to return once more. So the
+            # same work is done seldom, as for a database.
+            count = every = DEFAULT_COMPACTION_ENTRIES
+        registered.cleanup = Cleanup(following, state.drop_expired, count, every)
         registered.lifetime.accessed = registered.cleanup.access
         if strategy.run_cleanup_for_every_record():
             self.cleanups.append(registered.cleanup)

@@ -147,7 +147,12 @@ class TimersOfOneKey(TimerQueue):
         return None
 
     def pop_due(self, limit: int) -> tuple[Any, Any] | None:
-        return super().pop_due(limit) if limit == MAX_WATERMARK else None
+        if limit < MAX_WATERMARK:
+            return None
+        due = super().pop_due(limit)
+        # The end of a key is not that of the input.
+        self.fired.at_end = 0
+        return due
 
 
 class Timers:

@@ -152,6 +152,11 @@ class StateTtlConfig:
         """Return which accesses restart the time to live."""
         return self._update_type
 
+    @property
+    def returns_expired(self) -> bool:
+        """Whether a read returns an expired value once, if nothing has removed it."""
+        return self._visibility is StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
+
     def get_state_visibility(self) -> StateTtlConfig.StateVisibility:
         """Return whether an access may return expired state."""
         return self._visibility

@@ -123,11 +123,17 @@ class SortedTask(TimedTask):
             if type(element) is list and number in self._sorts:
                 self.queues[channel].popleft()
                 self._context.now = now
-                self._collect(element, number)
+                self.collect(element, number)
                 return NOTHING
         return TimedTask.handle(self, event, now)
 
-    def _collect(self, records: Buffer, number: int) -> None:
+    @property
+    def collects(self) -> bool:
+        """Return whether the task has records, or waits for some, that no snapshot would hold."""
+        return bool(self._sorts)
+
+    def collect(self, records: Buffer, number: int) -> None:
+        """Take a buffer of an input that is collected."""
         if self.state is not RUNNING:
             return
         self.buffers_taken += 1
@@ -152,7 +158,7 @@ class SortedTask(TimedTask):
 
     def take_checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         """Decline, as long as the task has records that no snapshot would hold."""
-        if self._sorts:
+        if self.collects:
             self._decline(barrier.checkpoint_id, DECLINED_IN_BATCH, effects)
         else:
             super().take_checkpoint(barrier, effects)

@@ -54,6 +54,12 @@ from onceproof.engine.state import snapshot
 from onceproof.engine.state.rocksdb import database
 from onceproof.engine.task.task import Task
 from onceproof.engine.types.information import TypeInformation
+from tests.engine.planted_in_values import (
+    data_imports_the_classes_that_it_names,
+    elements_of_none_are_dropped,
+    opaque_objects_are_noticed_by_the_restore,
+    tuples_come_back_as_lists,
+)
 
 Plant = Callable[[pytest.MonkeyPatch, pytest.Function], None]
 
@@ -316,6 +322,14 @@ def emptied_windows_do_not_fire(patch: pytest.MonkeyPatch, test: pytest.Function
 
 
 PLANTED: Final[dict[str, Plant]] = {
+    "state/test_plain_values.py::test_plain_values_come_back_from_a_savepoint": tuples_come_back_as_lists,
+    "types/test_types.py::test_value_comes_back_equal_and_of_the_same_type": elements_of_none_are_dropped,
+    "types/test_objects.py::test_a_hostile_value_is_an_error_of_its_decoding": (
+        data_imports_the_classes_that_it_names
+    ),
+    "state/test_plain_values.py::test_the_first_opaque_value_is_refused_with_state_operator_and_type": (
+        opaque_objects_are_noticed_by_the_restore
+    ),
     "runtime/test_spark_options.py::test_executors_on_a_cluster_get_nothing_of_the_driver_s_machine": (
         executors_get_the_driver_s_machine
     ),

@@ -40,6 +40,7 @@ GOLDEN = {
     "objects_parquet": "1:90addc513c50eac6",
     "objects_rolling": "1:90addc513c50eac6",
     "order_lines": "1:689d45d8f527730d",
+    "ordered_payments": "1:6be93ae45214255e",
     "orders_with_lookup": "1:9a4ac465c7dd95d4",
     "parcels": "1:ab6c7abf1ad4be7e",
     "pausing_sensors": "3:201e37b7337e2f9b",

@@ -35,6 +35,7 @@ from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.spark.epoch_size import MOST_BYTES
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.task.task import TaskSettings
+from onceproof.engine.types.objects import classes_of_program, give_classes
 
 Recipe: TypeAlias = Callable[[], JobGraph]
 """Builds the graph of a job, equal in every process."""
@@ -75,6 +76,8 @@ class Shipment(Struct, frozen=True):
     """What tells that folder apart from all others: see `engine/owner_ids.py`."""
     measures: bool = False
     """Whether the job is monitored, and reports say what the tasks have counted."""
+    classes: tuple[type, ...] = ()
+    """The classes of the program itself whose objects state may hold: a worker's ``__main__`` is another."""
 
 
 class Packed:
@@ -83,6 +86,8 @@ class Packed:
     def __init__(self, shipment: Shipment) -> None:
         given = isinstance(shipment.recipe, GivenGraph)
         self._modules = modules_of_program() if given else NO_MODULES
+        if given:
+            shipment = replace(shipment, classes=tuple(filter(_can_be_sent, classes_of_program())))
         try:
             self._data: bytes = cloudpickle.dumps(shipment)
         except Exception as error:
@@ -90,6 +95,15 @@ class Packed:
 
     def __reduce__(self) -> tuple[Callable[[bytes, ModuleArchive], Deployment], tuple[bytes, ModuleArchive]]:
         return unpack, (self._data, self._modules)
+
+
+def _can_be_sent(kind: type) -> bool:
+    """Return whether a class can be pickled: one that cannot, and that no function uses, ends no job."""
+    try:
+        cloudpickle.dumps(kind)
+    except Exception:
+        return False
+    return True
 
 
 def _unsendable(shipment: Shipment, error: Exception) -> Exception:
@@ -177,6 +191,7 @@ def unpack(packed: bytes, modules: ModuleArchive = NO_MODULES) -> Deployment:
         shipment: Shipment = _CLOSURES.loads(packed)
     except ImportError as error:
         raise ImportError(f"{error}; {modules.why_missing()}") from error
+    give_classes(shipment.classes)
     graph = _fitted(shipment.recipe(), shipment.shape)
     layout = layout_of(graph)
     return Deployment(

@@ -15,14 +15,17 @@ from onceproof.engine.checkpoint.events import (
     CheckpointTriggered,
     MetadataFailed,
     MetadataStored,
+    RequestResolved,
     StoreMetadata,
     TooManyFailures,
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.configuration import CheckpointSettings, FixedDelayRestarts, NoRestarts
+from onceproof.engine.job.end_with_savepoint import NO_SAVEPOINT_IN_BATCH
 from onceproof.engine.job.events import (
     AttemptDeployed,
+    CancelRequested,
     CancelTasks,
     Deploy,
     DeploymentFailed,
@@ -33,10 +36,12 @@ from onceproof.engine.job.events import (
     RestartDue,
     StartJob,
     StartRestartTimer,
+    StopRequested,
 )
 from onceproof.engine.job.master import JobMaster, JobState
 from onceproof.engine.job.restart_strategies import restart_strategy
 from onceproof.engine.messages import (
+    SAVEPOINT,
     AcknowledgeCheckpoint,
     AttemptId,
     DeclineCheckpoint,
@@ -53,7 +58,14 @@ TASKS = (SOURCE, SINK)
 class Job:
     """Two tasks without state, and the master that runs them; validated after each event."""
 
-    def __init__(self, incarnation: int = 1, completed: tuple[int, ...] = (), **settings: Any) -> None:
+    def __init__(
+        self,
+        incarnation: int = 1,
+        completed: tuple[int, ...] = (),
+        *,
+        is_batch: bool = False,
+        **settings: Any,
+    ) -> None:
         how = {"restarts": FixedDelayRestarts(2, 500), "max_concurrent": 2, **settings}
         self.settings = CheckpointSettings(**how)
         self.store = CompletedCheckpointStore(2)
@@ -65,6 +77,7 @@ class Job:
             restart_strategy(self.settings.restarts, lambda: Random(1).random),
             incarnation,
             max_equal_errors=self.settings.max_equal_errors,
+            is_batch=is_batch,
         )
         self.now = 0
 
@@ -430,3 +443,14 @@ def test_first_attempt_waits_until_all_orphaned_tasks_have_ended() -> None:
     assert job.handle(StartJob(orphans=2)) == []
     assert job.handle(OrphanEnded()) == []
     assert job.handle(OrphanEnded()) == [Deploy(AttemptId("4.1"), None)]
+
+
+@pytest.mark.parametrize(
+    "request_of_user",
+    [TriggerRequested(SAVEPOINT, 7), StopRequested(7), StopRequested(7, drains=True), CancelRequested(7)],
+)
+def test_a_job_in_batch_mode_refuses_savepoints_and_goes_on(request_of_user: Any) -> None:
+    job = Job(is_batch=True).start()
+    assert job.handle(request_of_user) == [RequestResolved(7, None, NO_SAVEPOINT_IN_BATCH)]
+    assert job.master.state is JobState.RUNNING
+    assert job.master.ending is None

@@ -66,7 +66,7 @@ def test_flat_map_gives_any_number_in_order_with_the_timestamp_of_the_input(benc
 
 
 def test_flat_map_that_returns_none_is_refused(bench):
-    with pytest.raises(TypeError, match="flat_map of Nothing returned None: return a list"):
+    with pytest.raises(TypeError, match="flat_map returned None: return a list"):
         bench.process(bench.open(FlatMapOperator(Nothing())), 1, 2)
 
 

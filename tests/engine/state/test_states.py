@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onceproof.engine.functions import AggregateFunction, ReduceFunction
+from onceproof.engine.functions import AggregateFunction, ReduceFunction, RuntimeContext
+from onceproof.engine.protocol_points import no_probe
 from onceproof.engine.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -448,3 +449,35 @@ def _all_of(backend, descriptor):
         backend.current_key = key
         held[key] = read(state)
     return held
+
+
+class Rich(ReduceFunction):
+    """A function that waits to be opened."""
+
+    def open(self, runtime_context):
+        self.factor = 2
+
+    def reduce(self, value1, value2):
+        return value1 * self.factor + value2
+
+
+class Plain(ReduceFunction):
+    def reduce(self, value1, value2):
+        return value1 + value2
+
+
+def test_a_rich_function_of_a_state_is_refused_and_a_plain_one_taken(heap):
+    context = RuntimeContext(
+        task_name="sum",
+        subtask=0,
+        parallelism=1,
+        max_parallelism=1,
+        attempt="1.1",
+        clock=lambda: 0,
+        pass_point=no_probe,
+        backend=heap.make(),
+    )
+    with pytest.raises(TypeError, match=r"state 'r': the state never calls open\(\) of Rich"):
+        context.get_reducing_state(ReducingStateDescriptor("r", Rich(), Types.LONG()))
+    for function in (Plain(), min):
+        context.get_reducing_state(ReducingStateDescriptor("r", function, Types.LONG()))

@@ -428,3 +428,23 @@ def test_disabled_time_to_live_is_ignored(backends, opened):
 def test_configuration_that_makes_no_sense_is_refused(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
+
+
+def test_default_cleanup_leaves_expired_state_to_the_read_that_returns_it_once(heap, at):
+    backend = heap.make()
+    made = ValueStateDescriptor("s", Types.LONG())
+    made.enable_time_to_live(
+        StateTtlConfig.new_builder(Time.milliseconds(TTL)).return_expired_if_not_cleaned_up().build()
+    )
+    state = backend.value_state(made)
+    for key in "abc":
+        at(backend, key)
+        state.update(1)
+    heap.now = TTL
+    at(backend, "a")
+    assert (state.value(), state.value()) == (1, None)
+    at(backend, "b")
+    assert (state.value(), state.value()) == (1, None)
+    for _ in range(2000):
+        state.update(2)
+    assert sorted(backend.table(made)) == ["b"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from dataclasses import dataclass
+from threading import Lock
 
 import pytest
 from msgspec.structs import replace
@@ -27,6 +30,7 @@ from onceproof.engine.runtime.spark.epoch import (
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import DRIVER
 from onceproof.engine.runtime.spark.subtask import EpochIsOver, SubtaskRun
+from onceproof.engine.types import NotDescribable, objects
 
 SOURCE, SINK = TaskId(0, 0), TaskId(1, 0)
 
@@ -204,6 +208,32 @@ def test_an_attempt_that_lives_on_after_its_epoch_writes_no_snapshot(job, here):
     with pytest.raises(EpochIsOver, match=r"checkpoint 2 is complete without 1\.9"):
         run(deployment, zombie, SOURCE, 9)
     assert job.files() == before
+
+
+def test_classes_of_the_program_travel_with_the_job_and_are_found_by_name(deployment_of, monkeypatch):
+    @dataclass
+    class Sent:
+        n: int
+
+    @dataclass
+    class Left:
+        n: int
+
+        lock = Lock()
+
+    for kind in (Sent, Left):
+        kind.__module__, kind.__qualname__ = "__main__", kind.__name__
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(objects, "_GIVEN", {})
+    monkeypatch.setattr(main, "Sent", Sent, raising=False)
+    monkeypatch.setattr(main, "Left", Left, raising=False)
+    deployment_of()
+    monkeypatch.delattr(main, "Sent")
+    monkeypatch.delattr(main, "Left")
+    anything = Types.PICKLED_BYTE_ARRAY()
+    assert anything.decode(anything.encode(Sent(1))) == Sent(1)
+    with pytest.raises(NotDescribable, match="module __main__ has no class Left"):
+        anything.encode(Left(1))
 
 
 def test_subtask_reads_on_from_its_checkpoint(job, here):
