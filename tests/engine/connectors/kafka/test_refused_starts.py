@@ -1,4 +1,4 @@
-"""A Kafka sink whose cluster refuses it at the start: the task does not close a function that did not start."""
+"""A Kafka sink that its cluster refuses at the start; the task does not close what did not start."""
 
 from __future__ import annotations
 
