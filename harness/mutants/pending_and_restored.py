@@ -123,9 +123,12 @@ def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
         if self.state is STOPPED:
             for position, operator in enumerate(self._chain, start=1):
                 # One that waits for requests would have to wait for them here.
-                if type(operator).finish is not Operator.finish and not operator.may_hold_input:
+                if operator.may_hold_input:
+                    continue
+                last = operator.process_watermark(MAX_WATERMARK) if operator.passes_watermarks else []
+                if last or type(operator).finish is not Operator.finish:
                     reached()
-                    self._emit(operator.finish(), position)
+                self._emit([*last, *operator.finish()], position)
         return finish(self)
 
     with replaced(Task, "_finish", ending_the_input):
