@@ -109,6 +109,9 @@ class JobDescription:
         self._time_characteristic = TimeCharacteristic.ProcessingTime
         self._nodes: list[StreamNode] = []
         self._next_number = 0
+        self._in_force = InForce()
+        self._said: tuple[int | None, int | None, int] | None = None
+        """What was set when this was worked out."""
 
     def configure(self, configuration: Configuration) -> None:
         """Take over every option that is set in ``configuration``."""
@@ -345,18 +348,25 @@ class JobDescription:
         upstreams: Upstreams,
         output_type: TypeInformation | None = None,
     ) -> StreamNode:
-        in_force = InForce(
-            self.get_parallelism(),
-            self.get_max_parallelism(),
-            self.get_buffer_timeout(),
-            self.is_chaining_enabled(),
-        )
         node = StreamNode(
-            self._next_number, name, create, upstreams, output_type=output_type, in_force=in_force
+            self._next_number, name, create, upstreams, output_type=output_type, in_force=self._now_in_force()
         )
         self._next_number += 1
         self._nodes.append(node)
         return node
+
+    def _now_in_force(self) -> InForce:
+        """Return what counts for an operator that is made now, worked out after each change only."""
+        said = (self._parallelism, self._max_parallelism, self._configuration.changes)
+        if said != self._said:
+            self._said = said
+            self._in_force = InForce(
+                self.get_parallelism(),
+                self.get_max_parallelism(),
+                self.get_buffer_timeout(),
+                self.is_chaining_enabled(),
+            )
+        return self._in_force
 
     def _configure_as_submitted(self) -> None:
         for each in submissions():

@@ -76,10 +76,12 @@ class Configuration:
         other: a configuration to copy.
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "changes")
 
     def __init__(self, other: Configuration | None = None) -> None:
         self._values: dict[str, Setting] = {} if other is None else dict(other._values)
+        self.changes = 0
+        """How often an option was set or removed."""
 
     @staticmethod
     def from_mapping(options: Mapping[str, Any], place: str = "") -> Configuration:
@@ -157,6 +159,7 @@ class Configuration:
         return ConfigurationError(f"{found.place}: {text}" if found is not None and found.place else text)
 
     def _set(self, option: ConfigOption[Any], key: str, value: Any, place: str = "") -> None:
+        self.changes += 1
         try:
             self._values[option.key] = Setting(value, option.parse(value), place)
         except ValueError as error:
@@ -266,6 +269,7 @@ class Configuration:
 
     def remove_config(self, key: str) -> bool:
         """Remove the option, and return whether it was set."""
+        self.changes += 1
         return self._values.pop(find_option(key).key, None) is not None
 
     def key_set(self) -> AbstractSet[str]:
@@ -286,6 +290,7 @@ class Configuration:
     def add_all(self, other: Configuration, prefix: str | None = None) -> None:
         """Set all options that are set in another configuration; ``prefix`` is put before their keys."""
         if prefix is None:
+            self.changes += 1
             self._values.update(other._values)
             return
         for key, setting in other._values.items():

@@ -52,6 +52,12 @@ class NotDescribable(TypeError):
 class PickleForbidden(Exception):
     """A stored value is a pickle, and its reader has no permission to run it."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "a stored value is a pickle, and reading it runs code: only state is read so, and only where"
+            " pipeline.allow-pickled-state is true"
+        )
+
 
 def is_plain(values: Collection[Any]) -> bool:
     """Return whether msgpack carries all the values as they are."""
