@@ -101,7 +101,14 @@ class Execution(JobDriver):
 
     def _delay_of(self, task_id: TaskId, checkpoint_id: int) -> Delay:
         task = self.tasks.get(task_id)
-        return UNSEEN if task is None else task_delay(task, checkpoint_id)
+        if task is None:
+            return UNSEEN
+        delay = task_delay(task, checkpoint_id)
+        if delay.stage is not Stage.TRIGGER_WAITS:
+            return delay
+        # The tasks share a thread: the source waits for the turns of others.
+        busiest = max(self.tasks.values(), key=lambda each: each.counters.turn_ns)
+        return Delay(delay.stage, busiest=busiest.name)
 
     # What observers override.
 

@@ -50,12 +50,16 @@ class Delay(Struct, frozen=True):
     stage: Stage
     waiting: int = 0
     measures: CheckpointMeasures | None = None
+    busiest: str = ""
+    """The subtask that has taken most of the time of the thread that the source waits for."""
 
     def describe(self) -> str:
         """Return what it waited for, and what can be done."""
         text = self.stage.value
         if self.stage is Stage.BARRIER_WAITS and self.waiting:
             text += f" ({self.waiting} buffer{'s' if self.waiting > 1 else ''})"
+        if self.busiest:
+            text += f" (most of the time has gone to {self.busiest})"
         took = self.measures
         if took is not None:
             text += (

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import date
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 from onceproof.engine import (
+    AggregateFunction,
     Configuration,
+    DataStream,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
+    KeyedStream,
+    ProcessWindowFunction,
+    Row,
     StreamExecutionEnvironment,
+    Time,
+    TimestampAssigner,
+    TumblingEventTimeWindows,
     Types,
     ValueStateDescriptor,
+    WatermarkStrategy,
 )
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from tests.engine.drawn_keys import KEYS_AND_TYPES, shown
@@ -98,3 +109,107 @@ def test_declared_type_that_is_no_key_type_is_refused_when_the_job_is_built(key_
     environment = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(TypeError, match=words):
         environment.from_collection([1]).key_by(lambda value: value, key_type)
+
+
+UNLIKE = [1, 1.0, True, 0.0, -0.0, float("nan"), None, Row("a", None), date(2026, 1, 1), ("a", 1.0)]
+
+
+class AtEnd(KeyedProcessFunction):
+    """Emits the number of a key's records from a timer."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: Any) -> None:
+        self.count.update((self.count.value() or 0) + 1)
+        ctx.timer_service().register_event_time_timer(1_000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield shown(ctx.get_current_key()), self.count.value()
+
+
+class InWindow(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield shown(key), len(list(elements))
+
+
+class Both(KeyedCoProcessFunction):
+    """Counts the records of both inputs together."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element1(self, value: int, ctx: Any) -> Any:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        if count == 2:
+            yield shown(ctx.get_current_key()), count
+
+    process_element2 = process_element1
+
+
+class Size(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class AtZero(TimestampAssigner):
+    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
+        return 0
+
+
+def key_of(place: int) -> Any:
+    return UNLIKE[place % len(UNLIKE)]
+
+
+def twice_each(environment: StreamExecutionEnvironment) -> DataStream:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(AtZero())
+    places = environment.from_collection(list(range(2 * len(UNLIKE))), Types.LONG())
+    return places.assign_timestamps_and_watermarks(strategy)
+
+
+def once_each(environment: StreamExecutionEnvironment) -> KeyedStream:
+    return environment.from_collection(list(range(len(UNLIKE))), Types.LONG()).key_by(key_of)
+
+
+PIPELINES = {
+    "timers": lambda env: twice_each(env).key_by(key_of).process(AtEnd()),
+    "windows": lambda env: (
+        twice_each(env)
+        .key_by(key_of)
+        .window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        .process(InWindow())
+    ),
+    "two inputs": lambda env: once_each(env).connect(once_each(env)).process(Both()),
+    "reduce": lambda env: (
+        twice_each(env)
+        .map(
+            lambda place: (shown(key_of(place)), place, 1), Types.TUPLE([Types.STRING(), *[Types.LONG()] * 2])
+        )
+        .key_by(lambda row: key_of(row[1]))
+        .sum(2)
+        .filter(lambda row: row[2] == 2)
+        .map(lambda row: (row[0], row[2]))
+    ),
+    "bundles": lambda env: (
+        twice_each(env).key_by(key_of).bundle(100).aggregate(Size()).map(lambda row: (shown(row[0]), row[1]))
+    ),
+}
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_each_operator_tells_equal_keys_apart_and_sees_them_as_they_are(pipeline, parallelism):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(parallelism)
+    with PIPELINES[pipeline](environment).execute_and_collect() as rows:
+        assert Counter(map(tuple, rows)) == Counter((shown(key), 2) for key in UNLIKE)

@@ -12,7 +12,7 @@ from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime import job_log
 from onceproof.engine.runtime.job_result import JobExecutionFailed
-from onceproof.engine.runtime.slow_checkpoints import slowest_of
+from onceproof.engine.runtime.slow_checkpoints import Delay, Stage, slowest_of
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 
 UPSTREAMS = {
@@ -76,6 +76,11 @@ def test_barrier_that_waits_behind_records_is_named_with_its_subtask(caplog, tmp
     for option in ("timeout", "tolerable-failed-checkpoints", "unaligned.enabled"):
         assert f"execution.checkpointing.{option}" in said[0]
     assert said[0].endswith("see docs/troubleshooting.md#waited-longest-for")
+
+
+def test_source_that_waits_for_the_turns_of_others_names_the_busiest():
+    said = Delay(Stage.TRIGGER_WAITS, busiest="slow-0").describe()
+    assert "takes long (most of the time has gone to slow-0): make the operator faster" in said
 
 
 def test_snapshot_that_is_stored_slowly_is_named_with_how_long_each_part_took(caplog, tmp_path, monkeypatch):
