@@ -73,7 +73,7 @@ class AverageByList(FlatMapFunction):
     def flat_map(self, value):
         self.values.add(value)
         values = [number for _, number in self.values.get()]
-        return [(value[0], sum(values) / len(values))] if len(values) >= 3 else None
+        return [(value[0], sum(values) / len(values))] if len(values) >= 3 else []
 
 
 class AverageByMap(FlatMapFunction):
