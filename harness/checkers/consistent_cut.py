@@ -17,7 +17,8 @@ when the engine is correct. These anomalies are checked at every commit:
   completed checkpoint lists is not visible. Of a job with write-ahead sinks, the batches of the checkpoint
   that the last attempt was restored from are excused: they are in the savepoint, and the restarted job sends
   them.
-- stale restore: an attempt is restored from a checkpoint that is not the latest completed one.
+- stale restore: an attempt is restored from a checkpoint that is not the latest completed one. Excused: a
+  job whose checkpoints a fault has taken away begins anew while no row is visible.
 - wrong cut: exactly the transactions listed by checkpoints up to n are visible, and their rows are not those
   of the input before cut n. If checkpoint n holds records in flight, their rows may be missing, but no row
   from after the cut may be visible. With at-least-once the rule is reversed: rows of records that overtook a
@@ -65,20 +66,26 @@ class ConsistentCut:
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return the violations in the order in which they became visible."""
         follower = _CommitFollower(oracle, scenario.is_exactly_once)
+        has_rows = is_lost = False
         for step, kind, subject, payload in history.events:
             if kind == TRANSACTION_VISIBLE:
+                has_rows |= bool(payload["rows"])
                 follower.transaction_visible(step, subject, payload)
             elif kind == CHECKPOINT_COMPLETED:
                 follower.checkpoint_completed(step, subject, payload)
             elif kind == ROWS_WRITTEN:
+                has_rows = True
                 follower.rows_written(step, subject, payload)
             elif kind == ATTEMPT_STARTED:
+                if is_lost and not has_rows and payload["restored"] is None:
+                    follower = _CommitFollower(oracle, scenario.is_exactly_once, follower.violations)
                 follower.attempt_started(step, subject, payload["restored"])
             elif kind == COMMIT_FAILED:
                 follower.failed_commits.add(subject)
                 follower.batches.refused(subject, holds_back="holds_back" in payload)
             elif kind == FAULT_FIRED:
                 follower.batches.fault_fired(subject)
+                is_lost |= subject == "lose_folder"
             elif kind == JOB_STOPPED and "cancelled" not in payload:
                 follower.job_stopped(step, history)
         return follower.violations
@@ -110,10 +117,10 @@ class _CommitFollower:
         "visible_counts",
     )
 
-    def __init__(self, oracle: Oracle, is_exactly_once: bool) -> None:
+    def __init__(self, oracle: Oracle, is_exactly_once: bool, violations: Sequence[Violation] = ()) -> None:
         self.oracle = oracle
         self.is_exactly_once = is_exactly_once
-        self.violations: list[Violation] = []
+        self.violations: list[Violation] = [*violations]
         self.rows: list[Row] = []
         self.checkpoints: list[tuple[int, Cut, int]] = []
         """The completed checkpoints in order: id, cut, number of records in flight."""

@@ -98,6 +98,18 @@ def test_a_restart_without_the_completed_checkpoint_is_stale(run: Run) -> None:
     assert run.check(CHECKER) == [("stale restore", "attempt 1.2")]
 
 
+def test_a_job_that_has_lost_its_checkpoints_begins_anew_before_any_row(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).fault("lose_folder")
+    run.pending.clear()
+    run.start("2.1").checkpoint(1, 6).commit().finish()
+    assert run.check(CHECKER) == []
+
+
+def test_a_job_that_has_lost_its_checkpoints_must_not_begin_anew_behind_rows(run: Run) -> None:
+    run.start("1.1").checkpoint(1, 2).commit().fault("lose_folder").start("2.1")
+    assert run.check(CHECKER) == [("stale restore", "attempt 2.1")]
+
+
 def test_a_restart_without_state_before_any_checkpoint_passes(run: Run) -> None:
     run.start("1.1").fault().start("1.2").checkpoint(1, 6).commit().finish()
     assert run.check(CHECKER) == []
