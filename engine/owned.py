@@ -8,9 +8,10 @@ Rules:
 - ``own`` returns the value itself if nothing in it can change, otherwise a copy.
 - How values of a class are copied is decided once for the class.
 - An operator asks for each value where the function hands it over: behind the buffer it would be too late.
-- Loops over records first ask ``hash`` of a tuple: it fails for a tuple that holds a list, a dict, a set, a
-  bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An object with a hash
-  counts as unchangeable within a tuple, as it does as the key of a dict.
+- Of a tuple that a function emits, ``hash`` is asked first: it fails for a tuple that holds a list, a dict, a
+  set, a bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An object with
+  a hash counts as unchangeable within a tuple, as it does as the key of a dict. Where the declared type has
+  nothing but scalars in its tuples, they are not looked at.
 - An object that cannot be copied (it holds a lock, for instance) passes as it is.
 - A trial watches what a function does with its own object afterwards (``ValueWatch``). The rows are right in
   any case, so what it finds is a note.
@@ -45,7 +46,10 @@ PLAIN: Final[frozenset[type]] = frozenset(
 )
 """Classes whose values never change; a frozenset holds only what has a hash."""
 
-require_hash: Final[Callable[[Any], object]] = hash
+PLAIN_AND_TUPLES: Final = PLAIN | {tuple}
+"""The same where tuples hold nothing but scalars."""
+
+_require_hash: Final[Callable[[Any], object]] = hash
 """Raises TypeError for a tuple with an item that can change. The hash itself is never used: it differs from
 process to process."""
 
@@ -62,20 +66,32 @@ def own(value: Any) -> Any:
         return _deep(value)
 
 
+def own_result(value: Any) -> Any:
+    """Return a value that a function emits, or a copy if it can change."""
+    if type(value) is tuple:
+        try:
+            _require_hash(value)
+        except TypeError:
+            pass
+        else:
+            return value
+    return own(value)
+
+
 def own_records(records: list[Record]) -> list[Record]:
     """Return records with values of their own; the same list if none of them can change."""
     for value, _ in records:
         kind = type(value)
         if kind is tuple:
             try:
-                require_hash(value)
+                _require_hash(value)
             except TypeError:
                 break
         elif kind not in PLAIN:
             break
     else:
         return records
-    return [(own(value), timestamp) for value, timestamp in records]
+    return [(own_result(value), timestamp) for value, timestamp in records]
 
 
 class Watched(Protocol):
@@ -93,7 +109,7 @@ class ValueWatch:
         self._watched: list[Watched] = []
 
     def own_for(self, operator: str) -> Own:
-        """Return ``own`` for the values that an operator emits."""
+        """Return ``own_result`` for the values that an operator emits."""
         emitted = _Emitted(self, operator)
         self.add(emitted)
         return emitted.own
@@ -129,7 +145,7 @@ class _Emitted:
     def own(self, value: Any) -> Any:
         """Return the value, or a copy if it can change."""
         self.look()
-        taken = own(value)
+        taken = own_result(value)
         # What does not even equal its copy now tells nothing later.
         if taken is not value and taken == value:
             self._object, self._was = value, own(value)

@@ -35,7 +35,6 @@ from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
@@ -97,16 +96,12 @@ class CoMapOperator(TwoInputOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self._methods[input_index], self._own
+        unchanging = self.unchanging_results()
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             result = apply(value)
             if result is not None:
-                if type(result) is tuple:
-                    try:
-                        require_hash(result)
-                    except TypeError:
-                        result = own(result)
-                elif type(result) not in PLAIN:
+                if type(result) not in unchanging:
                     result = own(result)
                 results.append((result, timestamp))
         return results
@@ -123,15 +118,11 @@ class CoFlatMapOperator(TwoInputOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self._methods[input_index], self._own
+        unchanging = self.unchanging_results()
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             for result in apply(value) or ():
-                if type(result) is tuple:
-                    try:
-                        require_hash(result)
-                    except TypeError:
-                        result = own(result)
-                elif type(result) not in PLAIN:
+                if type(result) not in unchanging:
                     result = own(result)
                 results.append((result, timestamp))
         return results
@@ -155,18 +146,14 @@ class ContextualOperator(TwoInputOperator):
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         process, context = self._sides[input_index]
         own = self._own
+        unchanging = self.unchanging_results()
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
-                    if type(result) is tuple:
-                        try:
-                            require_hash(result)
-                        except TypeError:
-                            result = own(result)
-                    elif type(result) not in PLAIN:
+                    if type(result) not in unchanging:
                         result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results

@@ -18,7 +18,7 @@ from onceproof.engine.operators.base import Emit, FunctionOperator, OperatorCont
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import USER_TIMERS, KeyTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN, Own, require_hash
+from onceproof.engine.owned import PLAIN, Own
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import TimerQueue, Timers
 from onceproof.engine.timer_service import TimeDomain, TimerService
@@ -105,12 +105,7 @@ class TimerFiring:
             emitted = on_timer(timestamp, context)
             if emitted is not None:
                 for result in emitted:
-                    if type(result) is tuple:
-                        try:
-                            require_hash(result)
-                        except TypeError:
-                            result = own(result)
-                    elif type(result) not in PLAIN:
+                    if type(result) not in PLAIN:
                         result = own(result)
                     results.append((result, timestamp if carries_timestamp else None))
         return results

@@ -24,7 +24,6 @@ from onceproof.engine.operators.base import OperatorContext
 from onceproof.engine.operators.co_process import InputKeys, TwoInputOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.state.interfaces import MapState
 from onceproof.engine.state.timers import Timers
@@ -122,6 +121,7 @@ class IntervalJoinOperator(TwoInputOperator):
         lower, upper = timestamp + lower, timestamp + upper
         partners = self._buffers[RIGHT - side]
         process, context, own = self.function.process_element, self._context, self._own
+        unchanging = self.unchanging_results()
         # Sorted by time, because the order of a map depends on the backend.
         for other in sorted([each for each in partners if lower <= each <= upper]):
             left_at, right_at = (timestamp, other) if side == LEFT else (other, timestamp)
@@ -129,12 +129,7 @@ class IntervalJoinOperator(TwoInputOperator):
             for partner in partners.get(other):
                 pair = (value, partner) if side == LEFT else (partner, value)
                 for result in process(*pair, context) or ():
-                    if type(result) is tuple:
-                        try:
-                            require_hash(result)
-                        except TypeError:
-                            result = own(result)
-                    elif type(result) not in PLAIN:
+                    if type(result) not in unchanging:
                         result = own(result)
                     results.append((result, max(left_at, right_at)))
 

@@ -16,7 +16,6 @@ from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.timer_service import TimerService
 
 
@@ -37,18 +36,14 @@ class ProcessOperator(FunctionOperator):
         process = self._process
         context = self._context
         own = self._own
+        unchanging = self.unchanging_results()
         results: list[Record] = []
         for value, timestamp in records:
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
-                    if type(result) is tuple:
-                        try:
-                            require_hash(result)
-                        except TypeError:
-                            result = own(result)
-                    elif type(result) not in PLAIN:
+                    if type(result) not in unchanging:
                         result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
@@ -85,6 +80,7 @@ class KeyedProcessOperator(KeyedFunctionOperator):
         backend = self.begin_buffer(records)
         plain, identify = backend.plain_keys, backend.identify
         own = self._own
+        unchanging = self.unchanging_results()
         results: list[Record] = []
         for value, timestamp in records:
             key = select_key(value)
@@ -93,12 +89,7 @@ class KeyedProcessOperator(KeyedFunctionOperator):
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
-                    if type(result) is tuple:
-                        try:
-                            require_hash(result)
-                        except TypeError:
-                            result = own(result)
-                    elif type(result) not in PLAIN:
+                    if type(result) not in unchanging:
                         result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results

@@ -14,7 +14,6 @@ from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
-from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
@@ -67,6 +66,7 @@ class KeyedReduceOperator(KeyedFunctionOperator):
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return one record for each; the first value of a key is emitted unchanged."""
         reduce, own = self._reduce(), self._own
+        unchanging = self.unchanging_results()
         select_key = self._key_selector
         plain, identify = self._keyed.plain_keys, self._keyed.identify
         table = self._table
@@ -79,12 +79,7 @@ class KeyedReduceOperator(KeyedFunctionOperator):
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
-            if type(value) is tuple:
-                try:
-                    require_hash(value)
-                except TypeError:
-                    value = own(value)
-            elif type(value) not in PLAIN:
+            if type(value) not in unchanging:
                 value = own(value)
             append((value, timestamp))
         return results
@@ -95,6 +90,7 @@ class RichReduceOperator(KeyedReduceOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         reduce, own = self._reduce(), self._own
+        unchanging = self.unchanging_results()
         select_key = self._key_selector
         table = self._table
         backend = self.begin_buffer(records)
@@ -108,12 +104,7 @@ class RichReduceOperator(KeyedReduceOperator):
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
-            if type(value) is tuple:
-                try:
-                    require_hash(value)
-                except TypeError:
-                    value = own(value)
-            elif type(value) not in PLAIN:
+            if type(value) not in unchanging:
                 value = own(value)
             results.append((value, timestamp))
         return results

@@ -19,7 +19,6 @@ from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function
 from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.stateless import no_results
-from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -63,6 +62,7 @@ class KeyedMapOperator(KeyedFunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self.function.map, self._own
+        unchanging = self.unchanging_results()
         select_key = self._key_selector
         backend = self.begin_buffer(records)
         plain, identify = backend.plain_keys, backend.identify
@@ -71,12 +71,7 @@ class KeyedMapOperator(KeyedFunctionOperator):
             key = select_key(value)
             backend.current_key = key if key.__class__ in plain else identify(key)
             result = apply(value)
-            if type(result) is tuple:
-                try:
-                    require_hash(result)
-                except TypeError:
-                    result = own(result)
-            elif type(result) not in PLAIN:
+            if type(result) not in unchanging:
                 result = own(result)
             results.append((result, timestamp))
         return results
@@ -108,6 +103,7 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self.function.flat_map, self._own
+        unchanging = self.unchanging_results()
         select_key = self._key_selector
         backend = self.begin_buffer(records)
         plain, identify = backend.plain_keys, backend.identify
@@ -117,12 +113,7 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
             backend.current_key = key if key.__class__ in plain else identify(key)
             emitted: Iterable[Any] | None = apply(value)
             for result in no_results() if emitted is None else emitted:
-                if type(result) is tuple:
-                    try:
-                        require_hash(result)
-                    except TypeError:
-                        result = own(result)
-                elif type(result) not in PLAIN:
+                if type(result) not in unchanging:
                     result = own(result)
                 results.append((result, timestamp))
         return results

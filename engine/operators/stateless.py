@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
-from onceproof.engine.owned import PLAIN, require_hash
 
 
 class MapOperator(FunctionOperator):
@@ -21,15 +20,11 @@ class MapOperator(FunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self.function.map, self._own
+        unchanging = self.unchanging_results()
         results: list[Record] = []
         for value, timestamp in records:
             result = apply(value)
-            if type(result) is tuple:
-                try:
-                    require_hash(result)
-                except TypeError:
-                    result = own(result)
-            elif type(result) not in PLAIN:
+            if type(result) not in unchanging:
                 result = own(result)
             results.append((result, timestamp))
         return results
@@ -52,16 +47,12 @@ class FlatMapOperator(FunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self.function.flat_map, self._own
+        unchanging = self.unchanging_results()
         results: list[Record] = []
         for value, timestamp in records:
             emitted: Iterable[Any] | None = apply(value)
             for result in no_results() if emitted is None else emitted:
-                if type(result) is tuple:
-                    try:
-                        require_hash(result)
-                    except TypeError:
-                        result = own(result)
-                elif type(result) not in PLAIN:
+                if type(result) not in unchanging:
                     result = own(result)
                 results.append((result, timestamp))
         return results

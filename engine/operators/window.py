@@ -42,7 +42,6 @@ from onceproof.engine.operators.window_parts import (
     window_function_caller,
 )
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN, require_hash
 from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
@@ -318,13 +317,9 @@ class WindowOperator(FunctionOperator):
             held = self._contents.get()
             if held is not None and not (self._keeps_all and not held):
                 timestamp, own = window.max_timestamp(), self._own
+                unchanging = self.unchanging_results()
                 for value in self._call_function(window, held) or ():
-                    if type(value) is tuple:
-                        try:
-                            require_hash(value)
-                        except TypeError:
-                            value = own(value)
-                    elif type(value) not in PLAIN:
+                    if type(value) not in unchanging:
                         value = own(value)
                     results.append((value, timestamp))
         if result.is_purge():

@@ -120,6 +120,7 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.input_time import InputTime, TaskTime
 from onceproof.engine.task.outputs import Output, Queue, counted, each_with_its_own, sort_outputs
 from onceproof.engine.task.task_counters import CheckpointTimer, TaskCounters
+from onceproof.engine.types.fitting import holds_only_scalars
 from onceproof.engine.wall_clock import WallClock
 
 
@@ -694,9 +695,10 @@ class Task:
         wake_up = partial(settings.wake_up, self.id)
         place = len(self._chain)
         key_by_key = self.takes_key_by_key(restore)
-        names = {node.operator_id: node.name for node in vertex.operators}
+        nodes = {node.operator_id: node for node in vertex.operators}
         for operator, operator_id in self._tail_first:
             restored = restore.operators.get(operator_id, _NOT_RESTORED)
+            node = nodes.get(operator_id)
             opened = OperatorContext(
                 task_name=vertex.name,
                 subtask=subtask,
@@ -710,7 +712,7 @@ class Task:
                 job_id=settings.job_id,
                 operator_id=operator_id,
                 scope=settings.scope,
-                operator_name=names.get(operator_id, ""),
+                operator_name="" if node is None else node.name,
                 job_parameters=settings.job_parameters,
                 source_on_change=settings.source_on_change,
                 metrics=settings.metrics,
@@ -726,6 +728,7 @@ class Task:
                 wake_up=wake_up,
                 requests=settings.requests,
                 key_by_key=key_by_key and place == 1,
+                emits_scalars=node is not None and holds_only_scalars(node.output_type),
             )
             if settings.value_watch is not None:
                 opened.value_watch = settings.value_watch

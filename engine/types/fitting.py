@@ -81,6 +81,12 @@ def quick_check(kind: TypeInformation) -> Fits | None:
     return fits
 
 
+def holds_only_scalars(kind: TypeInformation | None) -> bool:
+    """Return whether values of a type are scalars or tuples of scalars, and no tuple can hold a list."""
+    fields = kind.fields if isinstance(kind, TupleType) else (kind,)
+    return all(field is not None and bool(_condition(field, "v")) for field in fields)
+
+
 def fields_check(fields: Sequence[TypeInformation]) -> Callable[[Sequence[Any]], bool] | None:
     """Return the check of the fields of one row, any of which may be None; None if one is not scalar."""
     lines = []
