@@ -28,6 +28,8 @@ from onceproof.engine import (
     Row,
     StreamExecutionEnvironment,
     Time,
+    TypeInformation,
+    Types,
 )
 from onceproof.engine.owned import own, own_records
 
@@ -217,14 +219,18 @@ def add_in_place(one: list[Any], other: list[Any]) -> list[Any]:
     return one
 
 
+TUPLES = Types.TUPLE([Types.STRING(), Types.LONG()])
+
 JOBS: dict[str, Callable[[DataStream], DataStream]] = {
     "map": lambda stream: stream.map(Sum()),
     "flat map": lambda stream: stream.flat_map(Sums()),
+    "flat map of tuples": lambda stream: stream.flat_map(Sums(), TUPLES).map(list),
     "process": lambda stream: stream.process(PlainSums()),
     "keyed map": lambda stream: stream.key_by(lambda value: "all").map(Sum()),
     "keyed flat map": lambda stream: stream.key_by(lambda value: "all").flat_map(Sums()),
     "keyed process": lambda stream: stream.key_by(lambda value: "all").process(KeyedSums()),
     "side output": lambda stream: _side_output(stream),
+    "side output of tuples": lambda stream: _side_output(stream, TUPLES),
     "co-flat-map": lambda stream: stream.connect(stream.filter(lambda value: False)).flat_map(Connected()),
     "async": lambda stream: AsyncDataStream.ordered_wait(stream, Asked(), Time.seconds(60), 1),
     "reduce": lambda stream: stream.map(list).key_by(lambda value: value[0]).reduce(add_in_place),
@@ -236,9 +242,9 @@ EDGES: dict[str, Callable[[DataStream], DataStream]] = {
 }
 
 
-def _side_output(stream: DataStream) -> DataStream:
+def _side_output(stream: DataStream, main: TypeInformation | None = None) -> DataStream:
     tag = OutputTag("sums")
-    return stream.key_by(lambda value: "all").process(KeyedSums(tag)).get_side_output(tag)
+    return stream.key_by(lambda value: "all").process(KeyedSums(tag), main).get_side_output(tag)
 
 
 def environment(**options: Any) -> StreamExecutionEnvironment:
