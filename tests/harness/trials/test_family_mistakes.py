@@ -21,7 +21,7 @@ from onceproof.harness.trials.family_mistakes import (
     mistakes_of,
 )
 from onceproof.harness.trials.sound_families import is_known_sound, note_sound
-from onceproof.harness.trials.trial import scenario_of, try_scenario
+from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 
 LEDGER = (Path(__file__).parents[1] / "ledger.py").read_text(encoding="utf-8")
 # What the sentence of the harness asks for, put into the family as it is printed.
@@ -66,6 +66,14 @@ def test_the_example_in_the_sentence_makes_the_ledger_sound(made: Made) -> None:
     assert list(mistakes_of(family, parallelisms=PARALLELISMS)) == []
     for number in range(60):
         assert try_scenario(family, scenario_of(family, scenario_seed(0, "ledger", number))).verdict.passed
+
+
+@pytest.mark.parametrize("role", ["source", "sink"])
+def test_a_family_without_a_vertex_of_a_role_is_refused(made: Made, sales: Path, role: str) -> None:
+    text = sales.read_text(encoding="utf-8")
+    family = made(text, (f': "{role}"', ': "keyed"'))
+    with pytest.raises(FamilyError, match=f"'tasks' gives no vertex the role '{role}'"):
+        check_family(family)
 
 
 def test_rows_asked_for_before_the_end_name_is_whole(made: Made) -> None:
