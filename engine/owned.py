@@ -130,6 +130,8 @@ class ValueWatch:
         """Return a sentence for each operator that has modified what it had handed over."""
         for watched in self._watched:
             watched.look()
+        # They know the watch, and would stay for the garbage collector.
+        self.forget()
         return sorted(self._found)
 
 

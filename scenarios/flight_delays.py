@@ -108,10 +108,11 @@ class Delays(AggregateFunction):
         return [], 0, 0
 
     def add(self, value: tuple[str, str, int, int | None], accumulator: Any) -> tuple[list[int], int, int]:
-        """Add a flight; a cancelled one has no delay."""
+        """Add a flight, its number in place; a cancelled one has no delay."""
         numbers, delay, worst = accumulator
         own = value[3] or 0
-        return [*numbers, value[2]], delay + own, max(worst, own)
+        numbers.append(value[2])
+        return numbers, delay + own, max(worst, own)
 
     def get_result(self, accumulator: Any) -> Any:
         return accumulator

@@ -13,7 +13,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 @mutant(
     id="equal-numbers-are-one-key",
     breaks="exactly_once",
-    summary="1, 1.0 and True are one key, because a dict finds them equal",
+    summary="keys that a dict finds equal are one: 1, 1.0 and True",
     families=("mixed_keys",),
 )
 def equal_numbers_are_one_key(reached: Reached) -> Iterator[None]:
@@ -32,7 +32,7 @@ def equal_numbers_are_one_key(reached: Reached) -> Iterator[None]:
 @mutant(
     id="negative-zero-is-zero",
     breaks="exactly_once",
-    summary="0.0 and -0.0 are one key",
+    summary="keys that are zero are one: 0.0 and -0.0",
     families=("mixed_keys",),
 )
 def negative_zero_is_zero(reached: Reached) -> Iterator[None]:

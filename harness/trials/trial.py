@@ -185,7 +185,9 @@ def check_family(family: Family) -> None:
         raise FamilyError(f"{place}: 'tasks' names {named}, but the vertices of job() are {actual}")
     for role in ("source", "sink"):
         if role not in tasks.values():
-            raise FamilyError(f"{place}: 'tasks' gives no vertex the role {role!r}: faults need one to strike")
+            raise FamilyError(
+                f"{place}: 'tasks' gives no vertex the role {role!r}: faults need one to strike"
+            )
 
 
 def check_values(family: Family, scenario: Scenario) -> None:

@@ -58,9 +58,8 @@ def test_value_of_a_state_that_leaves_while_it_is_stored_costs_an_attempt(tmp_pa
     assert rows(tmp_path) == ALL
 
 
-@pytest.mark.parametrize("place", ["copy", "pickle"])
-def test_value_of_a_state_that_cannot_be_stored_is_named_and_not_cut_off(tmp_path, place):
-    leaves = Leaves(tmp_path, place, "iteration")
+def test_value_of_a_state_that_cannot_be_stored_is_named_and_not_cut_off(tmp_path):
+    leaves = Leaves(tmp_path, "pickle", "iteration")
     with pytest.raises(JobExecutionFailed, match=r"state 'held'.*: .*\w"):
         local.execute(environment(tmp_path, leaves).get_job_graph("leaving"))
 
