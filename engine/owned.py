@@ -127,7 +127,7 @@ class ValueWatch:
         self._found[sentence] = None
 
     def findings(self) -> list[str]:
-        """Return a sentence for each operator that has modified what it had handed over."""
+        """Return a sentence for each operator that has modified what it had handed over, and forget them."""
         for watched in self._watched:
             watched.look()
         # They know the watch, and would stay for the garbage collector.

@@ -40,6 +40,7 @@ def test_only_a_value_that_was_modified_is_noted() -> None:
     emit(kept)
     emit([2])
     assert watch.findings() == []
+    emit = watch.own_for("pairs")
     emit(kept)
     kept.append(2)
     assert watch.findings() == ["operator 'pairs' modified a list after emitting it"]
