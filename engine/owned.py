@@ -8,7 +8,7 @@ Rules:
 - ``own`` returns the value itself if nothing in it can change, otherwise a copy.
 - How values of a class are copied is decided once for the class.
 - An operator asks for each value where the function hands it over: behind the buffer it would be too late.
-- Of a tuple that a function emits, ``hash`` is asked first: it fails for a tuple that holds a list, a dict, a
+- Of a tuple that a function emits, the hash is asked for first: it fails for a tuple that holds a list, a dict, a
   set, a bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An object with
   a hash counts as unchangeable within a tuple, as it does as the key of a dict. Where the declared type has
   nothing but scalars in its tuples, they are not looked at.
@@ -48,6 +48,9 @@ PLAIN: Final[frozenset[type]] = frozenset(
 
 PLAIN_AND_TUPLES: Final = PLAIN | {tuple}
 """The same where tuples hold nothing but scalars."""
+
+HASHED: Final[frozenset[Any]] = frozenset()
+"""Holds nothing: ``value in HASHED`` asks for the hash of a value, without the cost of a call."""
 
 _require_hash: Final[Callable[[Any], object]] = hash
 """Raises TypeError for a tuple with an item that can change. The hash itself is never used: it differs from

@@ -16,6 +16,7 @@ from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import HASHED
 from onceproof.engine.timer_service import TimerService
 
 
@@ -44,7 +45,11 @@ class ProcessOperator(FunctionOperator):
             if emitted is not None:
                 for result in emitted:
                     if type(result) not in unchanging:
-                        result = own(result)
+                        try:
+                            if type(result) is not tuple or result in HASHED:
+                                result = own(result)
+                        except TypeError:
+                            result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
@@ -90,7 +95,11 @@ class KeyedProcessOperator(KeyedFunctionOperator):
             if emitted is not None:
                 for result in emitted:
                     if type(result) not in unchanging:
-                        result = own(result)
+                        try:
+                            if type(result) is not tuple or result in HASHED:
+                                result = own(result)
+                        except TypeError:
+                            result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 

@@ -19,6 +19,7 @@ from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function
 from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.stateless import no_results
+from onceproof.engine.owned import HASHED
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -72,7 +73,11 @@ class KeyedMapOperator(KeyedFunctionOperator):
             backend.current_key = key if key.__class__ in plain else identify(key)
             result = apply(value)
             if type(result) not in unchanging:
-                result = own(result)
+                try:
+                    if type(result) is not tuple or result in HASHED:
+                        result = own(result)
+                except TypeError:
+                    result = own(result)
             results.append((result, timestamp))
         return results
 
@@ -114,7 +119,11 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
             emitted: Iterable[Any] | None = apply(value)
             for result in no_results() if emitted is None else emitted:
                 if type(result) not in unchanging:
-                    result = own(result)
+                    try:
+                        if type(result) is not tuple or result in HASHED:
+                            result = own(result)
+                    except TypeError:
+                        result = own(result)
                 results.append((result, timestamp))
         return results
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
+from onceproof.engine.owned import HASHED
 
 
 class MapOperator(FunctionOperator):
@@ -25,7 +26,11 @@ class MapOperator(FunctionOperator):
         for value, timestamp in records:
             result = apply(value)
             if type(result) not in unchanging:
-                result = own(result)
+                try:
+                    if type(result) is not tuple or result in HASHED:
+                        result = own(result)
+                except TypeError:
+                    result = own(result)
             results.append((result, timestamp))
         return results
 
@@ -53,7 +58,11 @@ class FlatMapOperator(FunctionOperator):
             emitted: Iterable[Any] | None = apply(value)
             for result in no_results() if emitted is None else emitted:
                 if type(result) not in unchanging:
-                    result = own(result)
+                    try:
+                        if type(result) is not tuple or result in HASHED:
+                            result = own(result)
+                    except TypeError:
+                        result = own(result)
                 results.append((result, timestamp))
         return results
 
