@@ -8,10 +8,10 @@ Rules:
 - ``own`` returns the value itself if nothing in it can change, otherwise a copy.
 - How values of a class are copied is decided once for the class.
 - An operator asks for each value where the function hands it over: behind the buffer it would be too late.
-- Of a tuple that a function emits, the hash is asked for first: it fails for a tuple that holds a list, a dict, a
-  set, a bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An object with
-  a hash counts as unchangeable within a tuple, as it does as the key of a dict. Where the declared type has
-  nothing but scalars in its tuples, they are not looked at.
+- Of a tuple that a function emits, the hash is asked for first: it fails for a tuple that holds a list, a
+  dict, a set, a bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An
+  object with a hash counts as unchangeable within a tuple, as it does as the key of a dict. Where the declared
+  type has nothing but scalars in its tuples, they are not looked at.
 - An object that cannot be copied (it holds a lock, for instance) passes as it is.
 - A trial watches what a function does with its own object afterwards (``ValueWatch``). The rows are right in
   any case, so what it finds is a note.
@@ -50,11 +50,11 @@ PLAIN_AND_TUPLES: Final = PLAIN | {tuple}
 """The same where tuples hold nothing but scalars."""
 
 HASHED: Final[frozenset[Any]] = frozenset()
-"""Holds nothing: ``value in HASHED`` asks for the hash of a value, without the cost of a call."""
+"""Holds nothing: ``value in HASHED`` is False, and raises TypeError for a tuple with an item that can change.
 
-_require_hash: Final[Callable[[Any], object]] = hash
-"""Raises TypeError for a tuple with an item that can change. The hash itself is never used: it differs from
-process to process."""
+It asks for the hash without the cost of a call. The hash itself is never used: it differs from process to
+process.
+"""
 
 _NEVER_CHANGE: Final = (Enum, type, tzinfo, FunctionType, BuiltinFunctionType, ModuleType)
 _HAS_ONLY_PLAIN: Final = PLAIN.issuperset
@@ -73,25 +73,22 @@ def own_result(value: Any) -> Any:
     """Return a value that a function emits, or a copy if it can change."""
     if type(value) is tuple:
         try:
-            _require_hash(value)
+            if value not in HASHED:
+                return value
         except TypeError:
             pass
-        else:
-            return value
     return own(value)
 
 
 def own_records(records: list[Record]) -> list[Record]:
     """Return records with values of their own; the same list if none of them can change."""
     for value, _ in records:
-        kind = type(value)
-        if kind is tuple:
+        if type(value) not in PLAIN:
             try:
-                _require_hash(value)
+                if type(value) is not tuple or value in HASHED:
+                    break
             except TypeError:
                 break
-        elif kind not in PLAIN:
-            break
     else:
         return records
     return [(own_result(value), timestamp) for value, timestamp in records]

@@ -6,8 +6,8 @@ The rules this module lives by:
   of the call is spread over the buffer.
 - State changes only inside these calls. The task calls ``snapshot`` between two of them.
 - What a function returns is made the engine's own before the function is called again or resumes, because it
-  may change its lists and dicts then (``engine/owned.py``). In loops over records the question is written
-  out: a call for each record would cost a twentieth of a job. Only what can change is passed to ``own``.
+  may change its lists and dicts then (``engine/owned.py``). The loops of maps, flat maps and process
+  functions ask for the hash of a tuple themselves: a call for each record would cost them a twentieth.
 """
 
 from __future__ import annotations

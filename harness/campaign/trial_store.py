@@ -61,11 +61,6 @@ class CampaignFamily(msgspec.Struct, frozen=True):
     files: Mapping[str, str]
     """What is beside a family in a file, itself among it: by name, another text for another content."""
 
-    def without_data(self) -> CampaignFamily:
-        """Return the family with its Python files alone."""
-        modules = {name: content for name, content in self.files.items() if name.endswith(".py")}
-        return msgspec.structs.replace(self, files=modules)
-
 
 class Manifest(msgspec.Struct, frozen=True):
     """Which campaign has written the trials of a store."""
@@ -79,8 +74,13 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def is_same(self, other: Manifest) -> bool:
         """Return whether another one is of the same campaign, whatever data is beside its families."""
-        ours, theirs = ([each.without_data() for each in manifest.families] for manifest in (self, other))
-        return ours == theirs and msgspec.structs.replace(other, families=self.families) == self
+        return self._without_files() == other._without_files() and not any(
+            name.endswith(".py") for name in self.changed(other)
+        )
+
+    def _without_files(self) -> Manifest:
+        families = tuple([msgspec.structs.replace(each, files={}) for each in self.families])
+        return msgspec.structs.replace(self, families=families)
 
     def changed(self, other: Manifest) -> list[str]:
         """Return the names of the files beside the families of both that differ."""
