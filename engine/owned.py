@@ -10,8 +10,8 @@ Rules:
 - An operator asks for each value where the function hands it over: behind the buffer it would be too late.
 - Of a tuple that a function emits, the hash is asked for first: it fails for a tuple that holds a list, a
   dict, a set, a bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An
-  object with a hash counts as unchangeable within a tuple, as it does as the key of a dict. Where the declared
-  type has nothing but scalars in its tuples, they are not looked at.
+  object with a hash counts as unchangeable within a tuple, as it does as the key of a dict. Where the
+  declared type has nothing but scalars in its tuples, they are not looked at.
 - An object that cannot be copied (it holds a lock, for instance) passes as it is.
 - A trial watches what a function does with its own object afterwards (``ValueWatch``). The rows are right in
   any case, so what it finds is a note.
