@@ -183,7 +183,8 @@ def check_family(family: Family) -> None:
     if set(vertices) != set(tasks):
         named, actual = ", ".join(tasks), ", ".join(vertices)
         raise FamilyError(f"{place}: 'tasks' names {named}, but the vertices of job() are {actual}")
-    for role in ("source", "sink"):
+    # A job of one vertex is one chain: it reads and writes, and its role is that of its end.
+    for role in ("source", "sink") if len(tasks) > 1 else ("sink",):
         if role not in tasks.values():
             raise FamilyError(
                 f"{place}: 'tasks' gives no vertex the role {role!r}: faults need one to strike"
