@@ -38,8 +38,8 @@ from onceproof.harness.commands.shared_options import (
     ComparedFamilies,
     ComparesSql,
     EnumeratedFamilies,
-    ExplainMaxTime,
     ExplainOut,
+    ExplainShrinkRuns,
     Families,
     FirstOfShare,
     FlightsSystem,
@@ -49,6 +49,7 @@ from onceproof.harness.commands.shared_options import (
     NightMaxTime,
     NightSeed,
     OneFamily,
+    OneShrinkRuns,
     PropertiesFile,
     RunSeed,
     RunSystem,
@@ -58,9 +59,8 @@ from onceproof.harness.commands.shared_options import (
     Seed,
     ShareOfRun,
     ShownSystem,
-    ShrinkMaxTime,
     ShrinkOut,
-    ShrinkTime,
+    ShrinkRuns,
     SparkSettings,
     Subject,
     Systems,
@@ -116,7 +116,7 @@ def run(
     share: ShareOfRun = 1,
     first: FirstOfShare = 0,
     until_exhausted: UntilExhausted = None,
-    shrink_time: ShrinkTime = None,
+    shrink_runs: ShrinkRuns = None,
     scenario_time: ScenarioTime = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
@@ -140,7 +140,7 @@ def run(
         workers=workers,
         share=Share(share, first),
         until_exhausted=until_exhausted,
-        shrink_time=shrink_time,
+        shrink_runs=shrink_runs,
         scenario_time=scenario_time,
         out=out,
         junit=junit,
@@ -157,7 +157,7 @@ def compare(
     scenarios: ScenariosOfEach = 20,
     seed: RunSeed = None,
     workers: Workers = None,
-    shrink_time: ShrinkTime = None,
+    shrink_runs: ShrinkRuns = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/compare")
     ] = None,
@@ -175,7 +175,7 @@ def compare(
         scenarios=scenarios,
         seed=seed,
         workers=workers,
-        shrink_time=shrink_time,
+        shrink_runs=shrink_runs,
         out=out,
         as_json=as_json,
         command=_command(),
@@ -340,13 +340,13 @@ def shrink(
     family: OneFamily = None,
     system: RunSystem = None,
     out: ShrinkOut = None,
-    max_time: ShrinkMaxTime = None,
+    shrink_runs: OneShrinkRuns = None,
     as_json: AsJson = False,
 ) -> None:
     """Shrink a failing scenario as far as possible."""
     from onceproof.harness.commands.replay import shrink_command
 
-    raise typer.Exit(shrink_command(subject, family, system, out, max_time, as_json))
+    raise typer.Exit(shrink_command(subject, family, system, out, shrink_runs, as_json))
 
 
 @app.command()
@@ -355,13 +355,13 @@ def explain(
     family: OneFamily = None,
     system: RunSystem = None,
     out: ExplainOut = EXPLAIN_FOLDER,
-    max_time: ExplainMaxTime = None,
+    shrink_runs: ExplainShrinkRuns = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain why a scenario fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
-    raise typer.Exit(explain_command(subject, family, system, out, max_time, _command(), as_json))
+    raise typer.Exit(explain_command(subject, family, system, out, shrink_runs, _command(), as_json))
 
 
 @app.command()

@@ -42,7 +42,7 @@ from onceproof.harness.reporting.report_builder import (
 )
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.trials.examination import examine, limit_of, unexamined
+from onceproof.harness.trials.examination import examine, runs_of, unexamined
 from onceproof.harness.trials.failures import store_failure
 from onceproof.harness.trials.hunt_state import (
     Finding,
@@ -99,7 +99,7 @@ class HuntPlan:
     """Seconds over all sessions; None: until it is stopped."""
     workers: int | None
     patience: int
-    shrink_time: float | None
+    shrink_runs: int | None
     budget: Budget
     out: Path
     known: tuple[KnownSignature, ...]
@@ -192,7 +192,7 @@ class _Session:
     def finish(self, mistake: Exception | None) -> Report:
         """Store the hunt, write its page for the last time and return the report."""
         # After an interrupt failures are not shrunk, because the user wants the command to end.
-        self._examine(0.0)
+        self._examine(0)
         if mistake is not None:
             self._interrupted = " ".join(str(mistake).split())
         self._bar.describe("writing the report")
@@ -235,7 +235,7 @@ class _Session:
         # An interrupt in between would count a part of the batch.
         with interrupts_held():
             self._new.extend(self._hunt.take(done))
-        self._examine(limit_of(SIMULATED, self._plan.shrink_time))
+        self._examine(runs_of(SIMULATED, self._plan.shrink_runs))
         now = perf_counter()
         if now - self._stored_at >= STORED_EACH_SECONDS:
             self._store()
@@ -245,7 +245,7 @@ class _Session:
             self._page_at = now
         self._show()
 
-    def _examine(self, limit_seconds: float) -> None:
+    def _examine(self, most_runs: int) -> None:
         """Shrink, explain and store the failures of new kinds."""
         while self._new:
             new = self._new[0]
@@ -254,11 +254,11 @@ class _Session:
             known = find_known(self._plan.known, *new.key)
             shown = f"{family.name}: {', '.join(new.key[1])}"
             self._bar.describe(f"shrinking {shown}")
-            limit = limit_seconds if len(self._findings) < MOST_SHRUNK else 0.0
             if is_lost(new.outcome):
                 examined = unexamined(new.scenario)
             else:
-                examined = examine(SIMULATED, family, new.scenario, new.key[1], limit)
+                shrinks = len(self._findings) < MOST_SHRUNK
+                examined = examine(SIMULATED, family, new.scenario, new.key[1], most_runs if shrinks else 0)
             group = self._hunt.tally.groups[new.key]
             case = store_failure(
                 examined, SIMULATED, family, asked, new.scenario, self._plan.out, group, known

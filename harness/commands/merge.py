@@ -47,7 +47,7 @@ class Merge:
     history: str | None
     keep: int
     known: tuple[KnownSignature, ...]
-    shrink_time: float | None
+    shrink_runs: int | None
     junit: Path | None
     as_json: bool
     command: str
@@ -59,8 +59,8 @@ def merge_command(wanted: Merge) -> int:
     reports = [_report_in(folder) for folder in wanted.folders]
     result = _merged(wanted, reports)
     with claimed_folder(wanted.out), progress_bar(None, None) as bar:
-        limit = wanted.shrink_time
-        cases = examine_failures(result, wanted.out, bar.describe, wanted.known, limit_seconds=limit)
+        shrink_runs = wanted.shrink_runs
+        cases = examine_failures(result, wanted.out, bar.describe, wanted.known, shrink_runs=shrink_runs)
         report = build_report(result, cases, wanted.command, None, wanted.known)
         ended = [
             f"{folder}: {each.interrupted}"

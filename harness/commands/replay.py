@@ -32,7 +32,7 @@ from onceproof.harness.model.program_family import default_system
 from onceproof.harness.model.scenario import Scenario, ScenarioError, read_scenario
 from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.model.system import System, find_system, let_go
-from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
+from onceproof.harness.trials.examination import Examined, examine, repeats, runs_of
 from onceproof.harness.trials.failures import scenario_file
 from onceproof.harness.trials.output_files import made_folder, write_file
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
@@ -183,19 +183,19 @@ def shrink_command(
     family: str | None,
     system: str | None,
     out: Path | None,
-    limit_seconds: float | None,
+    shrink_runs: int | None,
     as_json: bool = False,
 ) -> int:
     """Shrink a failing scenario, write the small one to a file, and return the exit code.
 
-    ``out`` is that file; None stands for a file beside the original. ``limit_seconds`` bounds the time.
+    ``out`` is that file; None stands for a file beside the original. ``shrink_runs`` bounds the runs.
     """
     scenario, loaded = scenario_and_family(subject, family)
     system = system or default_system(loaded)
     on_trial = find_system(system)
-    limit = limit_of(on_trial, limit_seconds)
+    most_runs = runs_of(on_trial, shrink_runs, is_wanted=True)
     with let_go(on_trial):
-        examined = examine(on_trial, loaded, scenario, None, limit)
+        examined = examine(on_trial, loaded, scenario, None, most_runs)
     if not examined.repeated or examined.trial is None:
         print(f"{passes_text(scenario, examined, on_trial)}: there is nothing to shrink", file=sys.stderr)
         if as_json:
@@ -213,7 +213,6 @@ def shrink_command(
             "verdict": "failed",
             "signature": signature,
             "runs": result.runs,
-            "seconds": round(result.seconds, 3),
             "before": before,
             "after": after,
             "file": str(path),
@@ -221,7 +220,7 @@ def shrink_command(
         }
         print(msgspec.json.encode(document).decode())
         return FAILED
-    print(f"{', '.join(signature)}: {result.runs:,} runs in {result.seconds:.1f} s")
+    print(f"{', '.join(signature)}: {counted(result.runs, 'run')}")
     for name in ("records", "faults", "schedule"):
         print(f"  {name:<9} {getattr(before, name):>6} -> {getattr(after, name)}")
     if needed := wording.needed_text(result.scenario):

@@ -115,7 +115,7 @@ def run_and_examine(
         plan.out,
         bar.describe,
         plan.known,
-        limit_seconds=plan.shrink_time,
+        shrink_runs=plan.shrink_runs,
         unwritten=unwritten,
     )
     return result, cases, mistake

@@ -220,7 +220,7 @@ class _Night:
         tried: dict[str, Mutant] = {}
         mutants = mutants if time.perf_counter() < deadline else ()
         families, workers = family_names(), usable_processors()
-        for result in measure_all(mutants, families, seed, workers=workers, shrink_seconds=0.0):
+        for result in measure_all(mutants, families, seed, workers=workers, shrink_runs=0):
             tried[result.id] = mutant_of(result)
             # An interrupted night reports the mutants measured so far.
             self._mutants = [*(each for each in self._mutants if each.id != result.id), tried[result.id]]

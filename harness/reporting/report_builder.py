@@ -66,6 +66,7 @@ from onceproof.reports.model import (
     Report,
     Shrinking,
     Sizes,
+    Symptom,
 )
 from onceproof.reports.render import write
 from onceproof.reports.summaries import distribution, row_differences
@@ -93,7 +94,7 @@ def build_report(
 ) -> Report:
     """Return the report of a run.
 
-    ``failures`` holds one case per signature, ``command`` is the command line, ``mistake`` the error that
+    ``failures`` holds one case per finding, ``command`` is the command line, ``mistake`` the error that
     ended the run early, ``known`` the failures that the settings list, and ``refused`` the families that the
     system cannot run, each with the reason.
     """
@@ -307,7 +308,9 @@ def failure_of(case: FailureCase) -> Failure:
     )
     first, second = case.signature
     recoveries = case.history.statistics.recoveries if case.repeated else ()
-    shown = case.verdict.failed_properties()
+    symptoms = (case, *case.others)
+    shown = dict.fromkeys(each.signature[0] for each in symptoms)
+    shown |= dict.fromkeys(name for each in symptoms for name in each.verdict.failed_properties())
     return Failure(
         family=scenario.family,
         property=first,
@@ -315,7 +318,11 @@ def failure_of(case: FailureCase) -> Failure:
         replay=case.replay,
         shrink=case.shrink,
         seed=case.original.seed,
-        scenarios=case.count,
+        scenarios=case.scenarios,
+        symptoms=tuple(
+            Symptom(*each.signature, each.count, each.explanation.sentence, each.replay)
+            for each in case.others
+        ),
         known=case.known is not None,
         known_since=case.known.since if case.known else "",
         known_why=case.known.why if case.known else "",
@@ -327,7 +334,6 @@ def failure_of(case: FailureCase) -> Failure:
         shrinking=Shrinking(
             before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),
             after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),
-            seconds=round(shrunk.seconds, 3),
             runs=shrunk.runs,
             needed=needed_text(scenario),
         ),

@@ -21,6 +21,7 @@ from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.outcome import outcome_of
+from onceproof.harness.checkers.verdict import is_same_failure
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.scenario import Scenario, read_scenario
@@ -29,7 +30,7 @@ from onceproof.harness.model.system import System
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
-from onceproof.harness.trials.examination import limit_of, shrink_scenario
+from onceproof.harness.trials.examination import runs_of, shrink_scenario
 from onceproof.harness.trials.failures import FailureCase, explanation_of, failure_paths, write_scenario
 from onceproof.harness.trials.family_mistakes import mistake_behind
 from onceproof.harness.trials.tally import Tally
@@ -100,7 +101,7 @@ def replay(family: Family, system: System, path: Path, known: Sequence[KnownSign
         return Proof(family, system, None, tally)
     # The user asks about the scenario in the file, so it is not shrunk.
     size = size_of(scenario)
-    shrunk = ShrinkResult(scenario, 0, 0.0, size, size)
+    shrunk = ShrinkResult(scenario, 0, size, size)
     failure = _explained(family, system, signature, _FailureGroup(scenario, trial, 1), shrunk, path, known)
     return Proof(family, system, None, tally, (failure,))
 
@@ -122,10 +123,9 @@ def _failure(
     """Shrink a failure, write both scenarios, and explain the small one."""
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
     size = size_of(way.scenario)
-    shrunk = ShrinkResult(way.scenario, 0, 0.0, size, size)
+    shrunk = ShrinkResult(way.scenario, 0, size, size)
     if Capability.DETERMINISM in system.capabilities:
-        limit_seconds = limit_of(system, settings.shrink_time)
-        shrunk = shrink_scenario(family, way.scenario, signature, limit_seconds)
+        shrunk = shrink_scenario(family, way.scenario, signature, runs_of(system, settings.shrink_runs))
     write_scenario(way.scenario, found_path)
     write_scenario(shrunk.scenario, small_path)
     return _explained(family, system, signature, way, shrunk, small_path, settings.known)
@@ -157,7 +157,7 @@ def _explained(
             system=system,
             continued=signature[0] in CONTINUATIONS,
         )
-        repeats = again.verdict.signature == signature
+        repeats = is_same_failure(again.verdict.signature, signature)
         if repeats:
             trial = again
     return FailureCase(

@@ -124,7 +124,7 @@ class Reader:
         environment["PYTEST_ADDOPTS"] = f"--onceproof-scenarios {SCENARIOS} -p no:hypothesispytest"
         if typed.command.startswith("pytest"):
             # What pytest finds is not shown: the kept scenario is.
-            configure(self.folder, shrink_time=0)
+            configure(self.folder, shrink_runs=0)
         command = KEPT.sub(self.kept, typed.command) if self.kept else typed.command
         if "--scenarios" in command:
             # The last option counts.
@@ -150,9 +150,9 @@ class Reader:
         assert ended.returncode == int(broken and judges), ended.stdout
 
 
-def configure(folder: Path, shrink_time: int) -> None:
+def configure(folder: Path, shrink_runs: int) -> None:
     """Set for how many seconds a failure is shrunk, and how many scenarios a run has that names no number."""
-    settings = f"[tool.onceproof]\nscenarios = {SCENARIOS}\nshrink_time = {shrink_time}\n"
+    settings = f"[tool.onceproof]\nscenarios = {SCENARIOS}\nshrink_runs = {shrink_runs}\n"
     (folder.parent / "pyproject.toml").write_text(settings)
 
 
@@ -164,7 +164,7 @@ def test_each_step_of_the_tutorial_prints_what_the_page_shows(tmp_path: Path) ->
     reader = Reader(tmp_path / "reader")
     reader.folder.mkdir()
     # The search for a smaller scenario ends by itself. The limit is beyond what a slow machine needs.
-    configure(reader.folder, shrink_time=60)
+    configure(reader.folder, shrink_runs=1000)
     for block in blocks:
         reader.do(block)
     outputs = dict(reader.outputs)

@@ -114,7 +114,7 @@ def test_run_on_spark_kills_workers_and_passes(onceproof: Command) -> None:
 @pytest.mark.local_kill
 def test_failure_on_the_local_runtime_is_shrunk_and_drawn(onceproof: Command, forgetful: Path) -> None:
     seed = str(seed_of_run(load_family(str(forgetful)), LocalSystem(), kills_the_process_after_a_checkpoint))
-    options = ["--scenarios", "2", "--seed", seed, "-n", "1", "--out", "out", "--shrink-time", "1"]
+    options = ["--scenarios", "2", "--seed", seed, "-n", "1", "--out", "out", "--shrink-runs", "100"]
     ended = onceproof("run", "forgetful.py", "--system", "local", *options)
     assert ended.code == 1
     replays = [line for line in ended.out.splitlines() if line.startswith("  onceproof replay")]
@@ -159,7 +159,7 @@ def test_family_of_the_readme_is_named_sales(sales: Path) -> None:
 
 
 def test_failure_is_printed_with_commands_that_replay_it(onceproof: Command, forgetful: Path) -> None:
-    options = ("--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0.5")
+    options = ("--scenarios", "30", "-n", "1", "--out", "out", "--shrink-runs", "100")
     ended = onceproof("run", "forgetful.py", *options)
     assert ended.code == 1
     first = next(
@@ -181,7 +181,7 @@ def test_failure_is_printed_with_commands_that_replay_it(onceproof: Command, for
 
 
 def test_shrunk_failure_is_small_and_stands_in_the_report(onceproof: Command, forgetful: Path) -> None:
-    options = ("--scenarios", "8", "--seed", "2", "-n", "1", "--out", "out", "--shrink-time", "30")
+    options = ("--scenarios", "8", "--seed", "2", "-n", "1", "--out", "out", "--shrink-runs", "1000")
     onceproof("run", "forgetful.py", *options)
     report = json.loads(Path("out", "report.json").read_bytes())
     for failure in report["failures"]:
@@ -218,7 +218,7 @@ def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> No
 
 
 def test_with_json_the_failures_go_to_stderr(onceproof: Command, forgetful: Path) -> None:
-    options = ("--scenarios", "12", "-n", "1", "--out", "out", "--shrink-time", "0", "--json")
+    options = ("--scenarios", "12", "-n", "1", "--out", "out", "--shrink-runs", "0", "--json")
     ended = onceproof("run", "forgetful.py", *options)
     assert ended.code == 1
     assert json.loads(ended.out)["failed"] > 0

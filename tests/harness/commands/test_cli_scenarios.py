@@ -67,7 +67,7 @@ def test_trace_is_part_of_the_json_document(onceproof: Command) -> None:
 def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that has failed, which the tests only read."""
     folder = tmp_path_factory.mktemp("failed")
-    options = ["--scenarios", "12", "-n", "1", "--out", "out", "--shrink-time", "0"]
+    options = ["--scenarios", "12", "-n", "1", "--out", "out", "--shrink-runs", "0"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         written_forgetful(folder)
@@ -213,7 +213,7 @@ def test_faults_are_listed_with_the_answer_of_each_system(onceproof: Command) ->
 def test_replay_prints_the_first_violation_of_each_kind_and_a_count(
     onceproof: Command, forgetful: Path
 ) -> None:
-    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0")
+    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out", "--shrink-runs", "0")
     outcomes = [from_line(line) for line in Path("out", OUTCOMES).read_bytes().splitlines()]
     repeated = 0
     for seed in [str(outcome.seed) for outcome in outcomes if not outcome.passed]:

@@ -152,8 +152,7 @@ def test_every_decision_of_a_shrunk_failure_matters_when_run_again() -> None:
         )
         signature = try_scenario(family, found, twice=False).verdict.signature
         assert signature is not None
-        # On a busy machine the usual limit would cut the search off.
-        small = shrink_scenario(family, found, signature, limit_seconds=120.0).scenario
+        small = shrink_scenario(family, found, signature).scenario
         takes = what_it_takes(family, small, signature)
         assert takes.decisions
         for measured, decision in zip(takes.decisions, decisions_of(small), strict=True):

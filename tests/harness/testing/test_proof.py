@@ -23,7 +23,7 @@ from onceproof.harness.testing.proof import prove, replay
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 SIMULATED = SimulatedSystem()
-QUICKLY = Settings(shrink_time=0.5)
+QUICKLY = Settings(shrink_runs=100)
 CONTEXT = PytestContext(Path("/home/mine"), "test_it.py::test_it", ())
 
 
@@ -143,7 +143,7 @@ def test_known_failures_are_marked(broken: Family, tmp_path: Path) -> None:
     entry = KnownSignature("forgetful", *plain.failures[0].signature)
     others = [KnownSignature("another", *plain.failures[0].signature), KnownSignature("forgetful", "a", "b")]
     proof = prove(
-        broken, SIMULATED, 0, range(30), tmp_path, Settings(shrink_time=0.5, known=(*others, entry))
+        broken, SIMULATED, 0, range(30), tmp_path, Settings(shrink_runs=100, known=(*others, entry))
     )
     assert [failure.known for failure in proof.failures] == [
         entry if failure.signature == entry.signature() else None for failure in plain.failures

@@ -125,7 +125,7 @@ def test_a_failure_that_does_not_repeat_is_shown_by_its_violations(result: RunRe
 
 
 def test_without_time_to_shrink_the_original_is_explained(result: RunResult, tmp_path: Path) -> None:
-    case = cases_of(result, OneByOne(), tmp_path, limit_seconds=0.0)[0]
+    case = cases_of(result, OneByOne(), tmp_path, shrink_runs=0)[0]
     assert case.shrunk.runs == 1
     assert case.shrunk.after == case.shrunk.before
     assert case.explanation.cause
@@ -137,7 +137,7 @@ def test_examining_a_passing_scenario_returns_a_passing_trial(forgetful: Path) -
     family = load_family(str(forgetful))
     scenario = plain(scenario_of(family, scenario_seed(0, family.name, 0)))
     for system in (SIMULATED, OneByOne()):
-        examined = examine(system, family, scenario, None, 5.0)
+        examined = examine(system, family, scenario, None, 1000)
         assert not examined.repeated
         assert examined.trial is not None
         assert examined.trial.verdict.passed
@@ -149,7 +149,7 @@ def test_the_shrunk_scenario_holds_the_settings_of_its_system(forgetful: Path) -
     with closing(DatabaseSystem()) as system:
         failing = next(each for each in scenarios if not run_scenario(family, each, system)[0].passed)
         assert failing.state_backend is UNSET
-        examined = examine(system, family, failing, None, 0.5)
+        examined = examine(system, family, failing, None, 100)
         assert examined.repeated
         small = examined.shrunk.scenario
         assert (small.state_backend, small.incremental) == ("rocksdb", bool(failing.seed % 2))
