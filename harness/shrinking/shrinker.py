@@ -194,7 +194,10 @@ class _Search:
         if not self._uses_part_of_budget:
             return
         for scenario in (self.best, self.smallest):
-            if scenario is not self._confirmed and self._run(scenario) != self._signature:
+            if scenario is self._confirmed:
+                continue
+            self.runs += 1
+            if self._run(scenario) != self._signature:
                 self._uses_part_of_budget = False
                 self.best = self.smallest = self._confirmed
                 self.cost = cost_of(self.best)
