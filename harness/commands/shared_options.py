@@ -134,20 +134,6 @@ ScenarioTime: TypeAlias = Annotated[
         show_default="60",
     ),
 ]
-OneShrinkRuns: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--shrink-runs",
-        min=0,
-        metavar="N",
-        help="Shrink the scenario in at most N runs.",
-        show_default="1,000 in the simulation, 40 on a real system",
-    ),
-]
-ShrinkOut: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", help="File for the small scenario. Default: *.shrunk.json."),
-]
 NightMaxTime: TypeAlias = Annotated[
     float | None,
     typer.Option(
@@ -169,8 +155,8 @@ ExplainShrinkRuns: TypeAlias = Annotated[
         "--shrink-runs",
         min=0,
         metavar="N",
-        help="On a real system: shrink the scenario in at most N runs before it is explained.",
-        show_default="40",
+        help="Shrink the scenario in at most N runs before it is explained; 0: explain it as it is.",
+        show_default="1,000 in the simulation, 40 on a real system",
     ),
 ]
 ExplainOut: TypeAlias = Annotated[

@@ -5,7 +5,7 @@ The rules this module lives by:
 - Each planted bug is shrunk from the scenario that is recorded to kill it, so no time goes into a search.
 - The limit is a number of runs, and the times are processor time: what other processes do changes no figure.
 - ``--sample N`` takes N of the planted bugs, drawn with ``--seed``.
-- ``--out FOLDER`` keeps each small scenario, as `onceproof shrink` does, for a look at what stays large.
+- ``--out FOLDER`` keeps each small scenario, as `onceproof explain` does, for a look at what stays large.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def test_explain_writes_a_page_for_a_failure_on_the_local_runtime(
             seed_of_run(family, LocalSystem(), kills_the_process_after_a_checkpoint), family.name, 0
         )
     )
-    options = ["--system", "local", "--max-time", "2", "--out", "why"]
+    options = ["--system", "local", "--shrink-runs", "8", "--out", "why"]
     ended = onceproof("explain", seed, "--family", "forgetful.py", *options)
     assert ended.code == 1, ended.error
     lines = ended.out.splitlines()
@@ -254,10 +254,10 @@ def test_error_in_a_family_ends_the_run_and_keeps_finished_scenarios(onceproof: 
     assert f"sales: {len(done)} scenario" in ended.out or not done
 
 
-def test_report_command_renders_the_same_page_again(onceproof: Command) -> None:
+def test_merge_of_a_single_folder_renders_the_same_page_again(onceproof: Command) -> None:
     onceproof("run", "word_count", "--scenarios", "4", "-n", "1", "--out", "out")
     page = Path("out", "index.html")
     before = page.read_bytes()
     page.unlink()
-    assert onceproof("report", "out").code == 0
+    assert onceproof("merge", "out").code == 0
     assert page.read_bytes() == before
