@@ -211,7 +211,7 @@ def failure_anchors(failures: Sequence[Failure]) -> dict[tuple[str, str], str]:
         for name in (failure.property, ""):
             anchors.setdefault((subject, name), anchor)
     for place, failure in enumerate(failures, 1):
-        for name in failure.also:
+        for name in (*failure.also, *(each.property for each in failure.symptoms)):
             anchors.setdefault((subject_of(failure), name), f"#failure-{place}-section")
     return anchors
 

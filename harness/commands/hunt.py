@@ -37,13 +37,14 @@ from onceproof.harness.reporting.report_builder import (
     build_report,
     engine_version,
     failure_of,
+    merged,
     time_text,
     write_report,
 )
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.examination import examine, runs_of, unexamined
-from onceproof.harness.trials.failures import store_failure
+from onceproof.harness.trials.failures import identity_of, store_failure
 from onceproof.harness.trials.hunt_state import (
     Finding,
     HuntError,
@@ -74,7 +75,7 @@ from onceproof.harness.trials.supervision import is_lost
 from onceproof.harness.trials.trial import SIMULATED, check_family
 from onceproof.harness.trials.worker import run_batch
 from onceproof.reports.headline import conclude, missing_situations, rare_texts
-from onceproof.reports.model import Failure, Report
+from onceproof.reports.model import Failure, Report, Sizes
 from onceproof.reports.render import PAGE_NAME, render
 from onceproof.reports.text import counted, duration
 
@@ -263,7 +264,13 @@ class _Session:
             case = store_failure(
                 examined, SIMULATED, family, asked, new.scenario, self._plan.out, group, known
             )
-            self._findings[new.key] = Finding(first=new.outcome, count=1, broken={}, failure=failure_of(case))
+            self._findings[new.key] = Finding(
+                first=new.outcome,
+                count=1,
+                broken={},
+                failure=failure_of(case),
+                identity=identity_of(case),
+            )
             self._new.popleft()
             self._bar.warn(f"{'known' if known else 'FAILED'} {shown}: {case.replay}")
 
@@ -279,6 +286,15 @@ class _Session:
             )
             for key, each in self._findings.items()
         ]
+
+    def _bugs(self) -> Iterator[Failure]:
+        """Yield the findings of one bug as one, which is shown by the smallest of them."""
+        same: dict[tuple[str, ...], list[Failure]] = {}
+        for each in self._counted():
+            key = (*each.identity, str(each.failure.known)) if each.identity else key_of(each)[1]
+            same.setdefault((each.failure.family, *key), []).append(each.failure)
+        for failures in same.values():
+            yield merged(sorted(failures, key=_size))
 
     def _store(self) -> None:
         """Replace the stored moment by this one."""
@@ -322,7 +338,7 @@ class _Session:
                 report,
                 title=f"Hunt{', going on' if runs else ''}",
                 interrupted=self._interrupted,
-                failures=tuple(each.failure for each in self._counted()),
+                failures=tuple(self._bugs()),
                 families=tuple([replace(each, seeds=seeds[each.family]) for each in report.families]),
                 facts=replace(report.facts, trace_hash="", others=others),
                 costs=(),
@@ -335,13 +351,19 @@ class _Session:
         if tally.scenarios:
             text += f", {duration(tally.scenario_seconds)} each"
         if self._findings:
-            text += f", {counted(len(self._findings), 'kind')} of failures"
+            text += f", {counted(len(list(self._bugs())), 'finding')}"
         if exhausted := len(self._hunt.exhausted()):
             text += f", {exhausted} of {len(self._families)} families exhausted"
         self._bar.advance(perf_counter() - self._begun, text)
 
     def _seconds(self) -> float:
         return self._before + perf_counter() - self._begun
+
+
+def _size(failure: Failure) -> tuple[int, int, int]:
+    """Return the size of a failure's small scenario; the one that is read with the least effort is first."""
+    after = failure.shrinking.after if failure.shrinking else Sizes()
+    return after.faults, after.records, after.schedule
 
 
 def _as_known(failure: Failure, key: tuple[str, Signature], known: Sequence[KnownSignature]) -> Failure:

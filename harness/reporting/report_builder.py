@@ -299,7 +299,26 @@ def costs_of(tally: Tally) -> tuple[Distribution, ...]:
 
 
 def failure_of(case: FailureCase) -> Failure:
-    """Return a failure as the report's model holds it."""
+    """Return a finding as the report's model holds it."""
+    return merged([_one_failure(each) for each in (case, *case.others)])
+
+
+def merged(failures: Sequence[Failure]) -> Failure:
+    """Return failures of one bug as one, which is shown by the first of them."""
+    shown, *others = failures
+    also = dict.fromkeys(name for each in failures for name in each.also)
+    return msgspec.structs.replace(
+        shown,
+        scenarios=sum(each.scenarios for each in failures),
+        symptoms=tuple(
+            Symptom(each.property, each.anomaly, each.scenarios, each.sentence, each.replay)
+            for each in others
+        ),
+        also=tuple(name for name in also if name != shown.property),
+    )
+
+
+def _one_failure(case: FailureCase) -> Failure:
     scenario, shrunk, explanation, mistake = case.scenario, case.shrunk, case.explanation, case.mistake
     records = tuple(
         InputRecord(split, offset, value if isinstance(value, tuple) else (value,), timestamp)
@@ -308,9 +327,7 @@ def failure_of(case: FailureCase) -> Failure:
     )
     first, second = case.signature
     recoveries = case.history.statistics.recoveries if case.repeated else ()
-    symptoms = (case, *case.others)
-    shown = dict.fromkeys(each.signature[0] for each in symptoms)
-    shown |= dict.fromkeys(name for each in symptoms for name in each.verdict.failed_properties())
+    shown = case.verdict.failed_properties()
     return Failure(
         family=scenario.family,
         property=first,
@@ -318,11 +335,7 @@ def failure_of(case: FailureCase) -> Failure:
         replay=case.replay,
         shrink=case.shrink,
         seed=case.original.seed,
-        scenarios=case.scenarios,
-        symptoms=tuple(
-            Symptom(*each.signature, each.count, each.explanation.sentence, each.replay)
-            for each in case.others
-        ),
+        scenarios=case.count,
         known=case.known is not None,
         known_since=case.known.since if case.known else "",
         known_why=case.known.why if case.known else "",

@@ -123,10 +123,7 @@ def _examine_by_many_runs(
         if signature is None:
             size = size_of(scenario)
             return Examined(ShrinkResult(scenario, 1, size, size), trial, repeated=False)
-    shrunk = shrink_scenario(family, scenario, signature, most_runs, system)
-    takes = None
-    if most_runs:
-        shrunk, takes = _without_idle(family, shrunk, signature, system)
+    shrunk, takes = shrink_to_needed(family, scenario, signature, most_runs, system)
     trial = try_scenario(
         family,
         shrunk.scenario,
@@ -188,13 +185,18 @@ def what_it_takes(
     return measure_decisions(scenario, signature, run, partial(as_run, system, family))
 
 
-def _without_idle(
-    family: Family, shrunk: ShrinkResult, signature: Signature, system: System
-) -> tuple[ShrinkResult, DecisionEffects]:
-    """Leave out, one at a time, each decision without which a shrunk scenario fails in the same way.
+def shrink_to_needed(
+    family: Family, scenario: Scenario, signature: Signature, most_runs: int, system: System = SIMULATED
+) -> tuple[ShrinkResult, DecisionEffects | None]:
+    """Shrink a scenario, and leave out each decision that its failure does not need, one at a time.
 
-    The shrinker leaves such decisions where its limit of runs ends it, and where they cost nothing.
+    The shrinker keeps such decisions where its limit of runs ends it.
+
+    :return: the small scenario, and the effects of its decisions; None: nothing was to be shrunk
     """
+    shrunk = shrink_scenario(family, scenario, signature, most_runs, system)
+    if not most_runs:
+        return shrunk, None
     scenario = shrunk.scenario
     takes = what_it_takes(family, scenario, signature, system)
     while idle := [each for each in takes.decisions if each.effect == "idle"]:
