@@ -17,10 +17,12 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule, read_scenario
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.reporting.report_builder import build_report, failure_of, write_report
+from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.systems.local.local_system import CAPABILITIES
 from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
-from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine
+from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine, runs_of
 from onceproof.harness.trials.failures import FOLDER, FailureCase, examine_failures
+from onceproof.harness.trials.real_shrinking import MOST_RUNS as REAL_MOST_RUNS
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import SIMULATED, run_scenario, scenario_of
 
@@ -131,6 +133,15 @@ def test_without_runs_to_shrink_in_the_original_is_explained(result: RunResult, 
     assert case.explanation.cause
     assert case.takes is None
     assert any("--shrink-runs" in note for note in case.notes)
+
+
+def test_a_failure_on_a_real_system_is_shrunk_only_where_that_is_asked_for() -> None:
+    assert runs_of(SIMULATED, None) == MOST_RUNS
+    assert runs_of(OneByOne(), None) == 0
+    assert runs_of(OneByOne(), None, is_wanted=True) == REAL_MOST_RUNS
+    for system in (SIMULATED, OneByOne()):
+        assert runs_of(system, 7) == 7
+        assert runs_of(system, 0, is_wanted=True) == 0
 
 
 def test_examining_a_passing_scenario_returns_a_passing_trial(forgetful: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from onceproof.harness.checkers import Violation
 from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.explanation.decisions import decisions_of
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
+from onceproof.harness.model.scenario import CheckpointMode, Fault, Operation, Scenario, Schedule, check
 from onceproof.harness.model.system import System, find_system
 from onceproof.harness.systems.structured.query_fault_points import prepared
 from onceproof.harness.trials.real_shrinking import MOST_RUNS, MOST_TRIES, RealRuns, shrink
@@ -104,6 +105,29 @@ def test_a_failure_without_a_fault_is_shrunk_to_no_faults(system: System) -> Non
     runs, _ = counting(lambda scenario: True)
     shrunk = shrink(scenario_with(FATAL, FATAL), runs, system)
     assert shrunk.scenario.faults == ()
+
+
+def test_settings_and_requests_go_where_the_failure_does_not_need_them() -> None:
+    drawn = scenario_with(FATAL)
+    scenario = msgspec.structs.replace(
+        drawn,
+        mode=CheckpointMode("unaligned", min_pause_ms=4),
+        buffer_records=3,
+        watermark_interval_ms=2,
+        state_backend="rocksdb",
+        operations=(Operation("savepoint", "completed"), Operation("stop", "completed", parallelism=1)),
+    )
+
+    def fails(candidate: Scenario) -> bool:
+        return has_fatal_fault(candidate) and candidate.checkpoint_mode.barriers == "unaligned"
+
+    runs, _ = counting(fails, most_runs=100)
+    small = shrink(scenario, runs, find_system("local")).scenario
+    assert small.checkpoint_mode == CheckpointMode("unaligned")
+    assert [decision.text for decision in decisions_of(small)] == [
+        "kill a task at committed",
+        "unaligned checkpoints",
+    ]
 
 
 @pytest.mark.parametrize("most_runs", [1, 3])
