@@ -88,7 +88,7 @@ def run_and_examine(
 ) -> tuple[RunResult, list[FailureCase], RunStopped | None]:
     """Run the planned scenarios, and shrink and explain what failed.
 
-    Returns the result, one case for each family and signature, and the error that ended the run early. Errors
+    Returns the result, one case for each finding, and the error that ended the run early. Errors
     of writing the failing scenarios go into ``unwritten``; without it the first one is raised.
     """
     mistake: RunStopped | None = None

@@ -76,6 +76,7 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
     """Return the document that --json prints."""
     tally = result.tally
     return {
+        "findings": len(report.failures),
         "scenarios": tally.scenarios,
         "passed": tally.scenarios - tally.failed,
         "failed": tally.failed,
