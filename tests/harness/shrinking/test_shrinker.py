@@ -153,7 +153,7 @@ def test_at_the_limit_of_runs_the_smallest_so_far_is_the_result() -> None:
 
 
 def test_the_shrinker_reads_no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine shrinks just as far: whoever asked for the time here would fail."""
+    """A busy machine shrinks just as far: a shrinker that asked for the time would fail here."""
 
     def stopped(*_: object) -> float:
         raise AssertionError("the shrinker has asked for the time")
