@@ -181,8 +181,15 @@ def _needs(takes: DecisionEffects, is_restored: bool) -> Iterable[str]:
 
 
 def _finding(symptoms: list[FailureCase]) -> FailureCase:
-    shown = min(symptoms, key=lambda case: (not case.repeated, cost_of(case.scenario)))
+    shown = min(symptoms, key=_effort)
     return dataclasses.replace(shown, others=tuple(each for each in symptoms if each is not shown))
+
+
+def _effort(case: FailureCase) -> tuple[bool, int, bool, int]:
+    """Return how hard a case is to read; of equal ones, one that shows its own signature comes first."""
+    size = case.shrunk.after
+    parts = size.records + size.faults + size.schedule
+    return not case.repeated, parts, case.verdict.signature != case.signature, cost_of(case.scenario)
 
 
 def examine_failures(

@@ -89,7 +89,7 @@ def test_explanation_and_rows_are_those_of_the_restored_job(
 
 
 def test_shrunk_scenario_fails_as_a_continuation_too(family: Family, calm: Scenario, tmp_path: Path) -> None:
-    case = case_of(family, calm, tmp_path, most_runs=1000)
+    case = case_of(family, calm, tmp_path, most_runs=200)
     assert case.scenario.record_count() < calm.record_count()
     assert case.verdict.signature == case.signature
     assert "passes. A job restored from it" in case.explanation.cause

@@ -178,7 +178,8 @@ def test_a_listed_failure_does_not_hide_one_that_is_not_listed(case: FailureCase
 
 
 def test_a_finding_is_shown_by_its_smallest_scenario(case: FailureCase) -> None:
-    large = dataclasses.replace(case, shrunk=dataclasses.replace(case.shrunk, scenario=case.original))
+    unshrunk = dataclasses.replace(case.shrunk, scenario=case.original, after=case.shrunk.before)
+    large = dataclasses.replace(case, shrunk=unshrunk)
     for cases in ([large, case], [case, large]):
         [finding] = findings_of(cases)
         assert finding.scenario == case.scenario
