@@ -78,9 +78,7 @@ class ConsistentCut:
                 follower.rows_written(step, subject, payload)
             elif kind == ATTEMPT_STARTED:
                 if is_lost and not has_rows and payload["restored"] is None:
-                    follower = _CommitFollower(
-                        oracle, history, scenario.is_exactly_once, follower.violations
-                    )
+                    follower = _CommitFollower(oracle, history, scenario.is_exactly_once, follower.violations)
                 follower.attempt_started(step, subject, payload["restored"])
             elif kind == COMMIT_FAILED:
                 follower.failed_commits.add(subject)

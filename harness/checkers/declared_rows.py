@@ -121,7 +121,9 @@ class DeclaredRows:
 
     def _arrivals_in(self, records: Records, line: Line) -> list[Arrival]:
         """Return the arrivals of some first records of each split."""
-        key = hash(None if line is None else tuple([(each.name, *sorted(each.start.items())) for each in line]))
+        key = hash(
+            None if line is None else tuple([(each.name, *sorted(each.start.items())) for each in line])
+        )
         if key not in self._arrivals:
             if self._strategies is None:
                 self._strategies = strategies_of(cast("Family", self._family), self._scenario.parameters)

@@ -14,8 +14,7 @@ Rules:
 - A record comes with a later firing only if the first may have been emitted before the record came, as
   `arrivals.py` works it out, and if no more firings answer the same than there are attempts. Where a record's
   own window ends later than what it misses, as that of a session may, it may begin anew without a restore.
-- A record that equals one of the first firing and changes nothing there is a repeat that the job drops, and
-  comes with no firing.
+- Equal records of which the expected rows hold one only, as those of a job that drops repeats, share a fate.
 - A record that is in no firing must be declared late, or count in another row, or be on its way at a cut.
 - A group with more records behind the watermark than MOST_RECORDS is not decided, which the run's notes say.
 """
@@ -23,10 +22,10 @@ Rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from onceproof.harness.checkers.arrivals import Arrival, Line, only
 from onceproof.harness.model.family import Records, Rows
@@ -38,6 +37,7 @@ MOST_RECORDS: Final = 10
 Expect: TypeAlias = Callable[[Records], Rows]
 """Returns the rows of some records once the input is over, given what the run declares."""
 Group: TypeAlias = tuple[Any, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,33 @@ class Run:
     """Whether records may be on their way."""
 
 
+class Unit(NamedTuple):
+    """A record, or equal records of which all but the first are dropped."""
+
+    arrivals: tuple[Arrival, ...]
+    timestamp: int
+    watermark: int
+    """The furthest watermark that may precede the first in its attempt; see :class:`Arrival`."""
+    earlier: int
+
+    @classmethod
+    def of(cls, arrivals: Sequence[Arrival]) -> Unit:
+        """Make a unit; of equal records in several splits any may be the first."""
+        firsts = {each.split: each for each in sorted(arrivals, reverse=True)}.values()
+        watermark = max(each.watermark for each in firsts)
+        return cls(tuple(arrivals), arrivals[0].timestamp, watermark, max(each.earlier for each in firsts))
+
+
+class _Search(NamedTuple):
+    """The search in one group, with the records of the first firing chosen."""
+
+    group: Group
+    visible: Counter[Row]
+    first: Counter[Row]
+    apart: frozenset[Unit]
+    """What is not in the first firing."""
+
+
 @dataclass(slots=True)
 class Firings:
     """The search for firings that give the visible rows."""
@@ -65,48 +92,68 @@ class Firings:
     answers: Callable[[Row], Any] | None
     undecided: list[Group] = field(default_factory=list)
     """Groups with too many records behind the watermark."""
-    _behind: list[Arrival] = field(init=False)
-    _alone: dict[Arrival, Rows] = field(init=False)
-    _columns: frozenset[int] = field(init=False)
-    _constant: frozenset[int] = field(init=False)
-    _cache: dict[tuple[bool, frozenset[Arrival]], Counter[Row]] = field(init=False)
+    _units: list[Unit] = field(init=False)
+    _whole: Counter[Row] = field(init=False)
+    _behind: list[Unit] = field(init=False)
+    _columns: frozenset[int] = frozenset()
+    """Those that some record changes."""
+    _constant: frozenset[int] = frozenset()
+    """Those that each record changes."""
+    _cache: dict[tuple[bool, frozenset[Unit]], Counter[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._behind = [each for each in self.run.arrivals if each.furthest >= each.timestamp]
-        self._cache = {}
-        if self._behind:
-            self._alone = {each: self.expect(only([each], self.run.records)) for each in self._behind}
-            self._columns, self._constant = self._changing_columns()
+        self._whole = Counter(self.expect(self.run.records))
+        self._units = self._united()
+        self._behind = [
+            each for each in self._units if max(each.watermark, each.earlier) >= each.timestamp - 1
+        ]
 
     def settled(self, expected: Counter[Row]) -> Counter[Row]:
         """Return the expected rows, with the visible ones in the place of those that are legitimate."""
         if not self._behind:
             return expected
-        differing = {self._group(row) for row in (expected - self.run.visible) + (self.run.visible - expected)}
-        for group in differing:
-            if self._is_legitimate(group):
-                expected = +Counter({row: n for row, n in expected.items() if self._group(row) != group})
-                expected += self._of(group, self.run.visible)
+        self._find_columns()
+        for group in {self._group(row) for row in {**expected, **self.run.visible}}:
+            visible = self._of(group, self.run.visible)
+            if visible != self._of(group, expected) and self._is_legitimate(group, visible):
+                expected = Counter({row: n for row, n in expected.items() if self._group(row) != group})
+                expected += visible
         return expected
 
-    def due_of(self, row: Row, arrival: Arrival) -> int:
-        """Return the watermark at which a row is due; the timestamp of a record of it where that is unknown."""
-        due = None if self.due is None else self.due(row)
-        return arrival.timestamp if due is None else due
+    def _united(self) -> list[Unit]:
+        """Return the records, with those that share a fate together."""
+        equal: dict[tuple[int, Any], list[Arrival]] = {}
+        for arrival in self.run.arrivals:
+            equal.setdefault((arrival.timestamp, arrival.value), []).append(arrival)
+        units = []
+        for same in equal.values():
+            if len(same) > 1:
+                others = [each for each in self.run.arrivals if each is not same[-1]]
+                if Counter(self.expect(only(others, self.run.records))) == self._whole:
+                    units.append(Unit.of(same))
+                    continue
+            units += [Unit.of([each]) for each in same]
+        return units
 
-    def _is_legitimate(self, group: Group) -> bool:
+    def _due_of(self, row: Row, unit: Unit) -> int:
+        """Return the watermark at which a row is due; where it is unknown, the first behind which a record is."""
+        due = None if self.due is None else self.due(row)
+        return unit.timestamp - 1 if due is None else due
+
+    def _is_legitimate(self, group: Group, visible: Counter[Row]) -> bool:
+        unseen = self._of(group, self._whole) - visible
         members = [
             each
             for each in self._behind
-            for own in [[row for row in self._alone[each] if self._group(row) == group]]
-            if own and each.furthest >= min(self.due_of(row, each) for row in own)
+            if self._of(group, self._alone(each))
+            and max(each.watermark, each.earlier) >= self._least_due(group, visible, each)
+            and unseen - self._rows(group, frozenset([each]), alone=False)
         ]
         if not members:
             return False
         if len(members) > MOST_RECORDS:
             self.undecided.append(group)
             return True
-        visible = self._of(group, self.run.visible)
         most = len(self.run.line) if self.run.line else len(members) + 1
         if max(Counter(map(self._answer, visible.elements())).values(), default=0) > most:
             return False
@@ -116,76 +163,109 @@ class Firings:
             for outside in combinations(members, size)
         )
 
-    def _may_follow(self, group: Group, visible: Counter[Row], outside: frozenset[Arrival]) -> bool:
-        """Return whether the rows follow where all but ``outside`` are in the first firing."""
+    def _may_follow(self, group: Group, visible: Counter[Row], outside: frozenset[Unit]) -> bool:
+        """Return whether the rows follow where all but ``outside`` are in the first firing.
+
+        A row of the first firing that is not there may have grown: its records then come with those of
+        ``outside``.
+        """
         first = self._rows(group, outside, alone=False)
+        apart, grown = outside, frozenset[frozenset[Unit]]()
+        if len(first) > 1 and outside and (unseen := first - visible):
+            grown = self._records_of(group, unseen, first, outside)
+            apart = outside.union(*grown)
+            first = self._rows(group, apart, alone=False)
         if self.run.is_whole and first - visible:
             return False
-        left = visible - first
-        return self._may_fire(group, left, first, outside, outside)
+        return self._may_fire(_Search(group, visible, first, apart), visible - first, outside, grown)
+
+    def _records_of(
+        self, group: Group, unseen: Counter[Row], first: Counter[Row], outside: frozenset[Unit]
+    ) -> frozenset[frozenset[Unit]]:
+        """Return the records of each row that is not there."""
+        found: dict[Row, set[Unit]] = {row: set() for row in unseen}
+        for unit in self._units:
+            if unit not in outside:
+                for row in first - self._rows(group, outside | {unit}, alone=False):
+                    if row in found:
+                        found[row].add(unit)
+        return frozenset(map(frozenset, found.values()))
 
     def _may_fire(
         self,
-        group: Group,
+        search: _Search,
         left: Counter[Row],
-        first: Counter[Row],
-        outside: frozenset[Arrival],
-        waiting: frozenset[Arrival],
+        waiting: frozenset[Unit],
+        grown: frozenset[frozenset[Unit]],
+        later: tuple[frozenset[Unit], ...] = (),
     ) -> bool:
-        """Return whether the rows that are left are those of later firings of some waiting records."""
+        """Return whether the rows that are left are those of firings of waiting records after ``later``."""
         if not left:
-            return all(self._may_be_absent(group, each) for each in waiting)
+            return not (grown and self.run.is_whole) and all(
+                self._may_be_absent(search, each) for each in waiting
+            )
         for some in _subsets(waiting):
-            rows = self._rows(group, some, alone=True)
-            if rows and not rows - left and self._is_later(group, some, rows, first, outside):
-                if self._may_fire(group, left - rows, first, outside, waiting - some):
+            if not some:
+                continue
+            for rest in _subsets(grown):
+                firing = some.union(*rest)
+                rows = self._rows(search.group, firing, alone=True)
+                if (
+                    rows
+                    and not rows - left
+                    and all(self._may_miss(search, each, rows, later) for each in some)
+                    and self._may_fire(search, left - rows, waiting - some, grown - rest, (*later, firing))
+                ):
                     return True
         return False
 
-    def _is_later(
-        self,
-        group: Group,
-        some: frozenset[Arrival],
-        rows: Counter[Row],
-        first: Counter[Row],
-        outside: frozenset[Arrival],
+    def _may_miss(
+        self, search: _Search, unit: Unit, rows: Counter[Row], later: tuple[frozenset[Unit], ...]
     ) -> bool:
-        """Return whether these records may come with a firing after the first."""
-        answered = {self._answer(row) for row in first}
-        is_anew = answered.isdisjoint(map(self._answer, rows))
-        for each in some:
-            joined = self._rows(group, outside - {each}, alone=False)
-            if joined == first and self._is_repeat(each, outside):
-                return False
-            missed = [self.due_of(row, each) for row in first - joined]
-            limit = min(missed, default=each.timestamp if self.due is None else self._last_due(each))
-            may_begin = is_anew if self.due is None else limit < self._last_due(each)
-            if each.earlier < limit and not (may_begin and each.watermark >= limit):
-                return False
-        return True
+        """Return whether a record may come when the rows that it would have joined were emitted."""
+        group, first = search.group, search.first
+        gone = first - self._rows(group, search.apart - {unit}, alone=False)
+        for firing in later:
+            gone += self._rows(group, firing, True) - self._rows(group, firing | {unit}, True)
+        last = self._last_due(unit)
+        limit = min((self._due_of(row, unit) for row in gone), default=last)
+        if self.due is None:
+            may_begin = {self._answer(row) for row in first}.isdisjoint(map(self._answer, rows))
+        else:
+            may_begin = limit < last
+        return unit.earlier >= limit or (may_begin and unit.watermark >= limit)
 
-    def _is_repeat(self, arrival: Arrival, outside: frozenset[Arrival]) -> bool:
-        return any(
-            other.timestamp == arrival.timestamp and other.value == arrival.value and other not in outside
-            for other in self.run.arrivals
-        )
-
-    def _may_be_absent(self, group: Group, arrival: Arrival) -> bool:
+    def _may_be_absent(self, search: _Search, unit: Unit) -> bool:
         """Return whether a record may be in no row of a group."""
-        dues = [self.due_of(row, arrival) for row in self._alone[arrival] if self._group(row) == group]
-        if not self.run.is_whole and (self.run.in_flight or arrival.earlier >= min(dues)):
+        least, last = self._least_due(search.group, search.visible, unit), self._last_due(unit)
+        if not self.run.is_whole and (
+            self.run.in_flight
+            or unit.earlier >= least
+            or (unit.watermark >= least and (least < last or self.due is None))
+        ):
             return True
-        return arrival.watermark >= max(dues) and max(dues) < self._last_due(arrival)
+        own = max(self._due_of(row, unit) for row in self._of(search.group, self._alone(unit)))
+        return own < last and unit.watermark >= own
 
-    def _last_due(self, arrival: Arrival) -> int:
-        return max(self.due_of(row, arrival) for row in self._alone[arrival])
+    def _least_due(self, group: Group, visible: Counter[Row], unit: Unit) -> int:
+        """Return when the first of a group's rows is due: those of a record alone, or one that is there."""
+        return min(self._due_of(row, unit) for row in [*self._of(group, self._alone(unit)), *visible])
 
-    def _rows(self, group: Group, some: frozenset[Arrival], alone: bool) -> Counter[Row]:
+    def _last_due(self, unit: Unit) -> int:
+        return max(self._due_of(row, unit) for row in self._alone(unit))
+
+    def _alone(self, unit: Unit) -> Counter[Row]:
+        return self._all_rows(frozenset([unit]), alone=True)
+
+    def _rows(self, group: Group, some: frozenset[Unit], alone: bool) -> Counter[Row]:
         """Return the rows of a group for some records alone, or for all but these."""
+        return self._of(group, self._all_rows(some, alone))
+
+    def _all_rows(self, some: frozenset[Unit], alone: bool) -> Counter[Row]:
         if (alone, some) not in self._cache:
-            chosen = [each for each in self.run.arrivals if (each in some) == alone]
+            chosen = [each for unit in self._units if (unit in some) == alone for each in unit.arrivals]
             self._cache[alone, some] = Counter(self.expect(only(chosen, self.run.records)))
-        return self._of(group, self._cache[alone, some])
+        return self._cache[alone, some]
 
     def _of(self, group: Group, rows: Counter[Row]) -> Counter[Row]:
         return Counter({row: count for row, count in rows.items() if self._group(row) == group})
@@ -199,21 +279,17 @@ class Firings:
             return answer
         return tuple([cell for column, cell in enumerate(row) if column not in self._constant])
 
-    def _changing_columns(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the columns that some record changes, and those that each one changes."""
-        whole = Counter(self.expect(self.run.records))
+    def _find_columns(self) -> None:
         some: set[int] = set()
         each: set[int] | None = None
-        for arrival in self.run.arrivals:
-            chosen = [other for other in self.run.arrivals if other is not arrival]
-            rest = Counter(self.expect(only(chosen, self.run.records)))
-            gone, come = [*(whole - rest)], [*(rest - whole)]
+        for unit in self._units:
+            rest = self._all_rows(frozenset([unit]), alone=False)
+            gone, come = [*(self._whole - rest)], [*(rest - self._whole)]
             changed = [_nearest(row, come) for row in gone] + [_nearest(row, gone) for row in come]
-            for columns in filter(None, changed):
-                some |= columns
+            some = some.union(*changed)
             if len(gone) == len(come) == 1:
                 each = {*changed[0]} if each is None else each & changed[0]
-        return frozenset(some), frozenset(each or ())
+        self._columns, self._constant = frozenset(some), frozenset(each or ())
 
 
 def _nearest(row: Row, others: Sequence[Row]) -> frozenset[int]:
@@ -226,8 +302,7 @@ def _nearest(row: Row, others: Sequence[Row]) -> frozenset[int]:
     return min(differences, key=lambda each: (len(each), -min(each, default=0)), default=frozenset())
 
 
-def _subsets(members: Iterable[Arrival]) -> Iterator[frozenset[Arrival]]:
-    """Yield the subsets that are not empty, the smallest first."""
-    ordered = sorted(members)
-    for size in range(1, len(ordered) + 1):
-        yield from map(frozenset, combinations(ordered, size))
+def _subsets(members: frozenset[T]) -> Iterator[frozenset[T]]:
+    """Yield all subsets, the smallest first."""
+    for size in range(len(members) + 1):
+        yield from map(frozenset, combinations(members, size))
