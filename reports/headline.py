@@ -18,6 +18,8 @@ from onceproof.reports.text import counted, joined, words
 
 WHOLE = "Every record exactly once"
 SAMPLE = "Passed, in a sample"
+UNDECIDED = "undecided"
+"""How a note begins that says of which rows a checker could not tell whether they are right."""
 
 Status: TypeAlias = Literal["passed", "failed", "known", "gaps", "interrupted", "empty"]
 
@@ -328,9 +330,10 @@ def timers_text(family: FamilyResult) -> str:
 
 def noticed_texts(family: FamilyResult) -> list[str]:
     """Return what the runs of a family have noticed that breaks no property."""
+    copied = "; the rows are right, because the engine had taken a copy"
     return [
-        f"{family.family}: {note}, in {counted(scenarios, 'scenario')}; the rows are right, because"
-        " the engine had taken a copy"
+        f"{family.family}: {note}, in {counted(scenarios, 'scenario')}"
+        f"{'' if note.startswith(UNDECIDED) else copied}"
         for note, scenarios in family.notes.items()
     ]
 

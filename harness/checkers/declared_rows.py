@@ -5,7 +5,7 @@ Rules:
 - A late row reaches ``expected`` only if it is that of a record that may be late; as many equal ones as there
   are such records. The others are left out, so the checkers report them and miss what they stand for.
 - A late row is that of a record if ``expected`` returns it for this record alone; where ``expected`` returns
-  each late row that it is told, if the row has all cells of the record.
+  each late row that is declared, if the row has all cells of the record.
 - If the expected rows differ from the visible ones, `firings.py` says which differences are legitimate.
 """
 
@@ -61,16 +61,16 @@ class DeclaredRows:
             checkpoint: that of the cut; None for the end of the run.
             is_whole: whether the records are the whole input.
         """
-        line = self._line(history, checkpoint)
-        told = visible
+        declared = visible
         if self._options.late is not None:
-            told = self._possible(records, visible, line)
-        rows = Counter(self._expected(records, told, is_whole))
+            declared = self._possible(records, visible, history, checkpoint)
+        rows = Counter(self._expected(records, declared, is_whole))
         if history is None or not self._scenario.is_exactly_once or self._options.table_keys:
             return rows
         counted = Counter(visible)
         if rows == counted:
             return rows
+        line = self._line(history, checkpoint)
         run = Run(
             records,
             counted,
@@ -80,7 +80,7 @@ class DeclaredRows:
             _in_flight(history, checkpoint),
         )
         firings = Firings(
-            lambda some: self._expected(some, told, True), run, self._options.due, self._options.answers
+            lambda some: self._expected(some, declared, True), run, self._options.due, self._options.answers
         )
         rows = firings.settled(rows)
         if firings.undecided:
@@ -92,7 +92,9 @@ class DeclaredRows:
         is_known = history is not None and self._scenario.is_exactly_once
         return line_of(history, checkpoint) if history is not None and is_known else None
 
-    def _possible(self, records: Records, visible: Rows, line: Line) -> Rows:
+    def _possible(
+        self, records: Records, visible: Rows, history: History | None, checkpoint: int | None
+    ) -> Rows:
         """Return the visible rows without those that declare a record late which cannot be."""
         is_late = self._options.is_late
         late = [row for row in visible if is_late(row)]
@@ -100,24 +102,28 @@ class DeclaredRows:
             return visible
         is_told = bool(self._expected(only((), records), late, True))
         possible: Counter[Row] = Counter()
-        for arrival in self._arrivals_in(records, line):
+        for arrival in self._arrivals_in(records, self._line(history, checkpoint)):
             if arrival.watermark < arrival.timestamp:
                 continue
             alone = only([arrival], records)
             if self._options.due is not None:
-                dues = map(self._options.due, self._expected(alone, (), True))
-                if arrival.watermark < max((due for due in dues if due is not None), default=0):
+                dues = [
+                    due
+                    for row in self._expected(alone, (), True)
+                    if (due := self._options.due(row)) is not None
+                ]
+                if dues and arrival.watermark < max(dues):
                     continue
             rows = late if is_told else self._expected(alone, late, True)
             possible.update({row for row in rows if is_late(row) and not (is_told and _lacks(row, arrival))})
-        told = []
+        declared = []
         for row in visible:
             if is_late(row):
                 if not possible[row]:
                     continue
                 possible[row] -= 1
-            told.append(row)
-        return told
+            declared.append(row)
+        return declared
 
     def _arrivals_in(self, records: Records, line: Line) -> list[Arrival]:
         """Return the arrivals of some first records of each split."""
@@ -130,8 +136,8 @@ class DeclaredRows:
             self._arrivals[key] = arrivals_of(self._scenario.records, self._strategies, line)
         return [each for each in self._arrivals[key] if each.offset < len(records[each.split])]
 
-    def _expected(self, records: Records, told: Sequence[Row], is_whole: bool) -> Rows:
-        return self._family.expected(records, Declared(told, is_whole, self._scenario.parameters))
+    def _expected(self, records: Records, declared: Sequence[Row], is_whole: bool) -> Rows:
+        return self._family.expected(records, Declared(declared, is_whole, self._scenario.parameters))
 
 
 def _lacks(row: Row, arrival: Arrival) -> bool:

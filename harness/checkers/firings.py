@@ -1,4 +1,4 @@
-"""Whether rows that differ from the expected ones are those of a correct run with records behind the watermark.
+"""Whether rows that differ from the expected ones may come of records behind the watermark.
 
 A record behind the watermark of its split can have several fates, and each gives other rows: it is in the
 first firing of its window or timer; it opens what was already emitted again after a restore, and comes with a
@@ -136,7 +136,7 @@ class Firings:
         return units
 
     def _due_of(self, row: Row, unit: Unit) -> int:
-        """Return the watermark at which a row is due; where it is unknown, the first behind which a record is."""
+        """Return when a row is due; where it is unknown, when a record of it is behind the watermark."""
         due = None if self.due is None else self.due(row)
         return unit.timestamp - 1 if due is None else due
 

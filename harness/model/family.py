@@ -202,9 +202,9 @@ class FamilyOptions:
     implies ``declares``. Such a row reaches ``expected`` only if it is that of a record that may be late: the
     harness works out from the input, the watermark strategies and the restores which these are."""
     due: Callable[[Row], int | None] | None = None
-    """For ``late``: the watermark at which a row is due, such as the end of its window less 1 ms; None for rows
-    that do not wait. A record is late if the last of its rows is due. Without it, a record may be late as soon
-    as it is behind the watermark."""
+    """For ``late``: the watermark at which a row is due, such as the end of its window less 1 ms; None for
+    rows that do not wait. A record is late if the last of its rows is due. Without it, a record may be late
+    as soon as it is behind the watermark."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
@@ -443,22 +443,6 @@ def tasks_with(family: Family, parameters: Mapping[str, Parameter]) -> Vertices:
     """Return the vertices of the job that a family builds for the parameters of a workload."""
     tasks_of = options_of(family).tasks_with
     return family.tasks if tasks_of is None else tasks_of(parameters)
-
-
-def check_table_keys(family: Family, keys: int, sink: str) -> None:
-    """Raise FamilyError where a job replaces rows by key and the family does not say so, or by other keys.
-
-    :param keys: the key columns by which the job writes; 0 if it replaces no rows
-    :param sink: the call that says so in the job
-    """
-    said = options_of(family).table_keys
-    if keys and keys != said:
-        place = source_file(family) or family.name
-        was = f"options say table_keys={said}" if said else "expected() is compared with rows that are added"
-        raise FamilyError(
-            f"{place}: {sink} replaces rows by key, and {was}: set options = FamilyOptions(table_keys={keys},"
-            " versions=versions), where versions(records) returns all rows that each key may show"
-        )
 
 
 def family_of(candidate: object, place: str) -> Family:

@@ -6,9 +6,9 @@ Rules:
   and does nothing else: no operator is made and no engine runs.
 - A stock strategy is its bound: the newest timestamp, less the bound, less 1 ms. A generator of the user is
   asked record by record, as if each were followed by a periodic call: no run has more watermarks.
-- A split is ordered and has a generator of its own, and a subtask waits for its slowest split. So a watermark
-  that precedes a record follows from the records before it in its own split. Where a strategy has idle splits,
-  or stands behind the source, the other splits count as well.
+- A split is ordered and has a generator of its own, and a subtask waits for its slowest split. So a
+  watermark that precedes a record follows from the records before it in its own split. Where a strategy has
+  idle splits, or stands behind the source, the other splits count as well.
 - A job that cannot be built so has the strategy with the most late records: watermarks without a bound.
 """
 

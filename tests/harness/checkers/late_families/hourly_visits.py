@@ -1,4 +1,4 @@
-"""Visits of each page per hour, in event-time windows; repeated visits are dropped, late ones beside the rows."""
+"""Visits of each page per hour; repeated visits are dropped, late ones are rows of their own."""
 
 from collections import Counter
 

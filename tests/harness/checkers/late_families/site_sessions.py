@@ -1,4 +1,4 @@
-"""Sessions of each user, which end after a minute without a click; repeated clicks are dropped, late ones beside them."""
+"""Sessions of each user; repeated clicks are dropped, late ones are rows of their own."""
 
 from collections import Counter
 
