@@ -100,7 +100,7 @@ class DeclaredRows:
         late = [row for row in visible if is_late(row)]
         if not late:
             return visible
-        is_told = bool(self._expected(only((), records), late, True))
+        is_trusting = bool(self._expected(only((), records), late, True))
         possible: Counter[Row] = Counter()
         for arrival in self._arrivals_in(records, self._line(history, checkpoint)):
             if arrival.watermark < arrival.timestamp:
@@ -114,8 +114,10 @@ class DeclaredRows:
                 ]
                 if dues and arrival.watermark < max(dues):
                     continue
-            rows = late if is_told else self._expected(alone, late, True)
-            possible.update({row for row in rows if is_late(row) and not (is_told and _lacks(row, arrival))})
+            rows = late if is_trusting else self._expected(alone, late, True)
+            possible.update(
+                {row for row in rows if is_late(row) and not (is_trusting and _lacks(row, arrival))}
+            )
         declared = []
         for row in visible:
             if is_late(row):
