@@ -48,7 +48,7 @@ def with_history(report: Report, before: Sequence[NightRow]) -> Report:
     return msgspec.structs.replace(
         report,
         failures=tuple(
-            _seen_before(failure, before, report.facts.engine_version) for failure in report.failures
+            _seen_before(failure, before, report.facts.revision) for failure in report.failures
         ),
         known=tuple(_missed_before(known, before) for known in report.known),
     )
@@ -80,7 +80,7 @@ def night_row(report: Report, started: datetime, seconds: float) -> NightRow:
     return NightRow(
         started=started.astimezone(UTC),
         seed=report.facts.seed,
-        revision=report.facts.engine_version,
+        revision=report.facts.revision,
         status=conclude(report).status,
         scenarios=report.facts.scenarios,
         failed=sum(family.failed for family in report.families),

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -42,6 +40,7 @@ from onceproof.harness.model.family import options_of
 from onceproof.harness.model.fault_kinds import POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.system import System, can_strike
+from onceproof.harness.reporting.revisions import engine_version, families_version
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
@@ -176,6 +175,7 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
         scenarios=tally.scenarios,
         seed=result.seed,
         engine_version=engine_version(),
+        families_version=families_version(result.names),
         started=time_text(result.started),
         seconds=round(result.seconds, 3),
         machine=machine_text(),
@@ -227,25 +227,6 @@ def cost_text(seconds: float, share: float) -> str:
 def time_text(moment: datetime) -> str:
     """Return a moment in the format of the report: `2026-11-20 02:17:05 UTC`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def engine_version() -> str:
-    """Return the version of the distribution, with the commit if onceproof runs from a checkout."""
-    version = metadata.version("onceproof")
-    root = Path(__file__).parents[1]
-    if not (root / ".git").exists():
-        return version
-    try:
-        commit = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "--short", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return version
-    return f"{version} at {commit}"
 
 
 def machine_text() -> str:
