@@ -244,6 +244,8 @@ class Report(ReportStruct, frozen=True, kw_only=True, omit_defaults=False):
     facts: Facts = Facts()
     problems: tuple[str, ...] = ()
     """Further reasons why the run failed, one sentence each."""
+    shortfalls: tuple[str, ...] = ()
+    """What a night must have run at the least and has not, each a text without a stop."""
     interrupted: str = ""
     """Why the run ended early; empty if it did not."""
     families: tuple[FamilyResult, ...] = ()

@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -44,8 +44,11 @@ from onceproof.harness.commands.shared_options import (
     FirstOfShare,
     FlightsSystem,
     Junit,
+    LeastKills,
+    LeastScenarios,
     Master,
     MaxTime,
+    NightLimitTime,
     NightMaxTime,
     NightSeed,
     OneFamily,
@@ -72,6 +75,9 @@ from onceproof.harness.commands.shared_options import (
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
 from onceproof.harness.model.seeds import Share
 
+if TYPE_CHECKING:
+    from onceproof.harness.nightly.night import OwnNight
+
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 EXPLAIN_FOLDER = Path("reports", "out", "explain")
@@ -81,7 +87,7 @@ app = typer.Typer(
     name="onceproof",
     help="Prove, or disprove, that a stateful stream job counts every record exactly once.",
     epilog="Exit codes: 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or bad input, 5"
-    " nothing ran, 130 interrupted, 143 ended by SIGTERM.",
+    " nothing or too little ran, 130 interrupted, 143 ended by SIGTERM.",
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -253,7 +259,12 @@ def campaign(
 
 @app.command()
 def nightly(
+    context: typer.Context,
+    families: Families = None,
     max_time: NightMaxTime = None,
+    limit_time: NightLimitTime = None,
+    least_scenarios: LeastScenarios = None,
+    least_kills: LeastKills = None,
     seed: NightSeed = None,
     master: Master = None,
     conf: SparkSettings = None,
@@ -264,16 +275,27 @@ def nightly(
     junit: Junit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a year of flights under kills, then a campaign, and report both."""
-    from onceproof.engine.extras import DATA, SPARK, require
+    """Run a campaign of some least size, and compare it with the nights before."""
+    from onceproof.engine.extras import SPARK, require
 
-    require("onceproof nightly", SPARK, DATA)
+    require("onceproof nightly", SPARK)
     from onceproof.engine.runtime.spark_options import SparkOptions
-    from onceproof.harness.commands.campaign import nightly_command
+    from onceproof.harness.commands.campaign import NightOptions, nightly_command
     from onceproof.harness.settings.project_settings import load_settings
 
+    options = NightOptions(
+        families=families,
+        max_time=max_time,
+        limit_time=limit_time,
+        least_scenarios=least_scenarios,
+        least_kills=least_kills,
+        seed=seed,
+        out=out,
+        junit=junit,
+        as_json=as_json,
+    )
     spark = SparkOptions.of(master, conf or (), properties_file)
-    raise typer.Exit(nightly_command(load_settings(), spark, max_time, seed, out, junit, _command(), as_json))
+    raise typer.Exit(nightly_command(load_settings(), spark, options, _command(), context.obj))
 
 
 @app.command()
@@ -442,10 +464,11 @@ def _command() -> str:
     return shlex.join(("onceproof", *sys.argv[1:]))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, night: OwnNight | None = None) -> int:
     """Run the command line and return its exit code.
 
-    ``arguments`` are those after the command's name; None stands for those of the process.
+    ``arguments`` are those after the command's name; None stands for those of the process. ``night`` has
+    further parts for `nightly`.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = DEBUG in given
@@ -457,13 +480,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         main(["--help"])
         return _print_error("no command is given", USAGE)
     with interruptible() as interruption:
-        return interruption.exit_code(_run(given, debug))
+        return interruption.exit_code(_run(given, debug, night))
 
 
-def _run(given: list[str], debug: bool) -> int:
+def _run(given: list[str], debug: bool, night: OwnNight | None) -> int:
     """Run the command line, and return its exit code; an error is a line."""
     try:
-        code = typer.main.get_command(app).main(given, prog_name="onceproof", standalone_mode=False)
+        command = typer.main.get_command(app)
+        code = command.main(given, prog_name="onceproof", standalone_mode=False, obj=night)
         sys.stdout.flush()
         return int(code or 0)
     except typer.TyperException as error:

@@ -47,9 +47,7 @@ def with_history(report: Report, before: Sequence[NightRow]) -> Report:
     """Return the report with the earlier nights of each failure; ``before`` starts with the oldest night."""
     return msgspec.structs.replace(
         report,
-        failures=tuple(
-            _seen_before(failure, before, report.facts.revision) for failure in report.failures
-        ),
+        failures=tuple(_seen_before(failure, before, report.facts.revision) for failure in report.failures),
         known=tuple(_missed_before(known, before) for known in report.known),
     )
 
@@ -64,7 +62,7 @@ def added_to_history(history: NightHistory, report: Report, started: datetime, s
     before = history.read()
     report = with_history(report, before)
     tonight = night_row(report, started, seconds)
-    if tonight.status == "empty":
+    if tonight.status == "empty" and not tonight.scenarios:
         return with_nights(report, before)
     try:
         history.add(tonight)

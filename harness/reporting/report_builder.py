@@ -19,12 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onceproof.harness.checkers import CONTINUATIONS, properties_asked_of
 from onceproof.harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
-from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
-from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
-from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import (
     fault_text,
@@ -36,7 +32,6 @@ from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
-from onceproof.harness.model.family import options_of
 from onceproof.harness.model.fault_kinds import POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.system import System, can_strike
@@ -44,6 +39,7 @@ from onceproof.harness.reporting.revisions import engine_version, families_versi
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
+from onceproof.harness.trials.minimums import properties_asked
 from onceproof.harness.trials.output_files import OutputUnwritable, unwritable, write_file
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Tally
@@ -339,31 +335,21 @@ def _decisions(takes: DecisionEffects) -> tuple[Decision, ...]:
 
 def family_result(name: str, result: RunResult, known: Sequence[KnownSignature]) -> FamilyResult:
     """Return the verdicts of one family of a run, by property; ``known`` are the listed failures."""
-    tally, capabilities = result.tally, result.system.capabilities
+    tally = result.tally
     family = tally.families[name]
     listed = [
         group
         for (family_name, signature), group in tally.groups.items()
         if family_name == name and find_known(known, name, signature)
     ]
-    asked = dict.fromkeys(properties_asked_of(capabilities), family.scenarios)
-    asked[ExactlyOnce.property] -= family.at_least_once
-    asked[Mode.property] = family.at_least_once
-    if not family.at_least_once and options_of(result.family(name)).at_least_once is None:
-        # The family is never run in that mode.
-        del asked[Mode.property]
-    if Capability.CONTINUATIONS in capabilities:
-        asked |= dict.fromkeys(CONTINUATIONS, family.continued)
-    if Capability.DETERMINISM in capabilities:
-        asked[DETERMINISM] = family.checked_twice
     results = [
         PropertyResult(
             each,
-            max(number - family.broken[each], 0),
+            max(asked.scenarios - family.broken[each], 0),
             family.broken[each],
             sum(group.broken[each] for group in listed),
         )
-        for each, number in asked.items()
+        for each, asked in properties_asked(result, name).items()
     ]
     return FamilyResult(
         family=name,
