@@ -71,8 +71,8 @@ class Pace:
     deadline: float | None
     """The end of the campaign in seconds, on the same clock as every ``now``; None for no limit."""
     families: int = 1
-    latest: float | None = None
-    """The end of a campaign that owes scenarios at its deadline; None for the deadline."""
+    latest: float = 0.0
+    """The end of a campaign that owes scenarios at its deadline, if it is later."""
     _per_second: float = 0.0
     """How many scenarios a second the last wave simulated."""
     _judging_seconds: float = 0.0
@@ -100,7 +100,7 @@ class Pace:
         if count := min(left, self._count_in_time(first, now)):
             until = self._start_deadline(self.deadline, count)
             return WaveSize(count, until if first else max(until, now + FIRST_WAVE_SECONDS))
-        if owed and self.latest is not None and self._seconds_until(self.latest, now) > 0:
+        if owed and self._seconds_until(self.latest, now) > 0:
             fitting = min(owed, self._count_in(self._seconds_until(self.latest, now)))
             # A whole number of rounds, so that all families keep having as many.
             count = min(left, max(ceil(fitting / self.families), 1) * self.families)

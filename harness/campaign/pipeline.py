@@ -114,7 +114,6 @@ def run_campaign(
     session: SparkSession | None = None,
     progress: Progress = lambda simulated, failed: None,
     minimums: Minimums = Minimums(),  # noqa: B008
-    limit_time: float | None = None,
     store: str | None = None,
     budget: Budget = Budget(),  # noqa: B008
     resumes: bool = True,
@@ -128,11 +127,9 @@ def run_campaign(
     :param seed: the seed of the campaign, from which each scenario's seed follows
     :param out: the folder that gets outcomes.jsonl
     :param spark: Spark's master and options if ``session`` is None
-    :param session: the Spark session, whose settings and temporary views stay as they are; None for the Spark
-        of this process, or that of spark-submit, or a new one
+    :param session: the Spark session, which stays as it is; None for that of this process, or a new one
     :param progress: called after each wave and several times a second with the numbers so far
-    :param minimums: what the campaign runs although ``max_time`` is over, until ``limit_time``
-    :param limit_time: the later limit in seconds; None for ``max_time``
+    :param minimums: what the campaign runs although ``max_time`` is over
     :param store: the folder or address of the trials, which all executors reach; None for a folder in ``out``
     :param budget: what each scenario may use
     :param resumes: whether to resume the same campaign, or to begin anew even if another one is unfinished
@@ -162,13 +159,10 @@ def run_campaign(
             trials.begin(is_resumed)
             lines = stack.enter_context(open_output(out))
             assert lines is not None
-            deadline = None if max_time is None else started + max_time
-            latest = None if limit_time is None else started + limit_time
-            pace = Pace(run.workers, scenarios, deadline, len(families), latest)
-            campaign = _Campaign(
-                session, result, sources, trials, lines, pace, minimums, budget, progress, clock
-            )
-            campaign.run_or_keep(is_resumed)
+            ends = None if max_time is None else started + max_time, started + minimums.limit_seconds
+            pace = Pace(run.workers, scenarios, ends[0], len(families), ends[1])
+            work = _Campaign(session, result, sources, trials, lines, pace, minimums, clock, budget, progress)
+            work.run_or_keep(is_resumed)
         except KeyboardInterrupt:
             run.interrupted = True
         except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed, SparkFailed, TrialsLost) as mistake:
@@ -238,9 +232,9 @@ class _Campaign:
         lines: OutcomeFile,
         pace: Pace,
         minimums: Minimums,
+        clock: Callable[[], float],
         budget: Budget,
         progress: Progress,
-        clock: Callable[[], float],
     ) -> None:
         self._session = session
         self._result = result

@@ -121,8 +121,8 @@ def nightly_command(
         minimums=Minimums(
             decided(options.least_scenarios, settings.least_scenarios, SCENARIOS),
             decided(options.least_kills, settings.least_kills, KILLS),
+            decided(options.limit_time, settings.limit_time, LIMIT_SECONDS),
         ),
-        limit_time=decided(options.limit_time, settings.limit_time, LIMIT_SECONDS),
         parts=() if own is None else own.parts,
         known=settings.known,
         history=settings.history,

@@ -28,6 +28,7 @@ from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.merge_cli import merge
 from onceproof.harness.commands.mutants_cli import mutants
+from onceproof.harness.commands.nightly_cli import nightly
 from onceproof.harness.commands.serve_cli import serve
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.setup_cli import completion, doctor, init
@@ -44,13 +45,8 @@ from onceproof.harness.commands.shared_options import (
     FirstOfShare,
     FlightsSystem,
     Junit,
-    LeastKills,
-    LeastScenarios,
     Master,
     MaxTime,
-    NightLimitTime,
-    NightMaxTime,
-    NightSeed,
     OneFamily,
     PropertiesFile,
     RunSeed,
@@ -258,47 +254,6 @@ def campaign(
 
 
 @app.command()
-def nightly(
-    context: typer.Context,
-    families: Families = None,
-    max_time: NightMaxTime = None,
-    limit_time: NightLimitTime = None,
-    least_scenarios: LeastScenarios = None,
-    least_kills: LeastKills = None,
-    seed: NightSeed = None,
-    master: Master = None,
-    conf: SparkSettings = None,
-    properties_file: PropertiesFile = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out")
-    ] = None,
-    junit: Junit = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run a campaign of some least size, and compare it with the nights before."""
-    from onceproof.engine.extras import SPARK, require
-
-    require("onceproof nightly", SPARK)
-    from onceproof.engine.runtime.spark_options import SparkOptions
-    from onceproof.harness.commands.campaign import NightOptions, nightly_command
-    from onceproof.harness.settings.project_settings import load_settings
-
-    options = NightOptions(
-        families=families,
-        max_time=max_time,
-        limit_time=limit_time,
-        least_scenarios=least_scenarios,
-        least_kills=least_kills,
-        seed=seed,
-        out=out,
-        junit=junit,
-        as_json=as_json,
-    )
-    spark = SparkOptions.of(master, conf or (), properties_file)
-    raise typer.Exit(nightly_command(load_settings(), spark, options, _command(), context.obj))
-
-
-@app.command()
 def flights(
     system: FlightsSystem = "spark-cluster",
     seed: Annotated[int, typer.Option("--seed", help="Seed from which the kills are drawn.")] = 0,
@@ -449,7 +404,7 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-for _command_of_its_module in (hunt, mutants, bench, merge, serve, init, doctor, completion):
+for _command_of_its_module in (hunt, nightly, mutants, bench, merge, serve, init, doctor, completion):
     app.command()(_command_of_its_module)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")

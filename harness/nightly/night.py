@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
@@ -86,7 +85,6 @@ def nightly(
     *,
     families: Sequence[str],
     minimums: Minimums = Minimums(),  # noqa: B008
-    limit_time: float = 0.0,
     parts: Sequence[Part] = (),
     known: Sequence[KnownSignature] = (),
     history: Path | str | None = None,
@@ -99,11 +97,11 @@ def nightly(
     """Run the nightly job, with a campaign of ``seconds``, and return the exit code.
 
     ``out`` is the folder of the report and its data; the next night replaces them. The campaign runs
-    ``families``. It goes on until ``limit_time`` while it has not reached ``minimums``. ``parts`` are further
-    parts of the night. ``known`` holds the failures that the settings list. ``history`` is the folder or the
-    address of the history, by default one in ``out``; it keeps ``keep`` nights. ``junit`` is the path of a
-    JUnit XML file. ``spark`` holds master and options of the session that judges, and ``budget`` is what each
-    scenario may use. With ``as_json`` stdout has one document, and the summary goes to stderr.
+    ``families``, and goes on while it has not reached ``minimums``. ``parts`` are further parts of the night.
+    ``known`` holds the failures that the settings list. ``history`` is the folder or the address of the
+    history, by default one in ``out``; it keeps ``keep`` nights. ``junit`` is the path of a JUnit XML file.
+    ``spark`` holds master and options of the session that judges, and ``budget`` is what each scenario may
+    use. With ``as_json`` stdout has one document, and the summary goes to stderr.
     Raises the errors of a family, of an unwritable folder, and of a campaign that stopped.
     """
     find_java(os.environ)
@@ -131,13 +129,7 @@ def nightly(
                         night.attempt(part.name, partial(part.run, night))
                     bar.describe("campaign")
                     bar.begin(None)
-                    run = partial(
-                        run_campaign,
-                        session=session,
-                        budget=budget,
-                        max_time=seconds,
-                        limit_time=max(limit_time, seconds),
-                    )
+                    run = partial(run_campaign, session=session, budget=budget, max_time=seconds)
                     night.attempt("campaign", lambda: night.campaign(run))
                 except KeyboardInterrupt:
                     night.interrupted = "interrupted from the keyboard"
@@ -147,8 +139,8 @@ def nightly(
 class Night:
     """A night that is running: the results of its finished parts."""
 
-    session: SparkSession
-    """What judges."""
+    session: Any
+    """The Spark session that judges."""
     bar: Bar
 
     def __init__(

@@ -2,8 +2,8 @@
 
 Rules:
 
-- A property is asked in all scenarios of a family, or in those of the seed's choice. What it has survived is
-  told by the kills that struck in those scenarios: a scenario without one asks little.
+- A property is asked in all scenarios of a family, or in those of the seed's choice. What counts is how many
+  kills struck in those scenarios: a scenario without one asks little.
 - How much is missing follows from the tally alone, never from the time.
 """
 
@@ -47,6 +47,8 @@ class Minimums(msgspec.Struct, frozen=True):
     """Of each family."""
     kills: int = 0
     """In the scenarios in which a property was asked, over all families."""
+    limit_seconds: float = 0.0
+    """For how long a campaign goes on to reach them, in all."""
 
     def owed(self, result: RunResult) -> int:
         """Return about how many scenarios are missing, over all families; 0 if none is."""

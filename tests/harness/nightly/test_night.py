@@ -68,9 +68,8 @@ def test_a_night_extends_its_campaign_until_it_has_reached_its_minimums(
     hours = itertools.count(2e9, 30.0)
     monkeypatch.setattr(nightly, "obtained_session", shared)
     monkeypatch.setattr(nightly, "run_campaign", partial(run_campaign, clock=lambda: next(hours)))
-    minimums = Minimums(scenarios=12, kills=3)
-    options = {"minimums": minimums, "limit_time": 1e6, "junit": tmp_path / "junit.xml"}
-    assert night(tmp_path, FAMILIES, **options) == 0
+    minimums = Minimums(scenarios=12, kills=3, limit_seconds=1e6)
+    assert night(tmp_path, FAMILIES, minimums=minimums, junit=tmp_path / "junit.xml") == 0
     report = read(tmp_path)
     had = [family.scenarios for family in report.families]
     assert min(had) >= 12
@@ -89,8 +88,9 @@ def test_a_night_extends_its_campaign_until_it_has_reached_its_minimums(
     assert str(tmp_path / "index.html") in written.out
     assert "nightly run with seed 7" in written.err
 
-    # With a limit of no more than the time of the campaign nothing is extended.
-    assert night(tmp_path, FAMILIES, minimums=Minimums(scenarios=10_000), limit_time=1.0) == NOTHING_RAN
+    # Where the limit is over with the time of the campaign, nothing is extended.
+    minimums = Minimums(scenarios=10_000, limit_seconds=1.0)
+    assert night(tmp_path, FAMILIES, minimums=minimums) == NOTHING_RAN
     assert 0 < read(tmp_path).facts.scenarios < 30_000
 
 
