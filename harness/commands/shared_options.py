@@ -135,6 +135,13 @@ ScenarioTime: TypeAlias = Annotated[
         show_default="60",
     ),
 ]
+Bisect: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--bisect",
+        help="For `git bisect run`: exit with 125, which skips the commit, where there is no verdict.",
+    ),
+]
 ShrinkMaxTime: TypeAlias = Annotated[
     float | None,
     typer.Option("--max-time", min=0, metavar="SECONDS", help="Time to shrink.", show_default=SHRINK_SECONDS),
