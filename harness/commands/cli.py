@@ -15,10 +15,12 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
 from onceproof.harness.commands import completion as completions
 from onceproof.harness.commands.bench_cli import bench
@@ -60,8 +62,6 @@ from onceproof.harness.commands.shared_options import (
     Seed,
     ShareOfRun,
     ShownSystem,
-    ShrinkMaxTime,
-    ShrinkOut,
     ShrinkTime,
     SparkSettings,
     Subject,
@@ -80,6 +80,9 @@ DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 EXPLAIN_FOLDER = Path("reports", "out", "explain")
 FLIGHTS_FOLDER = Path("reports", "out", "flights-alone")
+
+EVERYDAY: Final = ("init", "check", "run", "replay", "explain", "serve", "doctor")
+"""The commands that `--help` shows first, in the order in which a user meets them."""
 
 app = typer.Typer(
     name="onceproof",
@@ -340,22 +343,9 @@ def replay(
     """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
 
-    raise typer.Exit(replay_command(subject, family, trace, system, as_json, task or (), whole, as_program))
-
-
-@app.command()
-def shrink(
-    subject: Subject,
-    family: OneFamily = None,
-    system: RunSystem = None,
-    out: ShrinkOut = None,
-    max_time: ShrinkMaxTime = None,
-    as_json: AsJson = False,
-) -> None:
-    """Shrink a failing scenario as far as possible."""
-    from onceproof.harness.commands.replay import shrink_command
-
-    raise typer.Exit(shrink_command(subject, family, system, out, max_time, as_json))
+    with _limited_scenarios():
+        code = replay_command(subject, family, trace, system, as_json, task or (), whole, as_program)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -367,22 +357,12 @@ def explain(
     max_time: ExplainMaxTime = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why a scenario fails, and write a page about it."""
+    """Shrink a failing scenario, explain why it fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
-    raise typer.Exit(explain_command(subject, family, system, out, max_time, _command(), as_json))
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the results of a run.")],
-    junit: Junit = None,
-    as_json: AsJson = False,
-) -> None:
-    """Render the HTML report of a run again from its report.json."""
-    from onceproof.harness.commands.table_commands import report_command
-
-    raise typer.Exit(report_command(folder, junit, as_json))
+    with _limited_scenarios():
+        code = explain_command(subject, family, system, out, max_time, _command(), as_json)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -442,6 +422,29 @@ app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")
 app.add_typer(jobs, name="job")
 app.add_typer(services, name="services")
+
+
+def _everyday_first() -> None:
+    """Put the everyday commands first in `--help`, under a heading of their own."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        command.name = command.name or command.callback.__name__
+    infos: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+    for info in infos:
+        info.rich_help_panel = "Everyday commands" if info.name in EVERYDAY else "Other commands"
+    app.registered_commands.sort(key=lambda command: (*EVERYDAY, command.name).index(command.name))
+
+
+_everyday_first()
+
+
+def _limited_scenarios() -> AbstractContextManager[None]:
+    """Return a context in which a scenario that takes longer than the settings allow is stopped."""
+    from onceproof.harness.settings.project_settings import load_settings
+    from onceproof.harness.settings.run_plan import budget_of
+    from onceproof.harness.trials.stopping import seconds_for_each
+
+    return seconds_for_each(budget_of(load_settings()).seconds)
 
 
 def _command() -> str:

@@ -121,15 +121,13 @@ class _Timer:
         self._seconds = seconds
         self._file = file
         self._every = min(_TICK_SECONDS, seconds / 4)
-        self._began = self._moved = 0.0
-        self._ticks = self._still = 0
         self._handler: Any = signal.SIG_DFL
         self._is_set = False
+        self._restart()
 
     def start(self) -> None:
         if self._seconds == float("inf") or signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0):
             return
-        self._began = self._moved = time.process_time()
         self._handler = signal.signal(signal.SIGALRM, self._tick)
         # Calls of the system that a tick interrupts are begun again.
         signal.siginterrupt(signal.SIGALRM, False)
@@ -145,17 +143,33 @@ class _Timer:
     def _tick(self, number: int, frame: FrameType | None) -> None:
         if not self._is_set:
             return
-        used = time.process_time()
+        # Without what the ticks themselves have used.
+        worked = time.process_time() - self._left
+        self._used += worked
+        self._moved += worked
         self._ticks += 1
         self._still += 1
-        if used - self._moved > STILL * self._seconds or _is_in_a_debugger(frame):
-            self._moved, self._still = used, 0
-        if used - self._began >= self._seconds:
-            raise _stopped_at(COMPUTES, frame, self._file)
+        if self._moved > STILL * self._seconds:
+            self._moved, self._still = 0.0, 0
+        anomaly = self._overrun()
+        if anomaly and _is_in_a_debugger(frame):
+            self._restart()
+        elif anomaly:
+            raise _stopped_at(anomaly, frame, self._file)
+        self._left = time.process_time()
+
+    def _overrun(self) -> str:
+        """Return in which way the scenario has exceeded its time; "": in none."""
+        if self._used >= self._seconds:
+            return COMPUTES
         if self._still * self._every >= self._seconds:
-            raise _stopped_at(WAITS, frame, self._file)
-        if self._ticks * self._every >= self._seconds * WALL_FACTOR:
-            raise _stopped_at(EXCEEDS, frame, self._file)
+            return WAITS
+        return EXCEEDS if self._ticks * self._every >= self._seconds * WALL_FACTOR else ""
+
+    def _restart(self) -> None:
+        self._left = time.process_time()
+        self._used = self._moved = 0.0
+        self._ticks = self._still = 0
 
 
 def _frames_of(frame: FrameType | None) -> Iterator[FrameType]:
