@@ -123,11 +123,13 @@ class _Timer:
         self._every = min(_TICK_SECONDS, seconds / 4)
         self._handler: Any = signal.SIG_DFL
         self._is_set = False
-        self._restart()
+        self._left = self._used = self._moved = 0.0
+        self._ticks = self._still = 0
 
     def start(self) -> None:
         if self._seconds == float("inf") or signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0):
             return
+        self._restart()
         self._handler = signal.signal(signal.SIGALRM, self._tick)
         # Calls of the system that a tick interrupts are begun again.
         signal.siginterrupt(signal.SIGALRM, False)

@@ -23,6 +23,7 @@ from onceproof.harness.reporting.served_scenarios import NotServed, ScenarioRepl
 from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.reports.model import Facts, Night, Report
 from onceproof.reports.render import write
+from tests.patience import PATIENCE_SECONDS
 
 TOTALS = Path(__file__).parents[3] / "scenarios" / "programs" / "totals" / "totals.toml"
 
@@ -54,7 +55,7 @@ def server(folder: Path) -> Iterator[RunServer]:
 
 
 def ask(server: RunServer, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE_SECONDS)
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, headers=names)
     answer = connection.getresponse()
