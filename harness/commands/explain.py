@@ -36,10 +36,8 @@ from onceproof.harness.trials.failures import FailureCase, store_failure
 from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import as_run
-from onceproof.reports.model import Report
+from onceproof.reports.model import EXPLANATION_TITLE, Report
 from onceproof.reports.text import counted
-
-TITLE = "Why a scenario fails"
 
 
 def explain_command(
@@ -86,7 +84,7 @@ def explain_command(
     facts = replace(facts_of(result, command), seed=None)
     failure = failure_of(case)
     with claimed_folder(out):
-        page = write_report(Report(title=TITLE, facts=facts, failures=(failure,)), out)
+        page = write_report(Report(title=EXPLANATION_TITLE, facts=facts, failures=(failure,)), out)
     _print_lines(_lines_of(case, not repeats(on_trial)), lines_to)
     print(f"\npage: {page}", file=lines_to)
     if as_json:
