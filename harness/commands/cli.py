@@ -15,7 +15,6 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -343,9 +342,7 @@ def replay(
     """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
 
-    with _limited_scenarios():
-        code = replay_command(subject, family, trace, system, as_json, task or (), whole, as_program)
-    raise typer.Exit(code)
+    raise typer.Exit(replay_command(subject, family, trace, system, as_json, task or (), whole, as_program))
 
 
 @app.command()
@@ -360,9 +357,7 @@ def explain(
     """Shrink a failing scenario, explain why it fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
-    with _limited_scenarios():
-        code = explain_command(subject, family, system, out, max_time, _command(), as_json)
-    raise typer.Exit(code)
+    raise typer.Exit(explain_command(subject, family, system, out, max_time, _command(), as_json))
 
 
 @app.command()
@@ -436,15 +431,6 @@ def _everyday_first() -> None:
 
 
 _everyday_first()
-
-
-def _limited_scenarios() -> AbstractContextManager[None]:
-    """Return a context in which a scenario that takes longer than the settings allow is stopped."""
-    from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import budget_of
-    from onceproof.harness.trials.stopping import seconds_for_each
-
-    return seconds_for_each(budget_of(load_settings()).seconds)
 
 
 def _command() -> str:

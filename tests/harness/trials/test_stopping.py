@@ -64,7 +64,7 @@ def test_a_scenario_after_a_stopped_one_is_what_it_was(sales: Path, forgetful: P
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_the_timer_of_somebody_else_is_left_alone() -> None:
+def test_a_timer_that_is_set_already_is_left_alone() -> None:
     rang = threading.Event()
     before = signal.signal(signal.SIGALRM, lambda number, frame: rang.set())
     signal.setitimer(signal.ITIMER_REAL, 0.5)
