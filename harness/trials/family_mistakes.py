@@ -18,9 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import UNSET
-from msgspec.structs import replace
-
 from onceproof.harness.checkers import Signature, Violation, state_equivalence
 from onceproof.harness.checkers.consistent_cut import WRONG_CUT, ConsistentCut
 from onceproof.harness.checkers.determinism import check_determinism
@@ -34,9 +31,9 @@ from onceproof.harness.model.family import Family, FamilyError, Rows, options_of
 from onceproof.harness.model.history import Cut, rows_at_end
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.model.step_limits import with_ample_limits
 from onceproof.harness.systems.simulation.comparison_runs import undisturbed_rows
 from onceproof.harness.trials.checkpoint_trials import state_differences
+from onceproof.harness.trials.faultless_runs import Condition, conditions_of, undisturbed
 from onceproof.harness.trials.schemas import misfit_of
 from onceproof.harness.trials.trial import (
     SIMULATED,
@@ -167,24 +164,14 @@ def mistakes_in(family: Family, scenario: Scenario, parallelisms: Sequence[int])
             " random number, global variable or order of a set in it",
         )
         return
-    mistakes = list(_run_mistakes(family, scenario, parallelisms))
+    mistakes = [
+        *_run_mistakes(family, scenario, parallelisms),
+        # What the short check does not run, a run of the family shows, and explains.
+        *(_faultless_mistakes(family, scenario) if parallelisms else ()),
+    ]
     yield from mistakes
     if not mistakes:
         yield from _state_mistakes(family, scenario)
-
-
-def undisturbed(scenario: Scenario, schedule: Schedule = Schedule(), parallelism: int = 0) -> Scenario:  # noqa: B008 (nothing in it changes)
-    """Return a scenario with nothing that goes wrong, at another parallelism if one is given."""
-    return with_ample_limits(
-        replace(
-            scenario,
-            faults=(),
-            operations=UNSET,
-            mode=UNSET,
-            schedule=schedule,
-            parallelism=parallelism or scenario.parallelism,
-        )
-    )
 
 
 def _undisturbed_runs(family: Family, scenario: Scenario, parallelisms: Sequence[int]) -> Iterator[Trial]:
@@ -223,6 +210,23 @@ def _run_mistakes(
     violation = [*others, *found][0]
     explains = "" if violation.property == NoError.property else violation.property
     yield FamilyMistake("job", f"{_calmly(scenario)} {sentence_of(violation)} Check job().", "", explains)
+
+
+def _faultless_mistakes(family: Family, scenario: Scenario) -> Iterator[FamilyMistake]:
+    """Yield the mistake that a run without a fault shows under the first condition in which one fails."""
+    for condition in conditions_of(family, scenario):
+        verdict = try_scenario(family, condition.scenario, twice=False, continued=False).verdict
+        if not verdict.passed:
+            yield _mistake_under(condition, verdict)
+            return
+
+
+def _mistake_under(condition: Condition, verdict: Verdict) -> FamilyMistake:
+    found = verdict.violations
+    rows = [each for each in found if each.property == ExactlyOnce.property]
+    sentence = sentence_of((*rows, *found)[0])
+    where = f"Seed {condition.scenario.seed} fails without a fault, {condition.name}:"
+    return FamilyMistake(condition.member, f"{where} {sentence} {condition.remedy}")
 
 
 def _wrong_rows(
