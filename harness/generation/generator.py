@@ -29,6 +29,7 @@ from onceproof.harness.generation.drawn_operations import (
     draw_operations,
     draw_rescales,
 )
+from onceproof.harness.generation.drawn_times import draw_passing_time, draw_start
 from onceproof.harness.generation.fault_patterns import (
     MOST_FAULTS,
     FaultDraw,
@@ -55,6 +56,7 @@ from onceproof.harness.model.family import (
     tasks_with,
     workload_of,
 )
+from onceproof.harness.model.family_places import is_built_in
 from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import (
@@ -191,6 +193,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         overtakes=mode.barriers == "unaligned",
         unfit=unfit,
         ends=_ends_of(family, workload),
+        has_dates=not is_built_in(family),
     )
     faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
@@ -229,7 +232,15 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         watermark_interval_ms=draw_watermark_interval(chance),
         buffer_records=chance.weighted(BUFFER_RECORDS),
         endless=(chance.chance(ENDLESS) and not hurried and not options_of(family).batch) or UNSET,
+        started_ms=_start_of(seed, stage, workload),
     )
+
+
+def _start_of(seed: int, stage: JobOutline, workload: Workload) -> int | UnsetType:
+    """Return what the wall clock shows at the start; unset for built-in families."""
+    if not stage.has_dates:
+        return UNSET
+    return draw_start(Chance(_random_of(derived_seed("start of the clock", seed))), workload)
 
 
 def _ends_of(family: Family, workload: Workload) -> frozenset[str]:
@@ -432,7 +443,11 @@ def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -
 
     They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows;
     and what few scenarios have, a function that leaves, an input that changes or output that is taken away.
+    The time that passes takes the place of none.
     """
+    passing: tuple[Fault, ...] = ()
+    if stage.has_dates:
+        passing = draw_passing_time(Chance(_random_of(derived_seed("passing time", seed))), stage)
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
     refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
     short = draw_short_list(Chance(_random_of(derived_seed("short lists", seed))), stage)
@@ -446,4 +461,4 @@ def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -
     restarts = sum(fault == faults[0] for fault in faults)
     if restarts > MOST_FAULTS:
         room = max(room, restarts + 1)
-    return (*faults[: max(room, 0)], *rare)
+    return (*faults[: max(room, 0)], *rare, *passing)

@@ -28,12 +28,12 @@ from onceproof.harness.checkers.oracle import PythonOracle, count_rows
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.explanation.sentences import row_text, sentence_of
 from onceproof.harness.model.family import Family, FamilyError, Rows, options_of, source_file
-from onceproof.harness.model.history import Cut, rows_at_end
+from onceproof.harness.model.history import TIMER, Cut, rows_at_end
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.systems.simulation.comparison_runs import undisturbed_rows
 from onceproof.harness.trials.checkpoint_trials import state_differences
-from onceproof.harness.trials.faultless_runs import Condition, conditions_of, undisturbed
+from onceproof.harness.trials.faultless_runs import Condition, conditions_of, silences_of, undisturbed
 from onceproof.harness.trials.schemas import misfit_of
 from onceproof.harness.trials.trial import (
     SIMULATED,
@@ -164,11 +164,11 @@ def mistakes_in(family: Family, scenario: Scenario, parallelisms: Sequence[int])
             " random number, global variable or order of a set in it",
         )
         return
-    mistakes = [
-        *_run_mistakes(family, scenario, parallelisms),
-        # What the short check does not run, a run of the family shows, and explains.
-        *(_faultless_mistakes(family, scenario) if parallelisms else ()),
-    ]
+    mistakes = list(_run_mistakes(family, scenario, parallelisms))
+    if not mistakes:
+        # A failure after a request is shown and explained by the run that the short check begins.
+        conditions = conditions_of(family, scenario) if parallelisms else silences_of(scenario)
+        mistakes += _faultless_mistakes(family, conditions)
     yield from mistakes
     if not mistakes:
         yield from _state_mistakes(family, scenario)
@@ -212,13 +212,18 @@ def _run_mistakes(
     yield FamilyMistake("job", f"{_calmly(scenario)} {sentence_of(violation)} Check job().", "", explains)
 
 
-def _faultless_mistakes(family: Family, scenario: Scenario) -> Iterator[FamilyMistake]:
+def _faultless_mistakes(family: Family, conditions: Iterator[Condition]) -> Iterator[FamilyMistake]:
     """Yield the mistake that a run without a fault shows under the first condition in which one fails."""
-    for condition in conditions_of(family, scenario):
-        verdict = try_scenario(family, condition.scenario, twice=False, continued=False).verdict
-        if not verdict.passed:
-            yield _mistake_under(condition, verdict)
+    has_timers = False
+    for condition in conditions:
+        if condition.for_times_to_live and has_timers:
+            continue
+        trial = try_scenario(family, condition.scenario, twice=False, continued=False)
+        if not trial.verdict.passed:
+            yield _mistake_under(condition, trial.verdict)
             return
+        watched = trial.history.statistics.watched
+        has_timers = has_timers or any(name.startswith(f"{TIMER}/") for name in watched)
 
 
 def _mistake_under(condition: Condition, verdict: Verdict) -> FamilyMistake:
