@@ -13,13 +13,14 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Final
 
-from onceproof.harness.generation.drawn_faults import draw_occurrence
-from onceproof.harness.generation.job_outline import JobOutline
-from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Workload
-from onceproof.harness.model.scenario import ANY_TASK, Fault
+from msgspec.structs import replace
+
+from onceproof.harness.model.chance import Chance, derived_seed
+from onceproof.harness.model.scenario import Fault, InputRecord, Scenario
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -38,29 +39,42 @@ _LENGTHS: Final = (
 )
 
 
-def draw_start(chance: Chance, workload: Workload) -> int:
+def with_times(scenario: Scenario, seed: int) -> Scenario:
+    """Return a drawn scenario with the date at which it starts, and the time that passes in it.
+
+    :param seed: the one from which the scenario was drawn
+    """
+    start = draw_start(_chance("start of the clock", seed), scenario.records)
+    passing = draw_passing_time(_chance("passing time", seed), scenario.record_count())
+    return replace(scenario, started_ms=start, faults=(*scenario.faults, *passing))
+
+
+def draw_start(chance: Chance, records: Mapping[str, Sequence[InputRecord]]) -> int:
     """Draw what the wall clock shows when a job starts for the first time, in milliseconds."""
     date = chance.integer(*DATES_MS)
-    first = min((record[0] for split in workload.records.values() for record in split), default=0)
+    first = min((record[0] for split in records.values() for record in split), default=0)
     behind = chance.choice((0, HOUR_MS, YEAR_MS))
     follows = chance.chance(0.85 if first >= LONG_AGO_MS else 0.3)
     return first + behind if follows and 0 <= first <= DATES_MS[1] else date
 
 
-def draw_passing_time(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+def draw_passing_time(chance: Chance, records: int) -> tuple[Fault, ...]:
     """Draw, for a share of the scenarios, between which records time passes, and how much."""
     if not chance.chance(PASSING_TIME):
         return ()
+    # A record passes about two operators.
     return tuple(
         [
             Fault(
                 "clock_ahead",
                 "element",
-                ANY_TASK,
-                0,
-                draw_occurrence(chance, stage, "element", ANY_TASK, 0),
+                occurrence=chance.integer(1, 1 + 2 * records),
                 delay=chance.integer(*chance.weighted(_LENGTHS)),
             )
             for _ in range(chance.integer(1, MOST_TIMES))
         ]
     )
+
+
+def _chance(what: str, seed: int) -> Chance:
+    return Chance(Random(derived_seed(what, seed)))

@@ -29,7 +29,7 @@ from onceproof.harness.generation.drawn_operations import (
     draw_operations,
     draw_rescales,
 )
-from onceproof.harness.generation.drawn_times import draw_passing_time, draw_start
+from onceproof.harness.generation.drawn_times import with_times
 from onceproof.harness.generation.fault_patterns import (
     MOST_FAULTS,
     FaultDraw,
@@ -146,7 +146,9 @@ PRIORITIES: Final = UNAIMED._replace(schedules=(("priority", 1),))
 def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
     scenario = _draw(family, seed, drawing)
-    return _with_time_to_drain(scenario) if may_expire(family) and scenario.is_endless else scenario
+    if may_expire(family) and scenario.is_endless:
+        scenario = _with_time_to_drain(scenario)
+    return scenario if is_built_in(family) else with_times(scenario, seed)
 
 
 def _with_time_to_drain(scenario: Scenario) -> Scenario:
@@ -193,7 +195,6 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         overtakes=mode.barriers == "unaligned",
         unfit=unfit,
         ends=_ends_of(family, workload),
-        has_dates=not is_built_in(family),
     )
     faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
@@ -232,15 +233,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         watermark_interval_ms=draw_watermark_interval(chance),
         buffer_records=chance.weighted(BUFFER_RECORDS),
         endless=(chance.chance(ENDLESS) and not hurried and not options_of(family).batch) or UNSET,
-        started_ms=_start_of(seed, stage, workload),
     )
-
-
-def _start_of(seed: int, stage: JobOutline, workload: Workload) -> int | UnsetType:
-    """Return what the wall clock shows at the start; unset for built-in families."""
-    if not stage.has_dates:
-        return UNSET
-    return draw_start(Chance(_random_of(derived_seed("start of the clock", seed))), workload)
 
 
 def _ends_of(family: Family, workload: Workload) -> frozenset[str]:
@@ -443,11 +436,7 @@ def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -
 
     They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows;
     and what few scenarios have, a function that leaves, an input that changes or output that is taken away.
-    The time that passes takes the place of none.
     """
-    passing: tuple[Fault, ...] = ()
-    if stage.has_dates:
-        passing = draw_passing_time(Chance(_random_of(derived_seed("passing time", seed))), stage)
     late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
     refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
     short = draw_short_list(Chance(_random_of(derived_seed("short lists", seed))), stage)
@@ -461,4 +450,4 @@ def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -
     restarts = sum(fault == faults[0] for fault in faults)
     if restarts > MOST_FAULTS:
         room = max(room, restarts + 1)
-    return (*faults[: max(room, 0)], *rare, *passing)
+    return (*faults[: max(room, 0)], *rare)

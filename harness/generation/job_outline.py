@@ -39,5 +39,3 @@ class JobOutline:
     """The kinds of faults that the family's oracle does not allow for."""
     ends: frozenset[str] = frozenset()
     """What is at its ends, as far as faults are drawn for it: servers, and the kinds of sinks above."""
-    has_dates: bool = False
-    """Whether its wall clock starts at a date, and time passes while it runs."""

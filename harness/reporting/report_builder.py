@@ -401,7 +401,7 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
 
 
 def _notes_of(family: FamilyTally, is_ours: bool) -> dict[str, Any]:
-    """Return the fields of a family's notes; those of a built-in family would be advice to nobody."""
+    """Return the fields of a family's notes; a built-in family has none: its users cannot change it."""
     if is_ours:
         return {}
     return {
