@@ -55,11 +55,11 @@ OUTCOME_COLUMNS: Final[dict[str, Any]] = {
     "timers_at_end": pa.int64(),
     "situations": pa.list_(pa.string()),
     "notes": pa.list_(pa.string()),
-    "watched": pa.map_(pa.string(), pa.bool_()),
+    "watched": _COUNTS,
     "recovery_seconds": pa.list_(pa.float64()),
     "waited_milliseconds": pa.float64(),
 }
-_MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if isinstance(kind, pa.MapType))
+_MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind is _COUNTS)
 
 _MISFITS: Final = (pa.ArrowException, TypeError, OverflowError, ValueError)
 

@@ -70,8 +70,8 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The names of the situations that the run was in (`situations.py`)."""
     notes: tuple[str, ...] = ()
     """What the run has noticed that breaks no property."""
-    watched: dict[str, bool] = msgspec.field(default_factory=dict)
-    """By what might have happened in the run, such as "expiry/seen/60000", whether it did (`watched.py`)."""
+    watched: dict[str, int] = msgspec.field(default_factory=dict)
+    """By what might have happened in the run, such as "expiry/seen/60000": 1 if it did, else 0."""
     recovery_seconds: tuple[float, ...] = ()
     """From each kill to the first new rows after it, in seconds; only systems that run in real time measure
     it, and only for kills that new rows followed."""
@@ -142,7 +142,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         timers_at_end=statistics.timers_at_end,
         situations=situations_of(scenario, history),
         notes=statistics.notes,
-        watched=watched_in(history),
+        watched={name: int(happened) for name, happened in watched_in(history).items()},
         recovery_seconds=tuple(
             [round(each.seconds, 3) for each in statistics.recoveries if each.seconds is not None]
         ),

@@ -14,7 +14,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,25 +90,31 @@ class FamilyMistake:
     """The property that fails because of it; empty if it explains any failure."""
     title: str = ""
     """What stands in place of a signature that would accuse a job which may be correct."""
+    condition: str = ""
+    """The condition under which it shows; empty if it shows undisturbed."""
+
+
+def distinct(mistakes: Iterable[FamilyMistake]) -> list[FamilyMistake]:
+    """Return one mistake for each member: where one shows undisturbed, none that needs a condition."""
+    found: dict[str, FamilyMistake] = {}
+    for mistake in sorted(mistakes, key=lambda each: bool(each.condition)):
+        if not (mistake.condition and any(not each.condition for each in found.values())):
+            found.setdefault(mistake.member, mistake)
+    return list(found.values())
 
 
 def mistakes_of(
     family: Family, seed: int = 0, scenarios: int = FEW_SCENARIOS, parallelisms: Sequence[int] = ()
-) -> Iterator[FamilyMistake]:
-    """Yield the mistakes of a family, one for each member.
+) -> list[FamilyMistake]:
+    """Return the mistakes of a family, one for each member.
 
     :param seed: the seed of a run; the scenarios are the first ones of that run, undisturbed
     :param parallelisms: at which to run them besides the drawn one
     :raises FamilyError: the family's own code raised, or its members do not fit together
     """
     check_family(family)
-    found: set[str] = set()
-    for number in range(scenarios):
-        scenario = scenario_of(family, scenario_seed(seed, family.name, number))
-        for mistake in mistakes_in(family, scenario, parallelisms):
-            if mistake.member not in found:
-                found.add(mistake.member)
-                yield mistake
+    drawn = (scenario_of(family, scenario_seed(seed, family.name, number)) for number in range(scenarios))
+    return distinct(mistake for each in drawn for mistake in mistakes_in(family, each, parallelisms))
 
 
 def mistake_behind(family: Family, scenario: Scenario, signature: Signature) -> FamilyMistake | None:
@@ -231,7 +237,7 @@ def _mistake_under(condition: Condition, verdict: Verdict) -> FamilyMistake:
     rows = [each for each in found if each.property == ExactlyOnce.property]
     sentence = sentence_of((*rows, *found)[0])
     where = f"Seed {condition.scenario.seed} fails without a fault, {condition.name}:"
-    return FamilyMistake(condition.member, f"{where} {sentence} {condition.remedy}")
+    return FamilyMistake(condition.member, f"{where} {sentence} {condition.remedy}", condition=condition.name)
 
 
 def _wrong_rows(
