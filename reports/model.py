@@ -83,6 +83,8 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 2
+EXPLANATION_TITLE = "Why a scenario fails"
+"""The title of a report that explains one failure and reports no run."""
 
 
 class ReportUnreadable(Exception):

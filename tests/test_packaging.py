@@ -222,7 +222,7 @@ def test_core_commands_need_no_optional_package(installed: Installation, desk: P
         "run word_count --system simulated-rocksdb --scenarios 2 -n 1",
         "replay 5 --family word_count",
         "explain 5 --family word_count",
-        "report reports/out/run",
+        "merge reports/out/run",
         "families",
         "mutants word_count --only FLINK-9263 --scenarios 1 -n 1",
         "job run word_count",

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import outcome_of
-from onceproof.harness.commands.replay import scenario_and_family
+from onceproof.harness.commands.replay import scenario_and_family, scenario_limit
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.decisions import decision_lines
 from onceproof.harness.explanation.explanation import explain
@@ -36,10 +36,8 @@ from onceproof.harness.trials.failures import FailureCase, store_failure
 from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import as_run
-from onceproof.reports.model import Report
+from onceproof.reports.model import EXPLANATION_TITLE, Report
 from onceproof.reports.text import counted
-
-TITLE = "Why a scenario fails"
 
 
 def explain_command(
@@ -63,7 +61,7 @@ def explain_command(
     scenario = as_run(on_trial, loaded, scenario)
     asked = family or scenario.family
     limit = limit_of(on_trial, limit_seconds)
-    with let_go(on_trial), progress_bar(None, limit) as bar:
+    with let_go(on_trial), scenario_limit(), progress_bar(None, limit) as bar:
         examined = examine(
             on_trial, loaded, scenario, None, limit, lambda run: bar.describe(f"shrinking, run {run}")
         )
@@ -86,7 +84,7 @@ def explain_command(
     facts = replace(facts_of(result, command), seed=None)
     failure = failure_of(case)
     with claimed_folder(out):
-        page = write_report(Report(title=TITLE, facts=facts, failures=(failure,)), out)
+        page = write_report(Report(title=EXPLANATION_TITLE, facts=facts, failures=(failure,)), out)
     _print_lines(_lines_of(case, not repeats(on_trial)), lines_to)
     print(f"\npage: {page}", file=lines_to)
     if as_json:
