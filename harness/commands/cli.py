@@ -15,9 +15,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
 from onceproof.harness.commands import completion as completions
 from onceproof.harness.commands.bench_cli import bench
@@ -58,8 +59,6 @@ from onceproof.harness.commands.shared_options import (
     Seed,
     ShareOfRun,
     ShownSystem,
-    ShrinkMaxTime,
-    ShrinkOut,
     ShrinkTime,
     SparkSettings,
     Subject,
@@ -76,6 +75,9 @@ DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 EXPLAIN_FOLDER = Path("reports", "out", "explain")
 FLIGHTS_FOLDER = Path("reports", "out", "flights-alone")
+
+EVERYDAY: Final = ("init", "check", "run", "replay", "explain", "serve", "doctor")
+"""The commands that `--help` shows first, in the order in which a user meets them."""
 
 app = typer.Typer(
     name="onceproof",
@@ -335,21 +337,6 @@ def replay(
 
 
 @app.command()
-def shrink(
-    subject: Subject,
-    family: OneFamily = None,
-    system: RunSystem = None,
-    out: ShrinkOut = None,
-    max_time: ShrinkMaxTime = None,
-    as_json: AsJson = False,
-) -> None:
-    """Shrink a failing scenario as far as possible."""
-    from onceproof.harness.commands.replay import shrink_command
-
-    raise typer.Exit(shrink_command(subject, family, system, out, max_time, as_json))
-
-
-@app.command()
 def explain(
     subject: Subject,
     family: OneFamily = None,
@@ -358,22 +345,10 @@ def explain(
     max_time: ExplainMaxTime = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why a scenario fails, and write a page about it."""
+    """Shrink a failing scenario, explain why it fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
     raise typer.Exit(explain_command(subject, family, system, out, max_time, _command(), as_json))
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the results of a run.")],
-    junit: Junit = None,
-    as_json: AsJson = False,
-) -> None:
-    """Render the HTML report of a run again from its report.json."""
-    from onceproof.harness.commands.table_commands import report_command
-
-    raise typer.Exit(report_command(folder, junit, as_json))
 
 
 @app.command()
@@ -433,6 +408,20 @@ app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")
 app.add_typer(jobs, name="job")
 app.add_typer(services, name="services")
+
+
+def _everyday_first() -> None:
+    """Put the everyday commands first in `--help`, under a heading of their own."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        command.name = command.name or command.callback.__name__
+    infos: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+    for info in infos:
+        info.rich_help_panel = "Everyday commands" if info.name in EVERYDAY else "Other commands"
+    app.registered_commands.sort(key=lambda command: (*EVERYDAY, command.name).index(command.name))
+
+
+_everyday_first()
 
 
 def _command() -> str:

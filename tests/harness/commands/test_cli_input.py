@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from onceproof.engine.runtime.java import JavaMissing
+from onceproof.harness.commands.cli import EVERYDAY
 from onceproof.harness.model.exit_codes import FAILED, INTERNAL, USAGE, exit_code_of, line_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import to_json
@@ -50,8 +52,7 @@ def assert_refused(ended: CommandResult, *words: str, code: int = USAGE) -> None
         (["replay", "-5", "--family", "word_count"], ["-5"]),
         (["replay", "absent.json"], ["absent.json", "cannot be read"]),
         (["explain", "absent.json"], ["absent.json", "cannot be read"]),
-        (["shrink", "absent.json"], ["absent.json", "cannot be read"]),
-        (["report", "absent"], ["absent", "cannot be read"]),
+        (["merge", "absent"], ["absent", "no results of a run"]),
         (["bench", "simulatte"], ["simulatte"]),
         (["mutants", "--only", "absent"], ["absent"]),
         (["mutants", "--load", "absent.py"], ["absent.py", "no such file"]),
@@ -73,6 +74,12 @@ def test_missing_command_prints_the_help(onceproof: Command) -> None:
 def test_help_exits_with_0(onceproof: Command) -> None:
     assert onceproof("--help").code == 0
     assert onceproof("run", "--help").code == 0
+
+
+def test_help_shows_the_everyday_commands_first(onceproof: Command) -> None:
+    everyday, others = onceproof("--help").out.split("Everyday commands")[1].split("Other commands")
+    assert re.findall(r"^│ (\w+) ", everyday, re.MULTILINE) == list(EVERYDAY)
+    assert {"hunt", "merge", "job"} <= set(re.findall(r"^│ (\w+) ", others, re.MULTILINE))
 
 
 @pytest.mark.parametrize(
