@@ -122,7 +122,7 @@ class _Place:
         for name, value in ast.iter_fields(parent):
             if value is self.node:
                 return self.edit(what, counterfactual, name, replacement, parent)
-            if isinstance(value, list) and any(each is self.node for each in value):
+            if isinstance(value, list) and self.node in value:
                 items = [replacement if each is self.node else each for each in value]
                 return self.edit(what, counterfactual, name, items, parent)
         raise AssertionError("a node is a child of its parent")
@@ -348,17 +348,13 @@ def _current_key(place: _Place) -> Iterator[Edit]:
         yield place.replaced(what, "with `ctx.get_current_key()` instead", key)
 
 
-def _one_of_two(place: _Place) -> Iterator[Edit]:
+def _one_operand(place: _Place) -> Iterator[Edit]:
     node = place.node
     if _called(node) in ("max", "min") and len(node.args) == 2:
         for one in node.args:
             yield place.replaced(
                 f"{code_of(node)} takes the wrong one", f"with {code_of(one)} alone", deepcopy(one)
             )
-
-
-def _other_unit(place: _Place) -> Iterator[Edit]:
-    node = place.node
     is_scaled = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Div | ast.Mult)
     if is_scaled and isinstance(node.right, ast.Constant):
         alone = deepcopy(node.left)
@@ -491,8 +487,7 @@ _EDITS: Final[tuple[tuple[Callable[[_Place], Iterator[Edit]], ...], ...]] = (
         _sorted_first,
         _other_comparison,
         _other_field,
-        _one_of_two,
-        _other_unit,
+        _one_operand,
         _ample_limit,
         _rounded,
         _written_back,

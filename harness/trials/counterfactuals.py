@@ -17,6 +17,7 @@ import ast
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -59,6 +60,33 @@ class _WithJob:
         return getattr(self._family, name)
 
 
+class _Traced(ast.NodeTransformer):
+    """Puts a call before each statement of each function, with the line of the statement.
+
+    A trace function of Python would be lost where a debugger or a measurement of coverage sets its own.
+    """
+
+    def __init__(self) -> None:
+        self._is_in_function = False
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        before = self._is_in_function
+        self._is_in_function |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        super().generic_visit(node)
+        for field in ("body", "orelse", "finalbody"):
+            statements = getattr(node, field, None)
+            if self._is_in_function and isinstance(statements, list):
+                traced = [each for statement in statements for each in (_executed(statement), statement)]
+                setattr(node, field, traced)
+        self._is_in_function = before
+        return node
+
+
+def _executed(statement: ast.stmt) -> ast.stmt:
+    [call] = ast.parse(f"__executed__({statement.lineno})").body
+    return ast.copy_location(call, statement)
+
+
 @dataclass(frozen=True, slots=True)
 class JobSource:
     """The module of a user's family, which can be made again."""
@@ -96,8 +124,12 @@ class JobSource:
         fresh.__file__ = self.file
         fresh.__package__ = self.module.__package__
         fresh.__dict__["open"] = watch.open
+        fresh.__dict__["__executed__"] = watch.executed
+        tree = self.tree
+        if watch.is_traced:
+            tree = ast.fix_missing_locations(_Traced().visit(deepcopy(tree)))
         with nullcontext() if edit is None else edit.applied():
-            code = compile(self.tree, self.file, "exec")
+            code = compile(tree, self.file, "exec")
         sys.modules[name] = fresh
         try:
             exec(code, fresh.__dict__)
@@ -150,8 +182,9 @@ class _Search:
         return self._outside_cause(watch) or self._edited_cause(watch)
 
     def _watch(self, carried: Collection[Place], *, traced: bool = False) -> OutsideState:
-        files = [self._source.file] if traced else ()
-        return OutsideState([self._source.module.__name__], carried, files, self._files)
+        inputs = Path(self._source.file).absolute().parent
+        modules = [self._source.module.__name__]
+        return OutsideState(modules, inputs, carried, self._files, is_traced=traced)
 
     def _passes(self, scenario: Scenario, watch: OutsideState, edit: Edit | None = None) -> bool:
         try:
@@ -178,12 +211,13 @@ class _Search:
         names = " and ".join(f"`{place.name}`" for place in places)
         first = places[0]
         line = watch.changed[first]
-        if line is None:
+        if not line:
             return None
         return ConfirmedCause(
             first.operator,
             f"{first.owner} keeps {names} outside Flink state, where no restore sets it back",
-            *line,
+            self._source.file,
+            line,
             f"with {names} carried over from the checkpoint",
         )
 
@@ -205,8 +239,7 @@ class _Search:
     # Lines.
 
     def _edited_cause(self, watch: OutsideState) -> ConfirmedCause | None:
-        lines = {line for file, line in watch.lines if file == self._source.file}
-        for edits in edits_of(self._source.tree, lines, JUDGING):
+        for edits in edits_of(self._source.tree, watch.lines, JUDGING):
             helping: dict[int, Edit] = {}
             for edit in edits:
                 if edit.line not in helping and self._helps(edit):

@@ -73,7 +73,7 @@ class WrongJob:
     @property
     def options(self) -> FamilyOptions:
         """Rows that may come later are declared by the run."""
-        return FamilyOptions(declares=self.held_back)
+        return FamilyOptions(declares=True, barriers="aligned") if self.held_back else FamilyOptions()
 
     def job(self, env: Any, io: Any) -> None:
         """Build orders -> work -> rows."""

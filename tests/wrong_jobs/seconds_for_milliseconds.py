@@ -16,7 +16,7 @@ from onceproof.engine import (
 )
 from tests.wrong_jobs.family import MINUTE, ROW, WrongJob, by_minute
 
-NAMED = ""
+NAMED = "in the wrong unit"
 
 
 class InSeconds(TimestampAssigner):

@@ -10,7 +10,8 @@ Rules:
 - Each snapshot of an operator saves the values. What is to be carried over is set to the saved value as soon
   as the operator is opened again from that checkpoint, or to its first value without a checkpoint.
 - A value that cannot be copied or compared is left alone.
-- Files are written in a folder of the run, never where the job says.
+- Files are written in a folder of the run, never where the job says. Only those beside the job's module are
+  read where they are.
 """
 
 from __future__ import annotations
@@ -35,8 +36,6 @@ from onceproof.harness.model.mutants.patching import replaced
 
 Fingerprint = Any
 """Equal for equal values."""
-Line = tuple[str, int]
-"""File and number of a line of the user's."""
 MOST_LEVELS: Final = 8
 
 
@@ -93,33 +92,38 @@ class OutsideState:
     """Watches the functions of the user's modules in one run of a job.
 
     :param modules: names of the user's modules
+    :param inputs: the folder whose files are read as they are
     :param carried: places whose values survive a restore
-    :param traced: the files whose executed lines are recorded; none: the run is not traced
+    :param is_traced: whether the user's module calls ``executed`` for each line
     :param written: the files that the functions write; others are learnt when they are first written
     """
 
     def __init__(
         self,
         modules: Collection[str],
+        inputs: Path,
         carried: Collection[Place] = (),
-        traced: Collection[str] = (),
         written: Mapping[str, Place] = MappingProxyType({}),
+        *,
+        is_traced: bool = False,
     ) -> None:
         self._modules = frozenset(modules)
         self._carried = frozenset(carried)
-        self._traced = frozenset(traced)
+        self.is_traced = is_traced
         self._living: dict[tuple[str, int], _Opened] = {}
         self._saved: dict[tuple[int, Place], _Saved] = {}
         self._returned: set[tuple[str, Place]] = set()
         """By attempt, the shared places that were set to their saved value."""
         self._folder: TemporaryDirectory[str] | None = None
+        self._inputs = inputs
+        self._numbers: dict[str, int] = {}
         self.files = dict(written)
         """By path, the files that the functions have written."""
-        self._last: Line | None = None
-        self.changed: dict[Place, Line | None] = {}
-        """The places that changed, each with the line that changed it first where the run was traced."""
-        self.lines: set[Line] = set()
-        """The lines that were executed, where the run was traced."""
+        self._last = 0
+        self.changed: dict[Place, int] = {}
+        """The places that changed, each with the line that changed it first; 0 where it is not known."""
+        self.lines: set[int] = set()
+        """The lines of the user's that were executed."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -135,34 +139,32 @@ class OutsideState:
             return operator
 
         with ExitStack() as stack:
-            if self._carried or self._traced:
+            if self._carried or self.is_traced:
                 stack.enter_context(replaced(OperatorFactory, "__call__", made))
-            if self._traced:
-                before = sys.gettrace()
-                sys.settrace(self._trace)
-                stack.callback(sys.settrace, before)
             yield
         self._look()
 
     def open(self, file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-        """Open a file for the user's module; what is written is written in the folder of the run."""
-        if isinstance(file, int):
+        """Open a file for the user's module: an input where it is, any other in the folder of the run."""
+        is_written = bool(set(mode) & _WRITING)
+        if isinstance(file, int) or not (is_written or self._is_own(str(file))):
             return builtins.open(file, mode, *arguments, **options)
         path = str(file)
-        if path not in self.files:
-            if not set(mode) & _WRITING:
-                return builtins.open(file, mode, *arguments, **options)
+        if is_written:
             frame = sys._getframe(1)
             owner = type(frame.f_locals.get("self")).__name__
-            place = Place(self._operator_of(frame), owner, f"the file {path!r}")
-            self.files[path] = place
-            self.changed.setdefault(place, (frame.f_code.co_filename, frame.f_lineno))
+            place = self.files.setdefault(path, Place(self._operator_of(frame), owner, f"the file {path!r}"))
+            self.changed.setdefault(place, frame.f_lineno)
         return builtins.open(self._own_file(path), mode, *arguments, **options)
+
+    def _is_own(self, path: str) -> bool:
+        """Return whether a file is no input of the job; in the folder of a run it is missing at first."""
+        return path in self.files or not Path(path).absolute().is_relative_to(self._inputs)
 
     def _own_file(self, path: str) -> Path:
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="onceproof-files-")
-        return Path(self._folder.name, f"{list(self.files).index(path)}")
+        return Path(self._folder.name, f"{self._numbers.setdefault(path, len(self._numbers))}")
 
     def _operator_of(self, frame: FrameType) -> str:
         function = frame.f_locals.get("self")
@@ -177,9 +179,12 @@ class OutsideState:
 
         def opened(context: Any) -> None:
             nonlocal subtask
-            open_operator(context)
             name = context.operator_name or context.task_name
             subtask = _Subtask(name, context.subtask, context.parallelism, context.attempt)
+            for slot in map(self._file_slot, self.files):
+                if slot.place in self._carried:
+                    self._carry(slot, subtask, context.restored_checkpoint_id)
+            open_operator(context)
             self._opened(operator, subtask, context.restored_checkpoint_id)
 
         def taken(checkpoint_id: int, timestamp_ms: int) -> Any:
@@ -195,7 +200,7 @@ class OutsideState:
         for slot in slots:
             if slot.is_shared and (0, slot.place) not in self._saved:
                 self._keep(slot, subtask, 0)
-        for slot in (*slots, *map(self._file_slot, self.files)):
+        for slot in slots:
             if slot.place in self._carried:
                 self._carry(slot, subtask, restored)
         first = {slot.place: fingerprint for slot in slots for fingerprint in _fingerprints(slot)}
@@ -247,14 +252,11 @@ class OutsideState:
         for opened in self._living.values():
             self._note_changes(opened)
 
-    def _note_changes(self, opened: _Opened, line: Line | None = None) -> None:
+    def _note_changes(self, opened: _Opened) -> None:
         for slot in opened.slots:
             first = opened.first.get(slot.place, _MISSING)
-            if slot.place in self.changed and (line is None or self.changed[slot.place] is not None):
-                continue
-            for fingerprint in _fingerprints(slot):
-                if fingerprint != first:
-                    self.changed[slot.place] = line
+            if slot.place not in self.changed and any(each != first for each in _fingerprints(slot)):
+                self.changed[slot.place] = self._last
 
     def _file_slot(self, path: str) -> _Slot:
         own = self._own_file(path)
@@ -328,21 +330,12 @@ class OutsideState:
                 elif not isinstance(value, ModuleType) and not name.startswith("__"):
                     yield _slot_of(Place(operator, owner, name), namespace, name, True)
 
-    # Lines.
-
-    def _trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._trace_line if frame.f_code.co_filename in self._traced else None
-
-    def _trace_line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if self._last is not None:
-            for opened in self._living.values():
-                self._note_changes(opened, self._last)
-        self._last = frame.f_code.co_filename, frame.f_lineno
-        if event == "line":
-            self.lines.add(self._last)
-        elif event == "return":
-            self._last = None
-        return self._trace_line
+    def executed(self, line: int) -> None:
+        """Note that a line of the user's comes next: what has changed was changed by the last one."""
+        for opened in self._living.values():
+            self._note_changes(opened)
+        self._last = line
+        self.lines.add(line)
 
 
 _MISSING: Final = object()

@@ -1,4 +1,4 @@
-"""Causes that counterfactual runs confirm: the corpus of wrong jobs, and jobs in which nothing is asserted."""
+"""Causes that counterfactual runs confirm: those of the wrong jobs, and where none is asserted."""
 
 from __future__ import annotations
 
