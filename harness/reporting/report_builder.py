@@ -326,7 +326,7 @@ def failure_of(case: FailureCase) -> Failure:
         mend=() if mistake is None else tuple(mistake.example.splitlines()),
         title="" if mistake is None else mistake.title,
         # Where the family is to be mended, no step of the job is the cause.
-        cause="" if mistake is not None and mistake.title else explanation.cause,
+        cause=explanation.cause if case.is_explained else "",
         shrinking=Shrinking(
             before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),
             after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),

@@ -205,6 +205,8 @@ def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
         yield from (f"    {line}".rstrip() for line in mistake.example.splitlines())
     elif case.explanation.sentence:
         yield f"  {case.explanation.sentence}"
+    if case.cause is not None:
+        yield f"  {case.cause.sentence}"
     if case.replay:
         yield f"  {case.replay}"
     if case.replay_seed:
