@@ -125,7 +125,7 @@ def summary_lines(
     yield from exhausted_lines(result)
     yield from _refused_lines(report)
     headline = conclude(report)
-    yield from headline.notes
+    yield from map(str, headline.notes)
     if headline.asked:
         yield f"{headline.word}. {headline.asked}"
     if headline.thin:
