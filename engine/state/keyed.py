@@ -154,6 +154,14 @@ class KeyedStateBackend(ABC):
 
     # For operators.
 
+    def common_kind(self) -> type | None:
+        """Return a class whose keys stand for themselves: that of the last key, if several do.
+
+        An operator asks once for each buffer. None: it has every key identified.
+        """
+        plain, kind = self.plain_keys, self.current_key.__class__
+        return kind if kind in plain else plain[0] if plain else None
+
     def table(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> ValueTable:
         """Return the live table of a state that holds one value for each entry; always the same object.
 

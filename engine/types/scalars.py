@@ -74,7 +74,9 @@ _ADMIT_NONE: Final = frozenset(
 )
 """The scalar types whose serializers in Flink write null; the others fail there with an exception."""
 
-_PLAIN_KEYS: Final = frozenset(("STRING", "BOOLEAN", "LONG", "BIG_INT", "SQL_DATE", "BYTES"))
+_PLAIN_KEYS: Final = frozenset(
+    ("STRING", "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "BIG_INT", "CHAR", "SQL_DATE", "BYTES")
+)
 """The types whose keys are compared as in Flink where they are of the one Python type."""
 
 _WITH_IDENTITIES: Final = frozenset(("BIG_DEC", "SQL_TIME"))
@@ -158,6 +160,8 @@ class IntegerType(ScalarType):
     """A signed integer of a fixed width."""
 
     __slots__ = ("_largest", "_smallest")
+
+    limits_keys = True
 
     def __init__(self, name: str, bits: int, java_hash_kind: str) -> None:
         super().__init__(name, int, java_hash_kind=java_hash_kind)
@@ -277,6 +281,8 @@ class CharType(ScalarType):
     """One character."""
 
     __slots__ = ()
+
+    limits_keys = True
 
     def __init__(self) -> None:
         super().__init__("CHAR", str, java_hash_kind="char")
