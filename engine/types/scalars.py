@@ -207,7 +207,10 @@ class IntegerType(ScalarType):
         if type(key) is not int:
             raise self.wrong_key(key)
         if not self._smallest <= key <= self._largest:
-            raise self.wrong_key(key, f"it holds {self._smallest} to {self._largest}: declare Types.LONG()")
+            wider = "BIG_INT" if self.name == "LONG" else "LONG"
+            raise self.wrong_key(
+                key, f"it holds {self._smallest} to {self._largest}: declare Types.{wider}()"
+            )
         return key
 
     @property
