@@ -212,7 +212,7 @@ class KeyedStateBackend(ABC):
         """Return the value state of a descriptor, registering it at the first call."""
         plain: Callable[..., ValueState] = KeyedValueState
         timed: Callable[..., ValueState] = TtlValueState
-        kind = descriptor.stored_type
+        kind = descriptor.type_info
         if isinstance(kind, IntegerType) and namespace_type is None:
             check = limit_check(f"state {descriptor.name!r}", self.operator_name, kind)
             bits = kind.limits[1].bit_length()

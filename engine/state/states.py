@@ -92,7 +92,7 @@ class KeyedValueState(KeyedState, ValueState, eq=False):
 
 
 class KeyedIntegerState(KeyedValueState, eq=False, kw_only=True):
-    """A value of LONG, INT, SHORT or BYTE, without namespaces; it is refused beyond the limits of its type."""
+    """A value of LONG, INT, SHORT or BYTE, without namespaces; refused beyond the limits of its type."""
 
     _check: Check
     _bits: int
