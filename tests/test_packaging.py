@@ -222,7 +222,7 @@ def test_core_commands_need_no_optional_package(installed: Installation, desk: P
         "run word_count --system simulated-rocksdb --scenarios 2 -n 1",
         "replay 5 --family word_count",
         "explain 5 --family word_count",
-        "report reports/out/run",
+        "merge reports/out/run",
         "families",
         "mutants word_count --only FLINK-9263 --scenarios 1 -n 1",
         "job run word_count",
@@ -236,7 +236,7 @@ def test_core_commands_need_no_optional_package(installed: Installation, desk: P
         assert ended.returncode in (PASSED, FAILED, NOTHING_RAN), f"{command}: {ended.stdout}"
 
 
-def test_shrinks_and_replays_a_failure_without_optional_packages(installed: Installation, desk: Path) -> None:
+def test_replays_and_explains_a_failure_without_extras(installed: Installation, desk: Path) -> None:
     wrong = FAMILY.replace("[step for", "[(step[0] + 1,) for").replace('"gates"\ng', '"wrong"\ng')
     (desk / "wrong.py").write_text(wrong)
     ended = installed.run(
@@ -244,7 +244,7 @@ def test_shrinks_and_replays_a_failure_without_optional_packages(installed: Inst
     )
     assert ended.returncode == FAILED, ended.stderr
     [kept] = sorted((desk / "reports" / "out" / "run" / "failures").glob("*.json"))[:1]
-    for command in ("replay", "shrink", "explain"):
+    for command in ("replay", "explain"):
         ended = installed.run("onceproof", command, str(kept), "--family", "wrong.py", cwd=desk, blocked=True)
         assert ended.returncode == FAILED, f"{command}: {ended.stderr}"
 

@@ -97,7 +97,7 @@ HOMES = {
     "psycopg": re.compile(r"engine\.connectors\.postgres|harness\.(services|systems|benchmarks)"),
     "confluent_kafka": re.compile(r"engine\.connectors\.kafka|harness\.(services|systems|benchmarks)"),
     **dict.fromkeys(("prometheus_client", "opentelemetry"), re.compile(r"engine\.runtime\.monitor")),
-    "hypothesis": re.compile(r"harness\.(generation\.strategies|testing\.plugin)"),
+    "hypothesis": re.compile(r"harness\.(generation\.strategies|testing\.plugin|public\.strategies)"),
 }
 
 # The state machines of the engine. Time is an argument there, randomness an object; there is no I/O.

@@ -84,6 +84,7 @@ RELATED = {
     "in_flight": "the records in flight of a checkpoint: as a task collects them, and as they are stored",
     "sink": "the connector, and the operator that runs it",
     "source": "the connector, and the operator that runs it",
+    "strategies": "of Hypothesis, and their public form",
     "window": "the operator of windows, and the name of PyFlink's module of their classes",
 }
 

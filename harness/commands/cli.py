@@ -11,13 +11,15 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
 from onceproof.harness.commands import completion as completions
 from onceproof.harness.commands.bench_cli import bench
@@ -34,6 +36,7 @@ from onceproof.harness.commands.setup_cli import completion, doctor, init
 from onceproof.harness.commands.shared_options import (
     AsJson,
     AsProgram,
+    Bisect,
     CheckedFamilies,
     ComparedFamilies,
     ComparesSql,
@@ -58,8 +61,6 @@ from onceproof.harness.commands.shared_options import (
     Seed,
     ShareOfRun,
     ShownSystem,
-    ShrinkMaxTime,
-    ShrinkOut,
     ShrinkTime,
     SparkSettings,
     Subject,
@@ -69,13 +70,18 @@ from onceproof.harness.commands.shared_options import (
     UntilExhausted,
     Workers,
 )
-from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
+from onceproof.harness.model import exit_codes
+from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE
 from onceproof.harness.model.seeds import Share
 
+BISECT = "--bisect"
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 EXPLAIN_FOLDER = Path("reports", "out", "explain")
 FLIGHTS_FOLDER = Path("reports", "out", "flights-alone")
+
+EVERYDAY: Final = ("init", "check", "run", "replay", "explain", "serve", "doctor")
+"""The commands that `--help` shows first, in the order in which a user meets them."""
 
 app = typer.Typer(
     name="onceproof",
@@ -191,12 +197,16 @@ def check(
     ] = 50,
     seed: Seed = 0,
     sql: ComparesSql = None,
+    scenario_time: ScenarioTime = None,
     as_json: AsJson = False,
 ) -> None:
     """Run families with nothing going wrong, and say what to mend in them."""
     from onceproof.harness.commands.check import check_command
+    from onceproof.harness.settings.project_settings import load_settings
+    from onceproof.harness.settings.run_plan import budget_of
 
-    raise typer.Exit(check_command(families, scenarios, seed, sql, as_json))
+    budget = budget_of(load_settings(), scenario_time)
+    raise typer.Exit(check_command(families, scenarios, seed, sql, as_json, budget))
 
 
 @app.command()
@@ -327,26 +337,12 @@ def replay(
     system: RunSystem = None,
     as_json: AsJson = False,
     as_program: AsProgram = False,
+    bisect: Bisect = False,
 ) -> None:
     """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
 
     raise typer.Exit(replay_command(subject, family, trace, system, as_json, task or (), whole, as_program))
-
-
-@app.command()
-def shrink(
-    subject: Subject,
-    family: OneFamily = None,
-    system: RunSystem = None,
-    out: ShrinkOut = None,
-    max_time: ShrinkMaxTime = None,
-    as_json: AsJson = False,
-) -> None:
-    """Shrink a failing scenario as far as possible."""
-    from onceproof.harness.commands.replay import shrink_command
-
-    raise typer.Exit(shrink_command(subject, family, system, out, max_time, as_json))
 
 
 @app.command()
@@ -358,22 +354,10 @@ def explain(
     max_time: ExplainMaxTime = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why a scenario fails, and write a page about it."""
+    """Shrink a failing scenario, explain why it fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
     raise typer.Exit(explain_command(subject, family, system, out, max_time, _command(), as_json))
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the results of a run.")],
-    junit: Junit = None,
-    as_json: AsJson = False,
-) -> None:
-    """Render the HTML report of a run again from its report.json."""
-    from onceproof.harness.commands.table_commands import report_command
-
-    raise typer.Exit(report_command(folder, junit, as_json))
 
 
 @app.command()
@@ -435,10 +419,22 @@ app.add_typer(jobs, name="job")
 app.add_typer(services, name="services")
 
 
+def _everyday_first() -> None:
+    """Put the everyday commands first in `--help`, under a heading of their own."""
+    for command in app.registered_commands:
+        assert command.callback is not None
+        command.name = command.name or command.callback.__name__
+    infos: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+    for info in infos:
+        info.rich_help_panel = "Everyday commands" if info.name in EVERYDAY else "Other commands"
+    app.registered_commands.sort(key=lambda command: (*EVERYDAY, command.name).index(command.name))
+
+
+_everyday_first()
+
+
 def _command() -> str:
     """Return the command line as the user typed it."""
-    import shlex
-
     return shlex.join(("onceproof", *sys.argv[1:]))
 
 
@@ -457,7 +453,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         main(["--help"])
         return _print_error("no command is given", USAGE)
     with interruptible() as interruption:
-        return interruption.exit_code(_run(given, debug))
+        code = interruption.exit_code(_run(given, debug))
+    return exit_codes.code_for_bisect(code) if BISECT in given else code
 
 
 def _run(given: list[str], debug: bool) -> int:
@@ -485,7 +482,7 @@ def _run(given: list[str], debug: bool) -> int:
         if debug:
             traceback.print_exc()
         error = missing_extra_in(error, given) if isinstance(error, ImportError) else error
-        return _print_error(line_of(error), exit_code_of(error))
+        return _print_error(exit_codes.line_of(error), exit_codes.exit_code_of(error))
 
 
 def _print_error(line: str, code: int) -> int:

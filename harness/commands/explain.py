@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- On a deterministic system the scenario is explained as it is. On a real system every run differs, so the
-  scenario is shrunk first, and the explained run is the failing run of the smallest scenario.
+- The scenario is shrunk first, and the explained run is a failing run of the smallest scenario. Its file is
+  beside the page.
 - The page is a run's report with this one failure, with the same files beside it.
 - The limits of the explanation are stated: the number of runs, and the questions that they leave open.
 """
@@ -19,25 +19,25 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import outcome_of
-from onceproof.harness.commands.replay import passes_text, scenario_and_family, subject_of
+from onceproof.harness.commands.replay import scenario_and_family, scenario_limit
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.decisions import decision_lines
 from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.exit_codes import FAILED, PASSED
 from onceproof.harness.model.program_family import default_system
-from onceproof.harness.model.system import find_system, let_go
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.report_builder import facts_of, failure_of, write_report
 from onceproof.harness.reporting.run_summary import shrunk_text
-from onceproof.harness.trials.examination import examine, limit_of, repeats
+from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
 from onceproof.harness.trials.failures import FailureCase, store_failure
 from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import as_run
-from onceproof.reports.model import Report
-
-TITLE = "Why a scenario fails"
+from onceproof.reports.model import EXPLANATION_TITLE, Report
+from onceproof.reports.text import counted
 
 
 def explain_command(
@@ -51,7 +51,7 @@ def explain_command(
 ) -> int:
     """Explain why a scenario fails on a system, write a page about it, and return the exit code.
 
-    ``limit_seconds`` bounds the shrinking on a real system; None stands for the default of the system. With
+    ``limit_seconds`` bounds the shrinking; None stands for the default of the system. With
     ``as_json`` the failure as the page's report.json holds it is the one document on stdout.
     """
     lines_to = sys.stderr if as_json else sys.stdout
@@ -60,10 +60,8 @@ def explain_command(
     on_trial = find_system(system)
     scenario = as_run(on_trial, loaded, scenario)
     asked = family or scenario.family
-    limit = 0.0
-    if not repeats(on_trial):
-        limit = limit_of(on_trial, limit_seconds)
-    with let_go(on_trial), progress_bar(None, limit) as bar:
+    limit = limit_of(on_trial, limit_seconds)
+    with let_go(on_trial), scenario_limit(), progress_bar(None, limit) as bar:
         examined = examine(
             on_trial, loaded, scenario, None, limit, lambda run: bar.describe(f"shrinking, run {run}")
         )
@@ -73,7 +71,7 @@ def explain_command(
     print(wording.scenario_text(scenario), file=lines_to)
     if trial.verdict.passed:
         if not repeats(on_trial):
-            print(f"{passes_text(scenario, examined, on_trial)}.", file=lines_to)
+            print(f"{_passes_text(scenario, examined, on_trial)}.", file=lines_to)
         story = explain(trial.scenario, trial.history, trial.history.trace, trial.verdict)
         _print_lines([story.sentence, *_section("what happened", story.story)], lines_to)
         if as_json:
@@ -86,24 +84,28 @@ def explain_command(
     facts = replace(facts_of(result, command), seed=None)
     failure = failure_of(case)
     with claimed_folder(out):
-        page = write_report(Report(title=TITLE, facts=facts, failures=(failure,)), out)
-    shrink = wording.shrink_command(subject_of(subject), asked, system)
-    _print_lines(_lines_of(case, not repeats(on_trial), shrink), lines_to)
+        page = write_report(Report(title=EXPLANATION_TITLE, facts=facts, failures=(failure,)), out)
+    _print_lines(_lines_of(case, not repeats(on_trial)), lines_to)
     print(f"\npage: {page}", file=lines_to)
     if as_json:
         _print_json({"verdict": "failed", "page": str(page), "failure": failure})
     return FAILED
 
 
-def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
-    """Yield the lines that explain a failure; ``shrink`` is the command that shrinks the scenario."""
+def _passes_text(scenario: Scenario, examined: Examined, system: System) -> str:
+    """Return the text "... passes"; on a real system, whose runs differ, with the number of runs."""
+    text = f"{wording.scenario_text(scenario)} passes"
+    return text if repeats(system) else f"{text} on {system.name} in {counted(examined.shrunk.runs, 'run')}"
+
+
+def _lines_of(case: FailureCase, real: bool) -> Iterator[str]:
+    """Yield the lines that explain a failure; ``real``: its runs do not repeat step by step."""
     explanation, takes = case.explanation, case.takes
     sentence = explanation.sentence if case.mistake is None else case.mistake.sentence
     yield f"FAILED {case.title}: {sentence}"
     if case.mistake is not None:
         yield from (f"  {line}".rstrip() for line in case.mistake.example.splitlines())
-    if real:
-        yield shrunk_text(case, real)
+    yield shrunk_text(case, real)
     if needed := wording.needed_text(case.scenario):
         yield needed
     accuses = case.mistake is None or not case.mistake.title
@@ -111,10 +113,7 @@ def _lines_of(case: FailureCase, real: bool, shrink: str) -> Iterator[str]:
         if text and accuses:
             yield f"{title}: {text}"
     if takes is not None:
-        lines = list(decision_lines(takes))
-        if not takes.is_minimal and not real:
-            lines.append(f"{shrink} removes what the failure does not need")
-        yield from _section("what it takes", lines)
+        yield from _section("what it takes", tuple(decision_lines(takes)))
     yield from _section("what happened", explanation.story)
     yield from _section(
         "how the job recovered", tuple(map(recovery_text, case.history.statistics.recoveries))

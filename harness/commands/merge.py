@@ -8,6 +8,7 @@ The rules this module lives by:
 - Folders may come from other machines. Their lines are read and counted, and a family is loaded by its
   built-in name or from the command line only.
 - With a history the run is a night of it, compared with the nights before.
+- A single folder has nothing to merge: its page is rendered again from its report.json.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.known_failures import KnownSignature
@@ -32,8 +35,11 @@ from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.trials.failures import examine_failures
 from onceproof.harness.trials.output_files import OUTCOMES, claimed_folder, prepare_file
 from onceproof.harness.trials.runner import RunResult
+from onceproof.reports.headline import conclude
 from onceproof.reports.model import Report, ReportUnreadable
 from onceproof.reports.render import read
+
+MERGED: Final = Path("reports", "out", "merged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +47,8 @@ class Merge:
     """What is merged, and where the report goes."""
 
     folders: tuple[Path, ...]
-    out: Path
+    out: Path | None
+    """None: MERGED, and for a single folder without a history that folder."""
     families: tuple[str, ...]
     """Families that are not built in, FILE.py or FILE.py:OBJECT."""
     history: str | None
@@ -57,10 +64,13 @@ def merge_command(wanted: Merge) -> int:
     """Merge the shares, print the summary, write the report, and return the exit code."""
     prepare_file(wanted.junit)
     reports = [_report_in(folder) for folder in wanted.folders]
+    if len(reports) == 1 and wanted.out is None and wanted.history is None:
+        return _rendered_again(reports[0], wanted)
     result = _merged(wanted, reports)
-    with claimed_folder(wanted.out), progress_bar(None, None) as bar:
+    out = wanted.out or MERGED
+    with claimed_folder(out), progress_bar(None, None) as bar:
         limit = wanted.shrink_time
-        cases = examine_failures(result, wanted.out, bar.describe, wanted.known, limit_seconds=limit)
+        cases = examine_failures(result, out, bar.describe, wanted.known, limit_seconds=limit)
         report = build_report(result, cases, wanted.command, None, wanted.known)
         ended = [
             f"{folder}: {each.interrupted}"
@@ -70,8 +80,20 @@ def merge_command(wanted: Merge) -> int:
         report = replace(report, interrupted="; ".join(ended))
         if wanted.history is not None:
             report = _with_history(wanted, result, report)
-        page = write_report(report, wanted.out, wanted.junit)
-    print_summary(result, cases, report, wanted.out, page, wanted.as_json)
+        page = write_report(report, out, wanted.junit)
+    print_summary(result, cases, report, out, page, wanted.as_json)
+    return exit_code(report)
+
+
+def _rendered_again(report: Report, wanted: Merge) -> int:
+    """Render the page of the only folder again, and return the exit code of its verdict."""
+    page = write_report(report, wanted.folders[0], wanted.junit)
+    if wanted.as_json:
+        headline = conclude(report)
+        document = {"page": str(page), "verdict": headline.status, "sentence": headline.sentence}
+        print(msgspec.json.encode(document).decode())
+    else:
+        print(f"report: {page}")
     return exit_code(report)
 
 

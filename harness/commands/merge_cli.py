@@ -15,11 +15,18 @@ from onceproof.harness.commands.shared_options import AsJson, Junit, ShrinkTime
 
 def merge(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders with the results of the shares.")
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Folders with the results of the shares, or a single one."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the report of all.")] = Path(
-        "reports", "out", "merged"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Folder for the report of all.",
+            show_default="reports/out/merged; a single DIR itself",
+        ),
+    ] = None,
     families: Annotated[
         list[str] | None,
         typer.Option("--family", metavar="FILE.py", help="A family of your own that was run; repeatable."),
@@ -37,7 +44,7 @@ def merge(
     junit: Junit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make one report of the shares of a run, which several machines have run."""
+    """Make one report of the shares of a run; of a single folder, render the page again."""
     import shlex
     import sys
 

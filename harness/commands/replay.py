@@ -1,4 +1,4 @@
-"""`onceproof replay` and `shrink`: run or shrink one scenario, given by a seed or by its JSON file.
+"""`onceproof replay`: run one scenario again, given by a seed or by its JSON file.
 
 The rules this module lives by:
 
@@ -10,9 +10,9 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,11 @@ from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.program_family import default_system
 from onceproof.harness.model.scenario import Scenario, ScenarioError, read_scenario
 from onceproof.harness.model.seeds import LARGEST_SEED
-from onceproof.harness.model.system import System, find_system, let_go
-from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
-from onceproof.harness.trials.failures import scenario_file
-from onceproof.harness.trials.output_files import made_folder, write_file
+from onceproof.harness.model.system import find_system, let_go
+from onceproof.harness.settings.project_settings import load_settings
+from onceproof.harness.settings.run_plan import budget_of
+from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
-from onceproof.reports.text import counted
 
 
 def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Family]:
@@ -75,6 +74,11 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
     return scenario, loaded
 
 
+def scenario_limit() -> AbstractContextManager[None]:
+    """Return a context in which a scenario that takes longer than the settings allow is stopped."""
+    return seconds_for_each(budget_of(load_settings()).seconds)
+
+
 def replay_command(
     subject: str,
     family: str | None,
@@ -100,7 +104,7 @@ def replay_command(
     on_trial = find_system(system)
     if trace and Capability.TRACE not in on_trial.capabilities:
         raise UsageError(f"system {system!r} records no trace: omit --trace, or use --system simulated")
-    with let_go(on_trial):
+    with let_go(on_trial), scenario_limit():
         trial = try_scenario(loaded, scenario, trace=trace, system=on_trial)
     scenario = trial.scenario
     outcome = outcome_of(scenario, trial.history, trial.verdict)
@@ -176,77 +180,6 @@ def verdict_document(outcome: Outcome) -> dict[str, Any]:
             for broken, anomaly, where, witness in outcome.violations
         ],
     }
-
-
-def shrink_command(
-    subject: str,
-    family: str | None,
-    system: str | None,
-    out: Path | None,
-    limit_seconds: float | None,
-    as_json: bool = False,
-) -> int:
-    """Shrink a failing scenario, write the small one to a file, and return the exit code.
-
-    ``out`` is that file; None stands for a file beside the original. ``limit_seconds`` bounds the time.
-    """
-    scenario, loaded = scenario_and_family(subject, family)
-    system = system or default_system(loaded)
-    on_trial = find_system(system)
-    limit = limit_of(on_trial, limit_seconds)
-    with let_go(on_trial):
-        examined = examine(on_trial, loaded, scenario, None, limit)
-    if not examined.repeated or examined.trial is None:
-        print(f"{passes_text(scenario, examined, on_trial)}: there is nothing to shrink", file=sys.stderr)
-        if as_json:
-            print(msgspec.json.encode({"verdict": "passed", "runs": examined.shrunk.runs}).decode())
-        return PASSED
-    result = examined.shrunk
-    path = out or _beside(subject)
-    made_folder(path.parent)
-    write_file(path, scenario_file(result.scenario))
-    before, after = result.before, result.after
-    signature = examined.trial.verdict.signature or ()
-    replay = wording.replay_command(path, family or scenario.family, system)
-    if as_json:
-        document = {
-            "verdict": "failed",
-            "signature": signature,
-            "runs": result.runs,
-            "seconds": round(result.seconds, 3),
-            "before": before,
-            "after": after,
-            "file": str(path),
-            "replay": replay,
-        }
-        print(msgspec.json.encode(document).decode())
-        return FAILED
-    print(f"{', '.join(signature)}: {result.runs:,} runs in {result.seconds:.1f} s")
-    for name in ("records", "faults", "schedule"):
-        print(f"  {name:<9} {getattr(before, name):>6} -> {getattr(after, name)}")
-    if needed := wording.needed_text(result.scenario):
-        print(f"  {needed}")
-    print(replay)
-    return FAILED
-
-
-def passes_text(scenario: Scenario, examined: Examined, system: System) -> str:
-    """Return the text "... passes"; on a real system, whose runs differ, with the number of runs."""
-    text = f"{wording.scenario_text(scenario)} passes"
-    return text if repeats(system) else f"{text} on {system.name} in {counted(examined.shrunk.runs, 'run')}"
-
-
-def subject_of(subject: str) -> int | Path:
-    """Return the subject of a command line as a seed or a path."""
-    return int(subject) if subject.isdecimal() and not Path(subject).exists() else Path(subject)
-
-
-def _beside(subject: str) -> Path:
-    """Return the default path of the shrunk scenario: beside the original."""
-    if subject.isdecimal():
-        return Path(f"{subject}.shrunk.json")
-    path = Path(subject)
-    return path.with_name(f"{path.name.removesuffix('.json').removesuffix('.original')}.shrunk.json")
 
 
 def _code(outcome: Outcome) -> int:

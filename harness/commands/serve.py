@@ -84,7 +84,7 @@ def serve_command(root: Path, port: int, families: Sequence[str], as_json: bool)
             f"--port {port}: cannot be opened on {LOOPBACK}: {error.strerror or error}: choose another, or 0"
         ) from None
     with server:
-        runs = len(server.catalogue.refresh())
+        runs = sum(not entry.explained for entry in server.catalogue.refresh())
         if as_json:
             print(f'{{"address":"{server.address}","runs":{runs}}}', flush=True)
         else:

@@ -135,13 +135,12 @@ ScenarioTime: TypeAlias = Annotated[
         show_default="60",
     ),
 ]
-ShrinkMaxTime: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--max-time", min=0, metavar="SECONDS", help="Time to shrink.", show_default=SHRINK_SECONDS),
-]
-ShrinkOut: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", help="File for the small scenario. Default: *.shrunk.json."),
+Bisect: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--bisect",
+        help="For `git bisect run`: exit with 125, which skips the commit, where there is no verdict.",
+    ),
 ]
 NightMaxTime: TypeAlias = Annotated[
     float | None,
@@ -164,8 +163,8 @@ ExplainMaxTime: TypeAlias = Annotated[
         "--max-time",
         min=0,
         metavar="SECONDS",
-        help="On a real system: time to shrink the scenario before it is explained.",
-        show_default="120",
+        help="Time to shrink the scenario before it is explained; 0: explain it as it is.",
+        show_default=SHRINK_SECONDS,
     ),
 ]
 ExplainOut: TypeAlias = Annotated[

@@ -1,4 +1,4 @@
-"""`onceproof families`, `faults`, `report` and `bench`: print tables, or with --json one document.
+"""`onceproof families`, `faults` and `bench`: print tables, or with --json one document.
 
 The rules this module lives by:
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -81,37 +80,6 @@ def faults_command(systems: Sequence[str], as_json: bool) -> int:
         for name, of_system in answers.items():
             answer = of_system[kind]
             print(f"  {name:<{width}}  {'yes' if isinstance(answer, CarriedOut) else 'no ':<3}  {answer}")
-    return PASSED
-
-
-def report_command(folder: Path, junit: Path | None, as_json: bool = False) -> int:
-    """Render the page of a folder's report.json again; with ``junit``, also write JUnit XML."""
-    from onceproof.reports.headline import conclude
-    from onceproof.reports.model import ReportUnreadable
-    from onceproof.reports.render import read, write
-
-    try:
-        report = read(folder)
-    except OSError as error:
-        raise ReportUnreadable(f"{error.filename or folder}: cannot be read: {error.strerror}") from None
-    try:
-        page = write(report, folder)
-    except OSError as error:
-        raise UsageError(
-            f"{error.filename or folder}: the report cannot be written: {error.strerror}: make the folder"
-            " writable, or copy it"
-        ) from None
-    if as_json:
-        headline = conclude(report)
-        _print_json({"page": str(page), "verdict": headline.status, "sentence": headline.sentence})
-    else:
-        print(f"report: {page}")
-    if junit is not None:
-        from onceproof.harness.reporting.report_builder import write_junit
-        from onceproof.harness.trials.output_files import prepare_file
-
-        prepare_file(junit)
-        write_junit(report, junit)
     return PASSED
 
 

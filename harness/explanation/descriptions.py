@@ -205,9 +205,9 @@ def replay_command(subject: int | Path, family: str, system: str = SIMULATED) ->
     return _command("replay", subject, family, system)
 
 
-def shrink_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:
-    """Return the command that shrinks a scenario; parameters as of :func:`replay_command`."""
-    return _command("shrink", subject, family, system)
+def explain_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:
+    """Return the command that shrinks and explains a scenario; parameters as of :func:`replay_command`."""
+    return _command("explain", subject, family, system)
 
 
 def _command(name: str, subject: int | Path, family: str, system: str) -> str:

@@ -124,24 +124,37 @@ def _seeds() -> st.SearchStrategy[int]:
 
 
 @st.composite
-def structured(draw: st.DrawFn, family: Family) -> Scenario:
-    """Return scenarios whose records, faults, schedule and settings are drawn one by one."""
+def structured(
+    draw: st.DrawFn,
+    family: Family,
+    records: st.SearchStrategy[dict[str, Any]] | None = None,
+    fault_lists: st.SearchStrategy[tuple[Fault, ...]] | None = None,
+) -> Scenario:
+    """Return scenarios whose records, faults, schedule and settings are drawn one by one.
+
+    :param records: draws the records of each split; None draws some that the family generates
+    :param fault_lists: draws the faults; None draws up to four
+    """
     base = generate(family, draw(_seeds()))
     parallelism = st.integers(1, HIGHEST_PARALLELISM)
     scenario = replace(
         base,
         seed=None,
-        records=draw(_records(family)),
+        records=_as_records(draw(_records(family) if records is None else records)),
         parallelism=draw(parallelism),
         max_parallelism=draw(st.sampled_from((4, 5, 7, 8, 128))),
         source_parallelism=draw(st.integers(0, 3)),
         sink_parallelism=draw(st.integers(0, HIGHEST_PARALLELISM)),
         channel_capacity=draw(st.integers(1, 4)),
         checkpoint_interval_ms=draw(st.integers(10, 60)),
-        faults=draw(_sized(faults(unfit_kinds(family)), 0, 4)),
+        faults=draw(_sized(faults(unfit_kinds(family)), 0, 4) if fault_lists is None else fault_lists),
         schedule=draw(schedules()),
     )
     return with_ample_limits(scenario)
+
+
+def _as_records(drawn: dict[str, Any]) -> dict[str, tuple[InputRecord, ...]]:
+    return {split: tuple([(at, value) for at, value in records]) for split, records in drawn.items()}
 
 
 def _sized(elements: st.SearchStrategy[Any], least: int, most: int) -> st.SearchStrategy[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ The rules this module lives by:
   followed, and what is larger than a run can leave is left out with its reason.
 - A run is a folder with a report.json, found again by its path below the root: a request names a key of the
   index, never a path of its own.
+- A folder of `onceproof explain` is no run: it is listed apart, and counts in no trend.
 - A file is read again only when it has changed. A search reads the outcomes line by line, for a bounded time.
 - Families are those built in, and those that the command line of the server names: the command line in a
   report is shown, not believed.
@@ -29,7 +30,7 @@ from onceproof.harness.checkers.outcome import Outcome, OutcomeError, from_line
 from onceproof.harness.model.family_places import is_program, split_address
 from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.reports.headline import conclude
-from onceproof.reports.model import Night, Report, ReportUnreadable, decode
+from onceproof.reports.model import EXPLANATION_TITLE, Night, Report, ReportUnreadable, decode
 from onceproof.reports.render import MODEL_NAME
 from onceproof.reports.served import Hit, RunEntry
 
@@ -233,6 +234,9 @@ def _read_run(key: str, path: Path, stamp: tuple[int, int]) -> _Read:
         reason = f"{error.strerror}" if isinstance(error, OSError) else str(error)
         return _Read(stamp, RunEntry(key=key, unreadable=reason))
     headline, facts = conclude(report), report.facts
+    if report.title == EXPLANATION_TITLE:
+        explained = "; ".join(f"{each.family}: {each.sentence}" for each in report.failures) or "passed"
+        return _Read(stamp, RunEntry(key=key, started=facts.started, explained=explained))
     entry = RunEntry(
         key=key,
         title=report.title,

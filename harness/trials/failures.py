@@ -29,7 +29,7 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.explanation.decisions import DecisionEffects
-from onceproof.harness.explanation.descriptions import replay_command, shrink_command
+from onceproof.harness.explanation.descriptions import explain_command, replay_command
 from onceproof.harness.explanation.explanation import Explanation, explain, explain_continuation
 from onceproof.harness.explanation.sentences import sentence_of
 from onceproof.harness.explanation.visible_run import visible_trace
@@ -77,7 +77,7 @@ class FailureCase:
     replay_seed: str = ""
     """The command that replays ``original``; empty if it has no seed."""
     shrink: str = ""
-    """The command that shrinks ``original``."""
+    """The command that shrinks and explains ``original``."""
     takes: DecisionEffects | None = None
     """The effects of its decisions; None if they were not measured."""
     mistake: FamilyMistake | None = None
@@ -220,7 +220,7 @@ def store_failure(
         path=paths[0],
         replay=replay_command(paths[0], asked, system.name) if is_written else "",
         replay_seed="" if seed is None else replay_command(seed, asked, system.name),
-        shrink=shrink_command(paths[1], asked, system.name) if is_written else "",
+        shrink=explain_command(paths[1], asked, system.name) if is_written else "",
         takes=examined.takes,
         mistake=examined.mistake,
         notes=examined.notes,

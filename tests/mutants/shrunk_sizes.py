@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - Each planted bug is shrunk from the scenario that is recorded to kill it, so no time goes into a search.
 - The limit and the times are processor time: what other processes do changes no figure.
-- ``--out FOLDER`` keeps each small scenario, as `onceproof shrink` does, for a look at what stays large.
+- ``--out FOLDER`` keeps each small scenario, as `onceproof explain` does, for a look at what stays large.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def make_failure(**changes):
         "property": "exactly_once",
         "anomaly": "lost",
         "replay": "onceproof replay 8273645120938 --family word_count",
-        "shrink": "onceproof shrink failures/word_count-3f9a1c.json",
+        "shrink": "onceproof explain failures/word_count-3f9a1c.json",
         "seed": 8273645120938,
         "scenarios": 3,
         "sentence": "Row (k1, 1) was prepared for checkpoint 1, which completed, but never became visible.",

@@ -125,7 +125,7 @@ def test_junit_failure_is_complete_without_the_page(made):
     for line in (
         "exactly_once, lost, in 3 scenarios (new)",
         "replay: onceproof replay 8273645120938 --family word_count",
-        "shrink: onceproof shrink failures/word_count-3f9a1c.json",
+        "explain: onceproof explain failures/word_count-3f9a1c.json",
         "2 records:",
         "  source-0 0: k1",
         "fault: kill all at notified of checkpoint 1",

@@ -20,6 +20,8 @@ from tests.browser import MISSING, Browser, found_browser, pictures_folder
 
 pytestmark = pytest.mark.skipif(found_browser() is None, reason=MISSING)
 
+CLIPPED = """[...document.querySelectorAll('.scroll')]
+  .filter((each) => each.scrollWidth > each.clientWidth).length"""
 VIEWS = ((1280, False), (1280, True), (390, False), (390, True))
 # axe-core takes seconds for a large page, so it sees each width and each colour once.
 SEARCHED_FOR_BARRIERS = ((1280, False), (390, True))
@@ -82,6 +84,8 @@ def test_pages_fit_and_are_silent_at_both_widths_in_both_colours(
             browser.requests.clear()
             browser.open(address, width, dark)
             assert browser.run("document.documentElement.scrollWidth") <= width, (name, width)
+            if name in ("index", "search") and width == 1280:
+                assert browser.run(CLIPPED) == 0, name
             assert browser.errors == [], (name, width)
             if (width, dark) in SEARCHED_FOR_BARRIERS:
                 assert browser.barriers() == [], (name, width, dark)

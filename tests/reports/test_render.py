@@ -215,7 +215,7 @@ def test_failed_report_starts_with_the_failure(reports):
         "3 of 12,000 scenarios violated a property, with 1 signature.",
         "3 of 5,200 failed",
         "Split Offset Value Time",
-        "onceproof shrink failures/word_count-3f9a1c.json",
+        "onceproof explain failures/word_count-3f9a1c.json",
         "Row (k1, 1) was prepared for checkpoint 1, which completed, but never became visible.",
         "sink-1 died before the commit notification",
         "82 → 2 records 6 → 1 fault 228 → 2 schedule choices",

@@ -24,6 +24,7 @@ from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
 from onceproof.engine.runtime.monitor import checkpoint_shapes
 from onceproof.engine.runtime.monitor import rest_shapes as shapes
 from onceproof.engine.runtime.monitor.http_answers import Answer, Gate, Refused, Request, json_answer
+from onceproof.engine.runtime.monitor.job_history import JobHistory
 from onceproof.engine.runtime.monitor.job_view import CheckpointView, JobView, VertexView
 from onceproof.engine.runtime.monitor.metric_names import NamedMetric, job_metrics, vertex_metrics
 from onceproof.engine.runtime.monitor.monitor_messages import Answered
@@ -78,6 +79,7 @@ class JobBoard:
         self._ask = ask
         self._seen: tuple[JobView, Rates] | None = None
         self._rates = Rates()
+        self.history = JobHistory()
         self._changing = threading.Lock()
         self._operations: dict[str, _Operation] = {}
         self._numbers = 0
@@ -87,6 +89,7 @@ class JobBoard:
         self._rates.take(view)
         rates = Rates()
         rates.by_subtask = self._rates.by_subtask
+        self.history.take(view, rates)
         # Replaced as a whole: other threads read either this pair or the one before.
         self._seen = (view, rates)
 
@@ -280,6 +283,11 @@ def _outcome(api: RestApi, request: Request, found: tuple[str, ...]) -> Answer:
     return json_answer({"status": {"id": "COMPLETED"}, "operation": operation})
 
 
+def _history(api: RestApi, request: Request, found: tuple[str, ...]) -> Answer:
+    view, _ = api.job(found[0])
+    return json_answer(shapes.history(view, api.board.history))
+
+
 def _exceptions(api: RestApi, request: Request, found: tuple[str, ...]) -> Answer:
     view, _ = api.job(found[0])
     asked = request.query.get("maxExceptions", str(MOST_EXCEPTIONS))
@@ -311,6 +319,7 @@ _TABLE: Final[tuple[tuple[str, str, _Get], ...]] = (
     ("GET", f"{_JOB}/exceptions", _exceptions),
     ("GET", f"{_JOB}/attempts", _of_job(shapes.attempts)),
     ("GET", f"{_JOB}/transactions", _of_job(shapes.transactions)),
+    ("GET", f"{_JOB}/history", _history),
     (
         "GET",
         f"{_JOB}/metrics",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from onceproof.engine.runtime.monitor.job_history import JobHistory, watermark_of
 from onceproof.engine.runtime.monitor.job_view import (
     JobView,
     SubtaskReading,
@@ -168,7 +169,11 @@ def vertex_summary(view: JobView, rates: Rates, vertex: VertexView) -> dict[str,
         "end-time": NO_TIME,
         "duration": max(0, view.now_ms - started) if started >= 0 else NO_TIME,
         "tasks": counts,
-        "metrics": {**io_metrics(readings), **_rates_of(rates, readings)},
+        "metrics": {
+            **io_metrics(readings),
+            **_rates_of(rates, readings),
+            "watermark": watermark_of(view, vertex),
+        },
     }
 
 
@@ -200,7 +205,6 @@ def io_metrics(readings: Iterable[SubtaskReading]) -> dict[str, Any]:
 def _rates_of(rates: Rates, readings: list[SubtaskReading]) -> dict[str, Any]:
     """Return the fields of ours: rates, and what the worst subtask shows."""
     found = [rates.of(each) for each in readings]
-    watermarks = [each.output_watermark for each in readings if each.output_watermark is not None]
     pending = [each.pending_records for each in readings if each.pending_records is not None]
     return {
         "read-records-per-second": round(sum([each.records_in for each in found]), 1),
@@ -208,7 +212,6 @@ def _rates_of(rates: Rates, readings: list[SubtaskReading]) -> dict[str, Any]:
         "busy-ratio": round(max([each.busy_ms for each in found], default=0) / MILLIS, 3),
         "backpressured-ratio": round(max([each.backpressured_ms for each in found], default=0) / MILLIS, 3),
         "idle-ratio": round(min([each.idle_ms for each in found], default=0) / MILLIS, 3),
-        "watermark": min(watermarks, default=None),
         "pending-records": sum(pending) if pending else None,
     }
 
@@ -341,4 +344,30 @@ def transactions(view: JobView) -> dict[str, Any]:
             for each in view.subtasks
             if each.open_transactions is not None
         ]
+    }
+
+
+def history(view: JobView, kept: JobHistory) -> dict[str, Any]:
+    """Return ``/jobs/:jobid/history``, which is ours: curves over the life of the process."""
+    samples = kept.samples
+    return {
+        "timestamps": [each.seen_ms for each in samples],
+        "read-records-per-second": [each.records_per_second for each in samples],
+        "watermarks": [
+            {
+                "id": vertex.vertex_id,
+                "name": vertex.name,
+                "values": [each.watermarks[place] for each in samples],
+            }
+            for place, vertex in enumerate(view.vertices)
+        ],
+        "checkpoints": [
+            {
+                "id": each.checkpoint_id,
+                "trigger_timestamp": each.triggered_ms,
+                "end_to_end_duration": each.duration_ms,
+                "state_size": each.state_bytes,
+            }
+            for each in kept.checkpoints
+        ],
     }

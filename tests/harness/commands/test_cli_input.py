@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from onceproof.engine.runtime.java import JavaMissing
-from onceproof.harness.model.exit_codes import FAILED, INTERNAL, USAGE, exit_code_of, line_of
+from onceproof.harness.commands.cli import EVERYDAY
+from onceproof.harness.model.exit_codes import FAILED, INTERNAL, PASSED, SKIPPED, USAGE, exit_code_of, line_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import to_json
 from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
@@ -50,8 +52,7 @@ def assert_refused(ended: CommandResult, *words: str, code: int = USAGE) -> None
         (["replay", "-5", "--family", "word_count"], ["-5"]),
         (["replay", "absent.json"], ["absent.json", "cannot be read"]),
         (["explain", "absent.json"], ["absent.json", "cannot be read"]),
-        (["shrink", "absent.json"], ["absent.json", "cannot be read"]),
-        (["report", "absent"], ["absent", "cannot be read"]),
+        (["merge", "absent"], ["absent", "no results of a run"]),
         (["bench", "simulatte"], ["simulatte"]),
         (["mutants", "--only", "absent"], ["absent"]),
         (["mutants", "--load", "absent.py"], ["absent.py", "no such file"]),
@@ -73,6 +74,12 @@ def test_missing_command_prints_the_help(onceproof: Command) -> None:
 def test_help_exits_with_0(onceproof: Command) -> None:
     assert onceproof("--help").code == 0
     assert onceproof("run", "--help").code == 0
+
+
+def test_help_shows_the_everyday_commands_first(onceproof: Command) -> None:
+    everyday, others = onceproof("--help").out.split("Everyday commands")[1].split("Other commands")
+    assert re.findall(r"^│ (\w+) ", everyday, re.MULTILINE) == list(EVERYDAY)
+    assert {"hunt", "merge", "job"} <= set(re.findall(r"^│ (\w+) ", others, re.MULTILINE))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_value_that_only_a_late_seed_draws_is_a_one_line_error(onceproof: Comman
     assert "a scenario cannot hold" in ended.error.splitlines()[-1]
 
 
-@pytest.mark.parametrize("name", ["a\"b'; DROP TABLE x --", "../../outside", "select", "ü/ö", ".", "a%s{b}"])
+@pytest.mark.parametrize("name", ["a\"b'; DROP TABLE x --", "select", "ü:ö", "a%s{b}"])
 def test_a_family_of_any_printable_name_leaves_its_failures_in_the_folder(
     onceproof: Command, forgetful: Path, name: str
 ) -> None:
@@ -146,6 +153,25 @@ def test_a_family_of_any_printable_name_leaves_its_failures_in_the_folder(
     [path, *_] = Path("out", "failures").glob("*.original.json")
     assert onceproof("replay", str(path), "--family", "forgetful.py").code == FAILED
     assert {each.name for each in Path().iterdir()} <= {"forgetful.py", "sales.py", "out", ".onceproof"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "7", "--family", "absent.py"),
+        ("replay", "7", "--family", "word_count", "--unknown"),
+        ("replay", "7", "--family", "word_count", "--system", "absent"),
+    ],
+)
+def test_a_bisection_skips_a_commit_without_a_verdict(onceproof: Command, words: tuple[str, ...]) -> None:
+    assert onceproof(*words).code == USAGE
+    assert onceproof(*words, "--bisect").code == SKIPPED
+
+
+def test_a_bisection_keeps_the_exit_code_of_a_verdict(onceproof: Command, forgetful: Path) -> None:
+    assert onceproof("replay", "7", "--family", "word_count", "--bisect").code == PASSED
+    codes = {onceproof("replay", str(seed), "--family", "forgetful.py", "--bisect").code for seed in range(8)}
+    assert codes == {PASSED, FAILED}
 
 
 def test_mistake_in_a_file_is_reported_with_its_line_number(onceproof: Command, sales: Path) -> None:

@@ -45,7 +45,7 @@ def test_failure_case_has_its_replay_command(onceproof: Command, forgetful: Path
     assert cases()["run", "verdict"] is not None
     # report.json holds everything that the JUnit file needs.
     before = Path("results/junit.xml").read_bytes()
-    assert onceproof("report", "out", "--junit", "again.xml").code == 0
+    assert onceproof("merge", "out", "--junit", "again.xml").code == 1
     assert Path("again.xml").read_bytes() == before
 
 

@@ -254,10 +254,10 @@ def test_error_in_a_family_ends_the_run_and_keeps_finished_scenarios(onceproof: 
     assert f"sales: {len(done)} scenario" in ended.out or not done
 
 
-def test_report_command_renders_the_same_page_again(onceproof: Command) -> None:
+def test_merge_of_a_single_folder_renders_the_same_page_again(onceproof: Command) -> None:
     onceproof("run", "word_count", "--scenarios", "4", "-n", "1", "--out", "out")
     page = Path("out", "index.html")
     before = page.read_bytes()
     page.unlink()
-    assert onceproof("report", "out").code == 0
+    assert onceproof("merge", "out").code == 0
     assert page.read_bytes() == before

@@ -1,4 +1,4 @@
-"""`onceproof replay`, `shrink`, `explain`, `families` and `faults`."""
+"""`onceproof replay`, `explain`, `families` and `faults`."""
 
 from __future__ import annotations
 
@@ -89,18 +89,13 @@ def test_failing_replay_prints_the_witness(onceproof: Command, failing: str) -> 
     assert "'expected': " in ended.out
 
 
-def test_shrink_explain_and_report_print_one_document(onceproof: Command, failing: str) -> None:
-    words = (failing, "--family", "forgetful.py")
-    shrunk = onceproof("shrink", *words, "--max-time", "1", "--out", "small.json", "--json")
-    document = json.loads(shrunk.out)
-    assert (document["verdict"], document["file"]) == ("failed", "small.json")
-    assert document["after"]["records"] <= document["before"]["records"]
-    explained = onceproof("explain", *words, "--out", "why", "--json")
+def test_explain_and_merge_print_one_document(onceproof: Command, failing: str) -> None:
+    explained = onceproof("explain", failing, "--family", "forgetful.py", "--out", "why", "--json")
     document = json.loads(explained.out)
     assert document["verdict"] == "failed"
     assert document["failure"]["sentence"] in explained.error
     assert Path(document["page"]) == Path("why", "index.html")
-    rendered = onceproof("report", "out", "--json")
+    rendered = onceproof("merge", "out", "--json")
     assert json.loads(rendered.out)["verdict"] == "failed"
     passing = onceproof("explain", "3", "--family", "word_count", "--json")
     assert (passing.code, json.loads(passing.out)["verdict"]) == (0, "passed")
@@ -113,32 +108,28 @@ def test_what_a_large_scenario_was_shown_to_need_is_printed(onceproof: Command, 
     line = f"Each of its {scenario.record_count()} records"
     replayed = onceproof("replay", "large.json", "--family", "forgetful.py")
     assert line in replayed.out
-    explained = onceproof("explain", "large.json", "--family", "forgetful.py", "--out", "why", "--json")
+    as_it_is = ("--family", "forgetful.py", "--out", "why", "--max-time", "0")
+    explained = onceproof("explain", "large.json", *as_it_is, "--json")
     assert line in explained.error
     assert json.loads(explained.out)["failure"]["shrinking"]["needed"].startswith(line)
     assert line in Path("why", "index.html").read_text(encoding="utf-8")
     assert "was left out alone" not in onceproof("replay", failing, "--family", "forgetful.py").out
 
 
-def test_shrink_writes_a_smaller_scenario_with_the_same_signature(onceproof: Command, failing: str) -> None:
-    # A file that the user names is written through a link.
-    Path("small.json").symlink_to("elsewhere.json")
-    ended = onceproof("shrink", failing, "--family", "forgetful.py", "--max-time", "3", "--out", "small.json")
+def test_explain_writes_a_smaller_scenario_with_the_same_signature(onceproof: Command, failing: str) -> None:
+    ended = onceproof("explain", failing, "--family", "forgetful.py", "--out", "why")
     assert ended.code == 1
-    small, large = read_scenario(Path("elsewhere.json")), read_scenario(Path(failing))
-    assert small.record_count() < large.record_count()
-    assert "onceproof replay small.json --family forgetful.py" in ended.out
+    replay = ended.out.splitlines()[-3]
+    small = replay.split()[2]
+    assert replay == f"onceproof replay {small} --family forgetful.py"
+    before, after = (read_scenario(Path(path)).record_count() for path in (failing, small))
+    assert after < before
+    assert f"{after} record" in next(line for line in ended.out.splitlines() if line.startswith("shrunk to "))
     signatures = [
         json.loads(onceproof("replay", path, "--family", "forgetful.py", "--json").out)["signature"]
-        for path in (failing, "small.json")
+        for path in (failing, small)
     ]
     assert signatures[0] == signatures[1] is not None
-
-
-def test_passing_scenario_is_not_shrunk(onceproof: Command) -> None:
-    ended = onceproof("shrink", "3", "--family", "word_count")
-    assert ended.code == 0
-    assert "nothing to shrink" in ended.error
 
 
 def test_explain_prints_the_violation_and_the_course_of_events(onceproof: Command, failing: str) -> None:
@@ -155,7 +146,7 @@ def test_explain_prints_the_violation_and_the_course_of_events(onceproof: Comman
 
 
 def test_explain_writes_a_page_with_the_diagram_and_the_scenario(onceproof: Command, failing: str) -> None:
-    ended = onceproof("explain", failing, "--family", "forgetful.py")
+    ended = onceproof("explain", failing, "--family", "forgetful.py", "--max-time", "0")
     page = Path("reports", "out", "explain", "index.html")
     assert f"page: {page}" in ended.out.splitlines()
     text = page.read_text(encoding="utf-8")
@@ -165,19 +156,15 @@ def test_explain_writes_a_page_with_the_diagram_and_the_scenario(onceproof: Comm
     assert read_scenario(kept) == read_scenario(Path(failing))
 
 
-def test_explain_names_irrelevant_faults_and_the_shrink_command(onceproof: Command, failing: str) -> None:
+def test_explain_names_faults_that_do_not_matter_or_removes_them(onceproof: Command, failing: str) -> None:
     found = read_scenario(Path(failing))
     # A fault at a checkpoint that the run never takes.
     idle = Fault("fail_write", "metadata_written", checkpoint=999)
     Path("wide.json").write_text(to_json(replace(found, faults=(*found.faults, idle))), encoding="utf-8")
-    ended = onceproof("explain", "wide.json", "--family", "forgetful.py")
+    ended = onceproof("explain", "wide.json", "--family", "forgetful.py", "--max-time", "0")
     assert "does not matter  fail the write at metadata written, checkpoint 999" in ended.out
     assert "so the scenario is not minimal" in ended.out
-    command = "onceproof shrink wide.json --family forgetful.py"
-    assert f"{command} removes what the failure does not need" in ended.out
-    minute = ("--max-time", "60")
-    onceproof("shrink", "wide.json", "--family", "forgetful.py", "--out", "small.json", *minute)
-    ended = onceproof("explain", "small.json", "--family", "forgetful.py")
+    ended = onceproof("explain", "wide.json", "--family", "forgetful.py", "--max-time", "60")
     assert "not minimal" not in ended.out
     assert "every property holds" in ended.out
 

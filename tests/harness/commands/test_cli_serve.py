@@ -21,8 +21,10 @@ from onceproof.harness.model.exit_codes import USAGE
 from onceproof.harness.reporting.served_runs import RunCatalogue
 from onceproof.harness.reporting.served_scenarios import NotServed, ScenarioReplays
 from onceproof.harness.trials.output_files import OUTCOMES
-from onceproof.reports.model import Facts, Night, Report
+from onceproof.reports.model import EXPLANATION_TITLE, Facts, Failure, Night, Report
 from onceproof.reports.render import write
+from onceproof.reports.served import index_page
+from tests.patience import PATIENCE_SECONDS
 
 TOTALS = Path(__file__).parents[3] / "scenarios" / "programs" / "totals" / "totals.toml"
 
@@ -54,7 +56,7 @@ def server(folder: Path) -> Iterator[RunServer]:
 
 
 def ask(server: RunServer, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE_SECONDS)
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, headers=names)
     answer = connection.getresponse()
@@ -196,6 +198,24 @@ def test_other_names_and_other_sites_are_refused(server: RunServer) -> None:
 def test_server_listens_on_the_loopback_interface_only(server: RunServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
     assert server.socket.family == socket.AF_INET
+
+
+def test_an_explanation_is_listed_apart_and_is_no_failed_run(tmp_path: Path) -> None:
+    failure = Failure(
+        family="counts", property="exactly_once", anomaly="lost", replay="", sentence="Row (a, 1) is lost."
+    )
+    explained = Report(title=EXPLANATION_TITLE, facts=Facts(scenarios=1), failures=(failure,))
+    write(explained, tmp_path / "explain")
+    write(Report(facts=Facts(scenarios=3)), tmp_path / "run")
+    with RunServer(tmp_path, 0) as server:
+        catalogue = server.catalogue
+        shown = index_page("out", catalogue.refresh(), catalogue.nights(), ("", ""))
+        assert len(catalogue.nights()) == 1
+    assert "1 run<" in shown
+    runs, explanations = shown.split('<section id="explanations"')
+    assert "Failed</td>" not in runs.split('<section id="runs"')[1]
+    assert "1 explanation<" in explanations
+    assert "counts: Row (a, 1) is lost." in explanations
 
 
 def test_nights_of_all_histories_are_one_trend_of_any_span(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_a_strange_scenario_is_replayed_or_refused_in_one_line(tmp_path: Path, t
 
 
 @pytest.mark.parametrize("kind", IN_THE_WAY)
-@pytest.mark.parametrize("name", ["replay", "explain", "shrink"])
+@pytest.mark.parametrize("name", ["replay", "explain"])
 def test_what_is_in_the_place_of_a_scenario_is_refused(tmp_path: Path, name: str, kind: str) -> None:
     path = tmp_path / "scenario.json"
     in_the_way(kind, path)
@@ -261,7 +261,7 @@ def test_the_largest_parallelism_of_a_scenario_takes_little_memory() -> None:
 def test_a_strange_report_is_rendered_or_refused_in_one_line(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(text)
-    assert_documented(command("report", str(tmp_path)), path)
+    assert_documented(command("merge", str(tmp_path)), path)
 
 
 @pytest.mark.parametrize("kind", IN_THE_WAY)
@@ -270,7 +270,7 @@ def test_what_is_in_the_place_of_a_report_is_refused(tmp_path: Path, kind: str) 
     write(Report(), tmp_path)
     path.unlink()
     in_the_way(kind, path)
-    ended = command("report", str(tmp_path))
+    ended = command("merge", str(tmp_path))
     assert_documented(ended, path)
     assert ended[0] == USAGE
 
@@ -284,7 +284,7 @@ def test_a_link_in_the_folder_of_a_report_leads_nowhere(tmp_path: Path, name: st
     (folder / "index.html").unlink()
     (folder / "index.html").symlink_to(precious)
     (folder / f".{name}.part").symlink_to(precious)
-    assert command("report", str(folder))[0] == PASSED
+    assert command("merge", str(folder))[0] == NOTHING_RAN
     assert precious.read_text(encoding="utf-8") == "mine"
     assert not (folder / "index.html").is_symlink()
 
@@ -293,7 +293,7 @@ def test_a_folder_in_the_place_of_a_page_is_refused_in_one_line(tmp_path: Path) 
     write(Report(), tmp_path)
     (tmp_path / "index.html").unlink()
     (tmp_path / "index.html" / "inner").mkdir(parents=True)
-    ended = command("report", str(tmp_path))
+    ended = command("merge", str(tmp_path))
     assert_documented(ended, tmp_path)
     assert ended[0] == USAGE
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.explanation.descriptions import (
+    explain_command,
     fault_text,
     operation_text,
     ordinal,
     reason_text,
     replay_command,
     scenario_text,
-    shrink_command,
 )
 from onceproof.harness.model.scenario import Fault, Operation, Scenario
 
@@ -69,7 +69,7 @@ def test_commands_can_be_copied_into_a_shell() -> None:
     assert replay_command(Path("out/a.json"), "word_count") == "onceproof replay out/a.json"
     command = replay_command(Path("my out/a.json"), "./my family.py")
     assert shlex.split(command) == ["onceproof", "replay", "my out/a.json", "--family", "./my family.py"]
-    assert shrink_command(Path("a.json"), "word_count") == "onceproof shrink a.json"
+    assert explain_command(Path("a.json"), "word_count") == "onceproof explain a.json"
 
 
 def test_the_reason_of_an_aborted_checkpoint_in_words() -> None:

@@ -49,6 +49,7 @@ SHOWN = """new Promise((done) => {
   const look = () => isThere() ? done(document.body.innerText) : setTimeout(look, 20);
   look();
 })"""
+LABELS = "[...document.querySelectorAll('#curves svg')].map((each) => each.getAttribute('aria-label')).join()"
 WIDTHS = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 # The contrast of each text with the first background behind it that is opaque (WCAG 2: at least 4.5).
 CONTRASTS = """(() => {
@@ -89,6 +90,14 @@ def test_chromium_shows_the_job_at_each_width_light_and_dark(address, tmp_path):
             graph = browser.run("document.getElementById('graph').textContent")
             assert "5,000 read, 700 pending" in graph
             assert "busy 20 %, backpressured 50 %" in graph
+            # A curve with a point for each view, one with a point for each checkpoint, and the watermarks.
+            assert browser.run("document.querySelectorAll('#curves svg').length") == 4
+            assert "records read a second: 0 to 200, from " in browser.run(LABELS)
+            assert "watermark (UTC): 2027-01-15 08:00:08.000 to 2027-01-15 08:00:08.000" in browser.run(
+                LABELS
+            )
+            marks = browser.run("document.getElementById('watermarks').innerText")
+            assert "shop\t2027-01-15 08:00:08.000\t0 ms\t2.0 s" in marks
             assert browser.run("location.href") == address
             assert browser.run("document.querySelectorAll('button[disabled]').length") == 0
             picture = (pictures_folder() or tmp_path) / f"job-{width}-{scheme}.png"

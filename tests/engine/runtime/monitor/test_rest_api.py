@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from onceproof.engine.runtime.job_requests import JobRequest
 from onceproof.engine.runtime.monitor.http_answers import SAFETY_HEADERS, Gate, Refused, Request
+from onceproof.engine.runtime.monitor.job_history import MOST_POINTS
 from onceproof.engine.runtime.monitor.monitor_messages import Answered
 from onceproof.engine.runtime.monitor.rest_api import MOST_OPEN, JobBoard, RestApi
 from tests.engine.runtime.monitor.views import (
@@ -16,6 +20,7 @@ from tests.engine.runtime.monitor.views import (
     NOW_MS,
     SINK_ID,
     SOURCE_ID,
+    checkpoint,
     earlier_view,
     job_view,
 )
@@ -89,6 +94,38 @@ def test_rates_are_the_differences_of_two_views(bench):
 def test_a_new_attempt_begins_new_rates(bench):
     bench.board.show(job_view(attempts=()))
     assert bench.get(JOB)["vertices"][1]["metrics"]["read-records-per-second"] == 0
+
+
+def test_history_has_a_point_for_each_view_and_each_checkpoint(bench):
+    found = bench.get(f"{JOB}/history")
+    assert found["timestamps"] == [NOW_MS - 5000, NOW_MS]
+    assert found["read-records-per-second"] == [0, 200]
+    values = {each["id"]: each["values"] for each in found["watermarks"]}
+    assert values == {SOURCE_ID: [None, None], MAP_ID: [NOW_MS - 2000] * 2, SINK_ID: [None, None]}
+    assert [
+        (each["id"], each["end_to_end_duration"], each["state_size"]) for each in found["checkpoints"]
+    ] == [
+        (1, 90, 3000),
+        (3, 90, 3000),
+    ]
+
+
+def test_history_of_a_long_job_is_bounded_and_covers_its_whole_life(bench):
+    for number in range(1, 2000):
+        done = checkpoint(3 + number)
+        seen = replace(job_view().checkpoints, history=(done,))
+        bench.board.show(job_view(now_ms=NOW_MS + 1000 * number, checkpoints=seen))
+    found = bench.get(f"{JOB}/history")
+    times = found["timestamps"]
+    assert MOST_POINTS // 4 < len(times) <= MOST_POINTS
+    assert (times[0], len(found["watermarks"][1]["values"])) == (NOW_MS - 5000, len(times))
+    longest = max(later - earlier for earlier, later in pairwise(times))
+    assert times[-1] > NOW_MS + 1_999_000 - 2 * longest
+    numbers = [each["id"] for each in found["checkpoints"]]
+    assert MOST_POINTS // 4 < len(numbers) <= MOST_POINTS
+    assert numbers[0] == 1
+    assert numbers[-1] > 1950
+    assert max(later - earlier for earlier, later in pairwise(numbers)) <= 2 * 2002 // len(numbers) + 2
 
 
 def test_checkpoints_are_split_by_parts_and_sizes(bench):
