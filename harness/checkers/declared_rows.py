@@ -25,8 +25,8 @@ from onceproof.harness.model.watermarks import Timed, strategies_of
 if TYPE_CHECKING:
     from onceproof.harness.model.family import Family
 
-UNDECIDED: Final = "undecided: more records behind the watermark than can be examined, in rows like"
-"""Begins the note of a run with rows that were neither accused nor confirmed."""
+UNDECIDED: Final = "undecided: "
+"""Begins the note of a run with rows that were neither accused nor confirmed (see reports/notes.py)."""
 
 
 class SupportsExpected(Protocol):
@@ -84,7 +84,7 @@ class DeclaredRows:
         )
         rows = firings.settled(rows)
         if firings.undecided:
-            history.statistics.notes += tuple([f"{UNDECIDED} {group}" for group in firings.undecided])
+            history.statistics.notes += tuple([f"{UNDECIDED}{group}" for group in firings.undecided])
         return rows
 
     def _line(self, history: History | None, checkpoint: int | None) -> Line:

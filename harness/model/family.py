@@ -15,6 +15,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -199,12 +200,10 @@ class FamilyOptions:
     ``oracle_sql`` may read them from the view ``declared``: scenario_id and the columns of ``row_schema``."""
     late: str | Callable[[Row], bool] | None = None
     """The rows that declare a record late: a tag that is one of their cells, or a function of a row. It
-    implies ``declares``. Such a row reaches ``expected`` only if it is that of a record that may be late: the
-    harness works out from the input, the watermark strategies and the restores which these are."""
+    implies ``declares``. Only rows of records that may be late reach ``expected`` (`checkers/arrivals.py`)."""
     due: Callable[[Row], int | None] | None = None
     """For ``late``: the watermark at which a row is due, such as the end of its window less 1 ms; None for
-    rows that do not wait. A record is late if the last of its rows is due. Without it, a record may be late
-    as soon as it is behind the watermark."""
+    rows that do not wait. A record is late if all its rows are due; without this, if it is behind."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
@@ -384,10 +383,11 @@ def turns_of(families: Sequence[Family]) -> tuple[int, ...]:
     return tuple([options_of(family).turns for family in families])
 
 
+_NAME: Final = re.compile(r"[^./\\][^/\\]{0,99}")
 _MEMBERS: Final[_Members] = {
     "name": (
-        lambda value: isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable(),
-        "a string of up to 100 printable characters",
+        lambda value: isinstance(value, str) and bool(_NAME.fullmatch(value)) and value.isprintable(),
+        "a string of up to 100 printable characters that is no path: no / or \\, and no dot at its start",
     ),
     "generator_version": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "tasks": (

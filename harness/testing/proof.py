@@ -29,6 +29,7 @@ from onceproof.harness.model.system import System
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
+from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.examination import limit_of, shrink_scenario
 from onceproof.harness.trials.failures import FailureCase, explanation_of, failure_paths, write_scenario
 from onceproof.harness.trials.family_mistakes import mistake_behind
@@ -123,12 +124,17 @@ def _failure(
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
     size = size_of(way.scenario)
     shrunk = ShrinkResult(way.scenario, 0, 0.0, size, size)
-    if Capability.DETERMINISM in system.capabilities:
+    if _may_be_run_again(system, way):
         limit_seconds = limit_of(system, settings.shrink_time)
         shrunk = shrink_scenario(family, way.scenario, signature, limit_seconds)
     write_scenario(way.scenario, found_path)
     write_scenario(shrunk.scenario, small_path)
     return _explained(family, system, signature, way, shrunk, small_path, settings.known)
+
+
+def _may_be_run_again(system: System, way: _FailureGroup) -> bool:
+    """Return whether another run of a scenario shows the same, and returns."""
+    return Capability.DETERMINISM in system.capabilities and way.trial.lost is None
 
 
 def _may_be_simulated(system: System) -> bool:
@@ -148,7 +154,8 @@ def _explained(
     """Run a small scenario again with its trace, if the system is deterministic, and explain it."""
     trial = way.trial
     repeats = True
-    if Capability.DETERMINISM in system.capabilities:
+    cause = None
+    if _may_be_run_again(system, way):
         again = try_scenario(
             family,
             shrunk.scenario,
@@ -160,6 +167,7 @@ def _explained(
         repeats = again.verdict.signature == signature
         if repeats:
             trial = again
+            cause = confirmed_cause(family, shrunk.scenario, signature, way.scenario)
     return FailureCase(
         family=family,
         signature=signature,
@@ -168,11 +176,12 @@ def _explained(
         shrunk=shrunk,
         history=trial.shown,
         verdict=trial.verdict,
-        explanation=explanation_of(trial),
+        explanation=explanation_of(trial, cause),
         path=path,
         repeated=repeats,
         mistake=mistake_behind(family, shrunk.scenario, signature)
-        if repeats and _may_be_simulated(system)
+        if repeats and way.trial.lost is None and _may_be_simulated(system)
         else None,
+        cause=cause,
         known=find_known(known, family.name, signature),
     )

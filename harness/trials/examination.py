@@ -21,6 +21,7 @@ from typing import Final
 from onceproof.harness.checkers import CONTINUATIONS
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
+from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import DecisionEffects, measure_decisions
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, options_of
@@ -30,6 +31,7 @@ from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials import real_shrinking as real_runs
+from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.family_mistakes import FamilyMistake, mistake_behind, replaced_rows_mistake
 from onceproof.harness.trials.real_shrinking import LimitReached, RealRuns, RealShrink
 from onceproof.harness.trials.supervision import limited_memory
@@ -58,15 +60,21 @@ class Examined:
     """The effects of its decisions; None if they were not measured."""
     mistake: FamilyMistake | None = None
     """The mistake of the family that explains the failure; None if it needs a fault or a race."""
+    cause: ConfirmedCause | None = None
+    """The cause in the user's job that a counterfactual run has confirmed."""
     notes: tuple[str, ...] = ()
     """Sentences for the report: how the failure was examined, and what remains uncertain."""
 
 
 def unexamined(scenario: Scenario) -> Examined:
     """Return the examination of a scenario that ends its process: it is left as it is."""
+    return _as_it_is(scenario, None, repeated=False)
+
+
+def _as_it_is(scenario: Scenario, trial: Trial | None, *, repeated: bool) -> Examined:
     size = size_of(scenario)
-    note = "It was not shrunk or explained, because every run of it ends or stops its process: a replay, too."
-    return Examined(ShrinkResult(scenario, 0, 0.0, size, size), None, repeated=False, notes=(note,))
+    note = "It was not shrunk or explained, because no run of it ends by itself: a replay does not, either."
+    return Examined(ShrinkResult(scenario, 0, 0.0, size, size), trial, repeated, notes=(note,))
 
 
 def repeats(system: System) -> bool:
@@ -108,6 +116,8 @@ def _examine_by_many_runs(
     if signature is None:
         trial = try_scenario(family, scenario, trace=True, system=system)
         signature = trial.verdict.signature
+        if trial.lost is not None:
+            return _as_it_is(scenario, trial, repeated=True)
         if signature is None:
             size = size_of(scenario)
             return Examined(ShrinkResult(scenario, 1, 0.0, size, size), trial, repeated=False)
@@ -123,7 +133,8 @@ def _examine_by_many_runs(
     repeated = trial.verdict.signature == signature
     takes = what_it_takes(family, shrunk.scenario, signature, system) if repeated else None
     mistake = mistake_behind(family, shrunk.scenario, signature) if repeated else None
-    return Examined(shrunk, trial, repeated, takes, mistake)
+    cause = confirmed_cause(family, shrunk.scenario, signature, scenario)
+    return Examined(shrunk, trial, repeated, takes, mistake, cause)
 
 
 def shrink_scenario(
@@ -213,7 +224,7 @@ def _examine_by_few_runs(
         found.signature is not None,
         takes,
         mistake,
-        tuple(_notes(system, runs, found, takes)),
+        notes=tuple(_notes(system, runs, found, takes)),
     )
 
 
