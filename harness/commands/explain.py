@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import outcome_of
-from onceproof.harness.commands.replay import scenario_and_family
+from onceproof.harness.commands.replay import scenario_and_family, scenario_limit
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.decisions import decision_lines
 from onceproof.harness.explanation.explanation import explain
@@ -61,7 +61,7 @@ def explain_command(
     scenario = as_run(on_trial, loaded, scenario)
     asked = family or scenario.family
     most_runs = runs_of(on_trial, shrink_runs, is_wanted=True)
-    with let_go(on_trial), progress_bar(None, None) as bar:
+    with let_go(on_trial), scenario_limit(), progress_bar(None, None) as bar:
         examined = examine(
             on_trial, loaded, scenario, None, most_runs, lambda run: bar.describe(f"shrinking, run {run}")
         )
@@ -108,9 +108,8 @@ def _lines_of(case: FailureCase, real: bool) -> Iterator[str]:
     yield shrunk_text(case, real)
     if needed := wording.needed_text(case.scenario):
         yield needed
-    accuses = case.mistake is None or not case.mistake.title
     for title, text in (("cause", explanation.cause), ("first divergence", explanation.first_divergence)):
-        if text and accuses:
+        if text and case.is_explained:
             yield f"{title}: {text}"
     if takes is not None:
         yield from _section("what it takes", tuple(decision_lines(takes)))

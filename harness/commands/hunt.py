@@ -35,12 +35,12 @@ from onceproof.harness.model.system import reason_against
 from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import (
     build_report,
-    engine_version,
     failure_of,
     merged,
     time_text,
     write_report,
 )
+from onceproof.harness.reporting.revisions import engine_version
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.examination import examine, runs_of, unexamined

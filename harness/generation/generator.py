@@ -29,6 +29,7 @@ from onceproof.harness.generation.drawn_operations import (
     draw_operations,
     draw_rescales,
 )
+from onceproof.harness.generation.drawn_times import with_times
 from onceproof.harness.generation.fault_patterns import (
     MOST_FAULTS,
     FaultDraw,
@@ -36,7 +37,12 @@ from onceproof.harness.generation.fault_patterns import (
     draw_kinds,
     draw_unaimed_faults,
 )
-from onceproof.harness.generation.job_outline import PART_FILES, WRITE_AHEAD, JobOutline
+from onceproof.harness.generation.job_outline import (
+    PART_FILES,
+    WRITE_AHEAD,
+    JobOutline,
+    writing_vertices,
+)
 from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
 from onceproof.harness.generation.outside_patterns import (
     draw_changed_input,
@@ -55,6 +61,7 @@ from onceproof.harness.model.family import (
     tasks_with,
     workload_of,
 )
+from onceproof.harness.model.family_places import is_built_in
 from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import (
@@ -144,7 +151,9 @@ PRIORITIES: Final = UNAIMED._replace(schedules=(("priority", 1),))
 def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
     scenario = _draw(family, seed, drawing)
-    return _with_time_to_drain(scenario) if may_expire(family) and scenario.is_endless else scenario
+    if may_expire(family) and scenario.is_endless:
+        scenario = _with_time_to_drain(scenario)
+    return scenario if is_built_in(family) else with_times(scenario, seed)
 
 
 def _with_time_to_drain(scenario: Scenario) -> Scenario:
@@ -367,9 +376,7 @@ def _subtasks(
     of_role: dict[Role | int, int] = {"source": source, "keyed": keyed, "sink": sink}
     sizes = {name: role if isinstance(role, int) else of_role[role] for name, role in vertices.items()}
     tasks = tuple(f"{name}-{index}" for name, size in sizes.items() for index in range(size))
-    sinks = tuple(
-        f"{name}-{index}" for name, role in vertices.items() if role == "sink" for index in range(sink)
-    )
+    sinks = tuple([f"{name}-{index}" for name in writing_vertices(vertices) for index in range(sizes[name])])
     return tasks, sinks, source * list(vertices.values()).count("source")
 
 

@@ -32,6 +32,7 @@ from onceproof.harness.model.system import System
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
+from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.examination import runs_of, shrink_to_needed
 from onceproof.harness.trials.failures import (
     FailureCase,
@@ -132,12 +133,17 @@ def _failure(
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
     size = size_of(way.scenario)
     shrunk, takes = ShrinkResult(way.scenario, 0, size, size), None
-    if Capability.DETERMINISM in system.capabilities:
+    if _may_be_run_again(system, way):
         runs = runs_of(system, settings.shrink_runs)
         shrunk, takes = shrink_to_needed(family, way.scenario, signature, runs)
     write_scenario(way.scenario, found_path)
     write_scenario(shrunk.scenario, small_path)
     return _explained(family, system, signature, way, shrunk, small_path, settings.known, takes)
+
+
+def _may_be_run_again(system: System, way: _FailureGroup) -> bool:
+    """Return whether another run of a scenario shows the same, and returns."""
+    return Capability.DETERMINISM in system.capabilities and way.trial.lost is None
 
 
 def _may_be_simulated(system: System) -> bool:
@@ -158,7 +164,8 @@ def _explained(
     """Run a small scenario again with its trace, if the system is deterministic, and explain it."""
     trial = way.trial
     repeats = True
-    if Capability.DETERMINISM in system.capabilities:
+    cause = None
+    if _may_be_run_again(system, way):
         again = try_scenario(
             family,
             shrunk.scenario,
@@ -170,6 +177,7 @@ def _explained(
         repeats = is_same_failure(again.verdict.signature, signature)
         if repeats:
             trial = again
+            cause = confirmed_cause(family, shrunk.scenario, signature, way.scenario)
     return FailureCase(
         family=family,
         signature=signature,
@@ -178,12 +186,13 @@ def _explained(
         shrunk=shrunk,
         history=trial.shown,
         verdict=trial.verdict,
-        explanation=explanation_of(trial),
+        explanation=explanation_of(trial, cause),
         path=path,
         repeated=repeats,
         takes=takes if repeats else None,
         mistake=mistake_behind(family, shrunk.scenario, signature)
-        if repeats and _may_be_simulated(system)
+        if repeats and way.trial.lost is None and _may_be_simulated(system)
         else None,
+        cause=cause,
         known=find_known(known, family.name, signature),
     )

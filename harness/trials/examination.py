@@ -27,6 +27,7 @@ from onceproof.harness.checkers import CONTINUATIONS
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.verdict import is_same_failure
+from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import DecisionEffects, decisions_of, measure_decisions
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, options_of
@@ -36,6 +37,7 @@ from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import MOST_RUNS, ShrinkResult, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials import real_shrinking as real_runs
+from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.family_mistakes import FamilyMistake, mistake_behind, replaced_rows_mistake
 from onceproof.harness.trials.real_shrinking import LimitReached, RealRuns, RealShrink
 from onceproof.harness.trials.supervision import limited_memory
@@ -64,15 +66,21 @@ class Examined:
     """The effects of its decisions; None if they were not measured."""
     mistake: FamilyMistake | None = None
     """The mistake of the family that explains the failure; None if it needs a fault or a race."""
+    cause: ConfirmedCause | None = None
+    """The cause in the user's job that a counterfactual run has confirmed."""
     notes: tuple[str, ...] = ()
     """Sentences for the report: how the failure was examined, and what remains uncertain."""
 
 
 def unexamined(scenario: Scenario) -> Examined:
     """Return the examination of a scenario that ends its process: it is left as it is."""
+    return _as_it_is(scenario, None, repeated=False)
+
+
+def _as_it_is(scenario: Scenario, trial: Trial | None, *, repeated: bool) -> Examined:
     size = size_of(scenario)
-    note = "It was not shrunk or explained, because every run of it ends or stops its process: a replay, too."
-    return Examined(ShrinkResult(scenario, 0, size, size), None, repeated=False, notes=(note,))
+    note = "It was not shrunk or explained, because no run of it ends by itself: a replay does not, either."
+    return Examined(ShrinkResult(scenario, 0, size, size), trial, repeated, notes=(note,))
 
 
 def repeats(system: System) -> bool:
@@ -120,6 +128,8 @@ def _examine_by_many_runs(
     if signature is None:
         trial = try_scenario(family, scenario, trace=True, system=system)
         signature = trial.verdict.signature
+        if trial.lost is not None:
+            return _as_it_is(scenario, trial, repeated=True)
         if signature is None:
             size = size_of(scenario)
             return Examined(ShrinkResult(scenario, 1, size, size), trial, repeated=False)
@@ -138,8 +148,9 @@ def _examine_by_many_runs(
     elif takes is None:
         takes = what_it_takes(family, shrunk.scenario, signature, system)
     mistake = mistake_behind(family, shrunk.scenario, signature) if repeated else None
+    cause = confirmed_cause(family, shrunk.scenario, signature, scenario)
     notes = tuple(_notes_on_symptoms(trial.verdict.signature, signature)) if repeated else ()
-    return Examined(shrunk, trial, repeated, takes, mistake, notes)
+    return Examined(shrunk, trial, repeated, takes, mistake, cause, notes)
 
 
 def _notes_on_symptoms(shown: Signature | None, signature: Signature) -> Iterator[str]:
@@ -266,7 +277,7 @@ def _examine_by_few_runs(
         found.signature is not None,
         takes,
         mistake,
-        tuple(_notes(system, runs, found, takes)),
+        notes=tuple(_notes(system, runs, found, takes)),
     )
 
 

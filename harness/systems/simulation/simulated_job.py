@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.graph import JobGraph
-from onceproof.harness.model.family import Family, check_table_keys, options_of
+from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family_places import check_table_keys
 from onceproof.harness.model.history import Cut
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.systems.job_configuration import check_configuration
@@ -21,7 +22,7 @@ from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, Simul
 class SimulatedJob:
     """Builds the graph of each attempt; faults and the scenario's user may change the job in between."""
 
-    __slots__ = ("_external", "_family", "_log", "_scenario", "_settings", "keyed_parallelism")
+    __slots__ = ("_external", "_family", "_log", "_scenario", "_settings", "has_sink", "keyed_parallelism")
 
     def __init__(
         self, family: Family, scenario: Scenario, log: SimulatedLog, external: TransactionalSystem
@@ -33,6 +34,8 @@ class SimulatedJob:
         self._settings = simulated_settings(scenario)
         self.keyed_parallelism = scenario.parallelism
         """Of the keyed operators in the next attempt."""
+        self.has_sink = False
+        """Whether the graph that was built last writes to a sink of the harness."""
 
     @property
     def is_drawn(self) -> bool:
@@ -73,6 +76,7 @@ class SimulatedJob:
         given = Configuration(environment.get_configuration())
         io = SimulatedIO(scenario, parallelism, self._log, self._external)
         self._family.job(environment, io)
+        self.has_sink = io.has_sink
         check_table_keys(self._family, io.table_keys, f"io.upsert_sink(..., {io.table_keys})")
         settings = self._settings
         if check_configuration(self._family, environment.get_configuration(), given):

@@ -18,9 +18,9 @@ import pytest
 from onceproof.engine.forked_children import EXIT_CODE
 from tests.engine.runtime.forking_job import ALONE, COUNT
 from tests.engine.runtime.killed_worker_job import is_alive
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_SECONDS = 60
 COMES_BACK = ["returns", "raises", "leaves", "yields", "answers"]
 PREAMBLE: list[str] = []
 """What the programs do first: defects are planted here."""

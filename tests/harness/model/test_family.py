@@ -143,6 +143,10 @@ def test_a_missing_function_is_named_with_its_parameters(tmp_path: Path, member:
         ('name = "mine"', "name = 'a\\n\\0'", "'name' must be a string of up to 100 printable characters"),
         ('name = "mine"', "name = chr(0xd800)", "'name' must be a string of up to 100 printable characters"),
         ('name = "mine"', "name = 'a' * 101", "'name' must be a string of up to 100 printable characters"),
+        *[
+            ('name = "mine"', f"name = {name!r}", "printable characters that is no path")
+            for name in ("../outside", "/etc/mine", "mine/../..", "a\\b", ".", ".mine")
+        ],
         ('oracle_sql = "SELECT', 'oracle_sql = None; "', "'oracle_sql' must be a Spark SQL query"),
     ],
 )
@@ -267,7 +271,7 @@ def test_arrival_states_may_depend_on_the_parameters_of_a_workload() -> None:
     ("given", "said"),
     [
         ({"table_key": 1}, "FamilyOptions has no option 'table_key'; did you mean table_keys?"),
-        ({"zzz": 1}, "FamilyOptions has no option 'zzz'; there are declares, any_backend, "),
+        ({"zzz": 1}, "FamilyOptions has no option 'zzz'; there are declares, late, due, "),
         ({"table_keys": True}, "'table_keys' in FamilyOptions must be the number of key columns, not True"),
         ({"table_keys": 1}, "table_keys and versions belong together in FamilyOptions: one is missing"),
         (
