@@ -143,19 +143,30 @@ class FailureCase:
         return rows_at_end(self.history)
 
 
-def findings_of(cases: Iterable[FailureCase]) -> list[FailureCase]:
-    """Return one case for each finding, in the order in which they come, with the other symptoms in it."""
+def findings_of(cases: Sequence[FailureCase]) -> list[FailureCase]:
+    """Return one case for each finding, in the order in which they come, with the other symptoms in it.
+
+    A failure whose cause was not confirmed joins the one confirmed cause of those that shrink to the same.
+    """
+    causes: dict[Identity, set[Identity]] = {}
+    for case in cases:
+        if _confirmed_cause(case):
+            causes.setdefault(_in_family(case, _shrunk_form(case)), set()).add(identity_of(case))
     found: dict[Identity, list[FailureCase]] = {}
     for case in cases:
-        found.setdefault(identity_of(case), []).append(case)
+        alike = causes.get(_in_family(case, _shrunk_form(case)), set())
+        is_joined = case.takes is not None and len(alike) == 1 and not _confirmed_cause(case)
+        found.setdefault(next(iter(alike)) if is_joined else identity_of(case), []).append(case)
     return [_finding(symptoms) for symptoms in found.values()]
 
 
 def identity_of(case: FailureCase) -> Identity:
     """Return what makes failures one finding."""
-    listed = "new" if case.known is None else "known"
-    identity = _confirmed_cause(case) or _shrunk_form(case) or ("symptom", *case.signature)
-    return (case.family.name, listed, *identity)
+    return _in_family(case, _confirmed_cause(case) or _shrunk_form(case) or ("symptom", *case.signature))
+
+
+def _in_family(case: FailureCase, identity: Identity) -> Identity:
+    return (case.family.name, "new" if case.known is None else "known", *identity)
 
 
 def _confirmed_cause(case: FailureCase) -> Identity:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import Decision, DecisionEffect, DecisionEffects, Effect, Kind
 from onceproof.harness.model.history import ATTEMPT_STARTED, History
 from onceproof.harness.reporting.report_builder import build_report, failure_of
@@ -124,6 +125,7 @@ def case(findings: list[FailureCase]) -> FailureCase:
         takes=takes("restart"),
         history=restored(1),
         mistake=None,
+        cause=None,
     )
 
 
@@ -170,6 +172,27 @@ def test_a_confirmed_mistake_is_the_identity(case: FailureCase) -> None:
     wrong = dataclasses.replace(case, mistake=mistake)
     stuck = dataclasses.replace(wrong, signature=("liveness", "stuck"), takes=None)
     assert identity_of(wrong) == identity_of(stuck) != identity_of(case)
+
+
+def cause(line: int) -> ConfirmedCause:
+    return ConfirmedCause("count", "Count keeps `self.counts` outside Flink state", "job.py", line, "with it")
+
+
+def test_failures_with_one_confirmed_cause_are_one_finding(case: FailureCase) -> None:
+    one = dataclasses.replace(case, cause=cause(12))
+    stuck = dataclasses.replace(one, signature=("liveness", "stuck"), takes=takes("setting"))
+    assert identity_of(one) == identity_of(stuck)
+    assert identity_of(dataclasses.replace(one, cause=cause(30))) != identity_of(one)
+
+
+def test_an_unconfirmed_failure_joins_the_only_cause_that_shrinks_to_the_same(case: FailureCase) -> None:
+    unconfirmed = dataclasses.replace(case, cause=None)
+    one, another = (dataclasses.replace(case, cause=cause(line)) for line in (12, 30))
+    assert len(findings_of([unconfirmed, one, one])) == 1
+    # Which of two causes it has is not known.
+    assert len(findings_of([unconfirmed, one, another])) == 3
+    elsewhere = dataclasses.replace(unconfirmed, takes=takes("restart", "parallelism"))
+    assert len(findings_of([elsewhere, one])) == 2
 
 
 def test_a_listed_failure_does_not_hide_one_that_is_not_listed(case: FailureCase) -> None:
