@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from onceproof.engine.extras import SPARK, ExtraMissing, require
+from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED
 from onceproof.harness.model.family import Family, FamilyError
@@ -26,25 +27,34 @@ from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake
 from onceproof.harness.trials.other_process import mistake_in_another_process
 from onceproof.harness.trials.runner import load_families
 from onceproof.harness.trials.sound_families import is_known_sound, note_sound
+from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.supervised_checks import supervised_mistakes
 from onceproof.harness.trials.trial import check_family
 from onceproof.reports.text import counted
 
 
-def check_command(names: Sequence[str], scenarios: int, seed: int, sql: bool | None, as_json: bool) -> int:
+def check_command(
+    names: Sequence[str],
+    scenarios: int,
+    seed: int,
+    sql: bool | None,
+    as_json: bool,
+    budget: Budget = Budget(),  # noqa: B008
+) -> int:
     """Check families, print their mistakes, and return the exit code.
 
+    :param budget: what each scenario may use
     :param sql: whether to compare ``oracle_sql`` as well, on Spark; None: if Spark is installed
     :raises ExtraMissing: ``sql`` is True and Spark is not installed
     """
     with_sql = sql is not False and _has_spark(asked=sql is True)
     families = load_families(names)
     found: list[list[FamilyMistake]] = []
-    with progress_bar(None, None) as bar:
+    with progress_bar(None, None) as bar, seconds_for_each(budget.seconds):
         for asked, family in zip(names, families, strict=True):
             bar.describe(f"checking {asked}")
             check_family(family)
-            mistakes = supervised_mistakes(asked, seed, scenarios, PARALLELISMS)
+            mistakes = supervised_mistakes(asked, seed, scenarios, PARALLELISMS, budget)
             if not mistakes and (elsewhere := mistake_in_another_process(family, asked, seed, scenarios)):
                 mistakes.append(elsewhere)
             if not mistakes:
@@ -100,7 +110,12 @@ def _print_result(asked: str, mistakes: Sequence[FamilyMistake], scenarios: int,
         print(f"{asked}: sound in {counted(scenarios, 'scenario')} with nothing going wrong{sql}")
 
 
-def warn_of_mistakes(names: Sequence[str], system: str, seed: int) -> None:
+def warn_of_mistakes(
+    names: Sequence[str],
+    system: str,
+    seed: int,
+    budget: Budget = Budget(),  # noqa: B008
+) -> None:
     """Check the families in files that have not passed before, and print their mistakes on stderr.
 
     :param names: names or paths; built-in families are tested where they are made
@@ -113,7 +128,7 @@ def warn_of_mistakes(names: Sequence[str], system: str, seed: int) -> None:
             continue
         try:
             check_family(family)
-            mistakes = supervised_mistakes(asked, seed)
+            mistakes = supervised_mistakes(asked, seed, budget=budget)
         except FamilyError:
             # The run ends with it as well, after the scenarios before it.
             continue

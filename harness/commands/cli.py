@@ -11,6 +11,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ from onceproof.harness.commands.setup_cli import completion, doctor, init
 from onceproof.harness.commands.shared_options import (
     AsJson,
     AsProgram,
+    Bisect,
     CheckedFamilies,
     ComparedFamilies,
     ComparesSql,
@@ -68,9 +70,11 @@ from onceproof.harness.commands.shared_options import (
     UntilExhausted,
     Workers,
 )
-from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE, exit_code_of, line_of
+from onceproof.harness.model import exit_codes
+from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE
 from onceproof.harness.model.seeds import Share
 
+BISECT = "--bisect"
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 EXPLAIN_FOLDER = Path("reports", "out", "explain")
@@ -193,12 +197,16 @@ def check(
     ] = 50,
     seed: Seed = 0,
     sql: ComparesSql = None,
+    scenario_time: ScenarioTime = None,
     as_json: AsJson = False,
 ) -> None:
     """Run families with nothing going wrong, and say what to mend in them."""
     from onceproof.harness.commands.check import check_command
+    from onceproof.harness.settings.project_settings import load_settings
+    from onceproof.harness.settings.run_plan import budget_of
 
-    raise typer.Exit(check_command(families, scenarios, seed, sql, as_json))
+    budget = budget_of(load_settings(), scenario_time)
+    raise typer.Exit(check_command(families, scenarios, seed, sql, as_json, budget))
 
 
 @app.command()
@@ -329,6 +337,7 @@ def replay(
     system: RunSystem = None,
     as_json: AsJson = False,
     as_program: AsProgram = False,
+    bisect: Bisect = False,
 ) -> None:
     """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
@@ -426,8 +435,6 @@ _everyday_first()
 
 def _command() -> str:
     """Return the command line as the user typed it."""
-    import shlex
-
     return shlex.join(("onceproof", *sys.argv[1:]))
 
 
@@ -446,7 +453,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         main(["--help"])
         return _print_error("no command is given", USAGE)
     with interruptible() as interruption:
-        return interruption.exit_code(_run(given, debug))
+        code = interruption.exit_code(_run(given, debug))
+    return exit_codes.code_for_bisect(code) if BISECT in given else code
 
 
 def _run(given: list[str], debug: bool) -> int:
@@ -474,7 +482,7 @@ def _run(given: list[str], debug: bool) -> int:
         if debug:
             traceback.print_exc()
         error = missing_extra_in(error, given) if isinstance(error, ImportError) else error
-        return _print_error(line_of(error), exit_code_of(error))
+        return _print_error(exit_codes.line_of(error), exit_codes.exit_code_of(error))
 
 
 def _print_error(line: str, code: int) -> int:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import outcome_of
-from onceproof.harness.commands.replay import scenario_and_family
+from onceproof.harness.commands.replay import scenario_and_family, scenario_limit
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.decisions import decision_lines
 from onceproof.harness.explanation.explanation import explain
@@ -61,7 +61,7 @@ def explain_command(
     scenario = as_run(on_trial, loaded, scenario)
     asked = family or scenario.family
     limit = limit_of(on_trial, limit_seconds)
-    with let_go(on_trial), progress_bar(None, limit) as bar:
+    with let_go(on_trial), scenario_limit(), progress_bar(None, limit) as bar:
         examined = examine(
             on_trial, loaded, scenario, None, limit, lambda run: bar.describe(f"shrinking, run {run}")
         )

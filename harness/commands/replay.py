@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ from onceproof.harness.model.program_family import default_system
 from onceproof.harness.model.scenario import Scenario, ScenarioError, read_scenario
 from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.model.system import find_system, let_go
+from onceproof.harness.settings.project_settings import load_settings
+from onceproof.harness.settings.run_plan import budget_of
+from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 
 
@@ -70,6 +74,11 @@ def scenario_and_family(subject: str, family: str | None) -> tuple[Scenario, Fam
     return scenario, loaded
 
 
+def scenario_limit() -> AbstractContextManager[None]:
+    """Return a context in which a scenario that takes longer than the settings allow is stopped."""
+    return seconds_for_each(budget_of(load_settings()).seconds)
+
+
 def replay_command(
     subject: str,
     family: str | None,
@@ -95,7 +104,7 @@ def replay_command(
     on_trial = find_system(system)
     if trace and Capability.TRACE not in on_trial.capabilities:
         raise UsageError(f"system {system!r} records no trace: omit --trace, or use --system simulated")
-    with let_go(on_trial):
+    with let_go(on_trial), scenario_limit():
         trial = try_scenario(loaded, scenario, trace=trace, system=on_trial)
     scenario = trial.scenario
     outcome = outcome_of(scenario, trial.history, trial.verdict)

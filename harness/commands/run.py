@@ -20,6 +20,7 @@ from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
 from onceproof.harness.trials.runner import RunResult, RunStopped, load_families, run, scenarios_of_share
+from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.trial import scenario_of
 
 _TRIED_WHERE_JOBS_ARE_DRAWN: Final = 20
@@ -30,12 +31,12 @@ def run_command(plan: RunPlan) -> int:
     """Run the planned scenarios, print the summary, write the report, and return the exit code."""
     prepare_file(plan.junit)
     plan = without_refused(plan)
-    with claimed_folder(plan.out):
+    with claimed_folder(plan.out), seconds_for_each(plan.budget.seconds):
         return _run(plan)
 
 
 def _run(plan: RunPlan) -> int:
-    warn_of_mistakes(plan.families, plan.system, plan.seed)
+    warn_of_mistakes(plan.families, plan.system, plan.seed, plan.budget)
     families = load_families(plan.families)
     scenarios = scenarios_of_share(families, plan.scenarios, plan.share, plan.takes_all)
     unwritten: list[OutputUnwritable] = []

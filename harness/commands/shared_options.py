@@ -135,6 +135,13 @@ ScenarioTime: TypeAlias = Annotated[
         show_default="60",
     ),
 ]
+Bisect: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--bisect",
+        help="For `git bisect run`: exit with 125, which skips the commit, where there is no verdict.",
+    ),
+]
 NightMaxTime: TypeAlias = Annotated[
     float | None,
     typer.Option(

@@ -90,7 +90,8 @@ def sentence_of(violation: Violation) -> str:
             f"{where} raised {witness['exception']} in {witness['function']} at step {witness['step']}{text}."
         )
     if "during" in witness:
-        inside = f", in {', called by '.join(witness['stack'])}" if witness["stack"] else ""
+        operator = f", in {witness['operator']}" if "operator" in witness else ""
+        inside = f"{operator}, in {', called by '.join(witness['stack'])}" if witness["stack"] else operator
         return f"The scenario gave no outcome: {violation.anomaly}, during {witness['during']}{inside}."
     if violation.property == Liveness.property:
         return _liveness_sentence(violation.anomaly, witness)

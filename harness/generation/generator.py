@@ -36,7 +36,12 @@ from onceproof.harness.generation.fault_patterns import (
     draw_kinds,
     draw_unaimed_faults,
 )
-from onceproof.harness.generation.job_outline import PART_FILES, WRITE_AHEAD, JobOutline
+from onceproof.harness.generation.job_outline import (
+    PART_FILES,
+    WRITE_AHEAD,
+    JobOutline,
+    writing_vertices,
+)
 from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
 from onceproof.harness.generation.outside_patterns import (
     draw_changed_input,
@@ -367,9 +372,7 @@ def _subtasks(
     of_role: dict[Role | int, int] = {"source": source, "keyed": keyed, "sink": sink}
     sizes = {name: role if isinstance(role, int) else of_role[role] for name, role in vertices.items()}
     tasks = tuple(f"{name}-{index}" for name, size in sizes.items() for index in range(size))
-    sinks = tuple(
-        f"{name}-{index}" for name, role in vertices.items() if role == "sink" for index in range(sink)
-    )
+    sinks = tuple([f"{name}-{index}" for name in writing_vertices(vertices) for index in range(sizes[name])])
     return tasks, sinks, source * list(vertices.values()).count("source")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from onceproof.harness.model.family import Vertices
 from onceproof.harness.model.fault_kinds import FaultKind
 
 WRITE_AHEAD: Final = "write-ahead"
@@ -39,3 +40,11 @@ class JobOutline:
     """The kinds of faults that the family's oracle does not allow for."""
     ends: frozenset[str] = frozenset()
     """What is at its ends, as far as faults are drawn for it: servers, and the kinds of sinks above."""
+
+
+def writing_vertices(vertices: Vertices) -> list[str]:
+    """Return the vertices that faults strike as sinks: those with that role, or else the last one.
+
+    A sink that is chained to a keyed operator has the role of that operator, whose parallelism it takes.
+    """
+    return [name for name, role in vertices.items() if role == "sink"] or list(vertices)[-1:]

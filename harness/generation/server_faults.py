@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
+from onceproof.harness.generation.job_outline import writing_vertices
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family, options_of, tasks_with
 from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, SERVERS, FaultKind, Point, ServerName
@@ -86,12 +87,12 @@ def with_server_faults(family: Family, scenario: Scenario) -> Scenario:
         return scenario
     chance = Chance(Random(derived_seed("server faults", scenario.seed)))
     sizes = scenario.parallelisms()._asdict()
-    roles = list(tasks_with(family, scenario.parameters).values())
+    vertices = tasks_with(family, scenario.parameters)
     records = scenario.record_count()
     job = _Job(
         records=records,
-        subtasks=sum(role if isinstance(role, int) else sizes[role] for role in roles),
-        sinks=max(1, roles.count("sink")) * sizes["sink"],
+        subtasks=sum(role if isinstance(role, int) else sizes[role] for role in vertices.values()),
+        sinks=len(writing_vertices(vertices)) * sizes["sink"],
         checkpoints=1 + STEPS_PER_RECORD * records // scenario.checkpoint_interval_ms,
         servers=servers,
     )

@@ -3,7 +3,8 @@
 The rules this module lives by:
 
 - 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or unusable input, 5 nothing ran, 130
-  interrupted, 143 ended by SIGTERM. They never change: `git bisect run` and CI depend on them.
+  interrupted, 143 ended by SIGTERM; with --bisect 125 in place of 3, 4 and 5. They never change:
+  `git bisect run` and CI depend on them.
 - What the user can correct is reported in one line, without a traceback, and with exit code 4. What only the
   project can correct is exit code 3, in one line too; --debug shows the traceback.
 - The modules of these error types are slow to import. If an error was raised, its module has been imported;
@@ -25,6 +26,8 @@ NOTHING_RAN: Final = 5
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 TERMINATED: Final = 143
+SKIPPED: Final = 125
+"""For `git bisect run`: this commit cannot be judged."""
 
 # Unusable input: module and name of the error types.
 _MENDABLE: Final = frozenset(
@@ -73,6 +76,11 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 class UsageError(Exception):
     """A command line that cannot be used; the message is one line."""
+
+
+def code_for_bisect(code: int) -> int:
+    """Return the exit code with which `git bisect run` skips a commit that has no verdict."""
+    return SKIPPED if code in (INTERNAL, USAGE, NOTHING_RAN) else code
 
 
 def exit_code_of(error: Exception) -> int:

@@ -15,6 +15,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -363,10 +364,11 @@ def turns_of(families: Sequence[Family]) -> tuple[int, ...]:
     return tuple([options_of(family).turns for family in families])
 
 
+_NAME: Final = re.compile(r"[^./\\][^/\\]{0,99}")
 _MEMBERS: Final[_Members] = {
     "name": (
-        lambda value: isinstance(value, str) and 0 < len(value) <= 100 and value.isprintable(),
-        "a string of up to 100 printable characters",
+        lambda value: isinstance(value, str) and bool(_NAME.fullmatch(value)) and value.isprintable(),
+        "a string of up to 100 printable characters that is no path: no / or \\, and no dot at its start",
     ),
     "generator_version": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "tasks": (

@@ -21,7 +21,7 @@ from onceproof.harness.model.exit_codes import USAGE, exit_code_of, line_of
 from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.system import Closable, System, find_system
 from onceproof.harness.settings.project_settings import load_settings
-from onceproof.harness.settings.run_plan import SEED
+from onceproof.harness.settings.run_plan import SEED, budget_of
 from onceproof.harness.testing.failure_text import PytestContext, failures_text, first_line
 from onceproof.harness.testing.family_lookup import (
     FamilyLike,
@@ -30,6 +30,7 @@ from onceproof.harness.testing.family_lookup import (
     needed_python_path,
 )
 from onceproof.harness.testing.proof import Proof, prove, replay
+from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.tally import Tally
 
 IGNORED: Final = (
@@ -113,7 +114,7 @@ def run_in_process(family: FamilyLike, system: str, asked: range | Path, item: I
         found = find_family(family, item.module, item.folders)
         folders = needed_python_path(found, item.context.path_at_start)
         on_trial = item.systems.find(system, folders)
-        with extended_python_path(folders):
+        with extended_python_path(folders), seconds_for_each(budget_of(settings).seconds):
             if isinstance(asked, Path):
                 proof = replay(found, on_trial, asked, settings.known)
             else:

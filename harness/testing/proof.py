@@ -123,12 +123,17 @@ def _failure(
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
     size = size_of(way.scenario)
     shrunk = ShrinkResult(way.scenario, 0, 0.0, size, size)
-    if Capability.DETERMINISM in system.capabilities:
+    if _may_be_run_again(system, way):
         limit_seconds = limit_of(system, settings.shrink_time)
         shrunk = shrink_scenario(family, way.scenario, signature, limit_seconds)
     write_scenario(way.scenario, found_path)
     write_scenario(shrunk.scenario, small_path)
     return _explained(family, system, signature, way, shrunk, small_path, settings.known)
+
+
+def _may_be_run_again(system: System, way: _FailureGroup) -> bool:
+    """Return whether another run of a scenario shows the same, and returns."""
+    return Capability.DETERMINISM in system.capabilities and way.trial.lost is None
 
 
 def _may_be_simulated(system: System) -> bool:
@@ -148,7 +153,7 @@ def _explained(
     """Run a small scenario again with its trace, if the system is deterministic, and explain it."""
     trial = way.trial
     repeats = True
-    if Capability.DETERMINISM in system.capabilities:
+    if _may_be_run_again(system, way):
         again = try_scenario(
             family,
             shrunk.scenario,
@@ -172,7 +177,7 @@ def _explained(
         path=path,
         repeated=repeats,
         mistake=mistake_behind(family, shrunk.scenario, signature)
-        if repeats and _may_be_simulated(system)
+        if repeats and way.trial.lost is None and _may_be_simulated(system)
         else None,
         known=find_known(known, family.name, signature),
     )

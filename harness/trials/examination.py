@@ -64,9 +64,13 @@ class Examined:
 
 def unexamined(scenario: Scenario) -> Examined:
     """Return the examination of a scenario that ends its process: it is left as it is."""
+    return _as_it_is(scenario, None, repeated=False)
+
+
+def _as_it_is(scenario: Scenario, trial: Trial | None, *, repeated: bool) -> Examined:
     size = size_of(scenario)
-    note = "It was not shrunk or explained, because every run of it ends or stops its process: a replay, too."
-    return Examined(ShrinkResult(scenario, 0, 0.0, size, size), None, repeated=False, notes=(note,))
+    note = "It was not shrunk or explained, because no run of it ends by itself: a replay does not, either."
+    return Examined(ShrinkResult(scenario, 0, 0.0, size, size), trial, repeated, notes=(note,))
 
 
 def repeats(system: System) -> bool:
@@ -108,6 +112,8 @@ def _examine_by_many_runs(
     if signature is None:
         trial = try_scenario(family, scenario, trace=True, system=system)
         signature = trial.verdict.signature
+        if trial.lost is not None:
+            return _as_it_is(scenario, trial, repeated=True)
         if signature is None:
             size = size_of(scenario)
             return Examined(ShrinkResult(scenario, 1, 0.0, size, size), trial, repeated=False)

@@ -15,26 +15,32 @@ from typing import Final
 import msgspec
 
 from onceproof.harness.model.budget import Budget
-from onceproof.harness.model.family import Family
+from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.family_mistakes import FEW_SCENARIOS, FamilyMistake, mistakes_in
 from onceproof.harness.trials.pool import Batch, Done, Start, WorkerPool, error_of, raise_error_of
-from onceproof.harness.trials.supervision import Notes, end_out_of_memory, is_out_of_memory
+from onceproof.harness.trials.stopping import Stopped, stopped_in_time
+from onceproof.harness.trials.supervision import Lost, Notes, end_out_of_memory, is_out_of_memory, lost_by
 from onceproof.harness.trials.trial import SIMULATED, scenario_of
 
 _decoder: Final = msgspec.json.Decoder(list[FamilyMistake])
 
 
 def supervised_mistakes(
-    address: str, seed: int, scenarios: int = FEW_SCENARIOS, parallelisms: Sequence[int] = ()
+    address: str,
+    seed: int,
+    scenarios: int = FEW_SCENARIOS,
+    parallelisms: Sequence[int] = (),
+    budget: Budget = Budget(),  # noqa: B008
 ) -> list[FamilyMistake]:
     """Return the mistakes of a family, one for each member; see ``mistakes_of``.
 
     :param address: by which another process finds the family
+    :param budget: what each scenario may use
     :raises FamilyError, WorkerDied, WorkerFailed: the family, or a process, failed
     """
     found: dict[str, FamilyMistake] = {}
-    start = Start(seed, (address,), SIMULATED.name, checks=tuple(parallelisms), budget=Budget())
+    start = Start(seed, (address,), SIMULATED.name, checks=tuple(parallelisms), budget=budget)
     with WorkerPool(1, start, lambda line: None) as pool:
         for done in pool.run(iter([Batch(0, scenarios)])):
             raise_error_of([done])
@@ -42,6 +48,14 @@ def supervised_mistakes(
                 for mistake in _decoder.decode(line):
                     found.setdefault(mistake.member, mistake)
     return list(found.values())
+
+
+def _mistake_of(lost: Lost, seed: int) -> FamilyMistake:
+    """Return a scenario that gave no outcome as a mistake."""
+    member = "job" if lost.is_generated else "generate"
+    operator = f", in {lost.operator}" if lost.operator else ""
+    inside = f", in {', called by '.join(lost.stack)}" if lost.stack else ""
+    return FamilyMistake(member, f"seed {seed}: {lost.anomaly}, during {lost.during}{operator}{inside}")
 
 
 def check_batch(family: Family, seed: int, batch: Batch, parallelisms: Sequence[int], notes: Notes) -> Done:
@@ -55,15 +69,16 @@ def check_batch(family: Family, seed: int, batch: Batch, parallelisms: Sequence[
         for place, number in enumerate(range(batch.first, batch.first + batch.count)):
             drawn = scenario_seed(seed, family.name, number)
             if (lost := lost_by_place.get(place)) is not None:
-                member = "job" if lost.is_generated else "generate"
-                inside = f", in {lost.stack[0]}" if lost.stack else ""
-                sentence = f"seed {drawn}: {lost.anomaly}, during {lost.during}{inside}"
-                mistakes = [FamilyMistake(member, sentence)]
+                mistakes = [_mistake_of(lost, drawn)]
             else:
                 notes.begin(place)
                 scenario = scenario_of(family, drawn)
                 notes.generated(place)
-                mistakes = list(mistakes_in(family, scenario, parallelisms))
+                try:
+                    with stopped_in_time(source_file(family)):
+                        mistakes = list(mistakes_in(family, scenario, parallelisms))
+                except Stopped as stopped:
+                    mistakes = [_mistake_of(lost_by(stopped, is_generated=True), drawn)]
                 notes.idle()
             lines.append(msgspec.json.encode(mistakes))
     except Exception as error:

@@ -4,9 +4,11 @@ The rules this module lives by:
 
 - The process notes the number of each scenario before it begins, in memory that its parent shares. So
   whatever ends the process, the parent knows the culprit, and a note costs a few microseconds.
-- The operating system enforces the budget: RLIMIT_CPU ends a scenario that computes forever, also inside an
-  extension that never returns, and RLIMIT_DATA makes an allocation fail before the machine is out of memory.
-  Processor time does not depend on the load of the machine.
+- A scenario that does not return is stopped in its process first (stopping.py). What follows is for code that
+  never returns to Python, such as an extension.
+- The operating system enforces the budget: RLIMIT_CPU ends a scenario that computes forever, and RLIMIT_DATA
+  makes an allocation fail before the machine is out of memory. Processor time does not depend on the load of
+  the machine.
 - Only a scenario that neither ends nor computes is seen by the clock alone. A process that a
   user has stopped is waited for.
 - faulthandler writes the stack of a process that is about to die. Its last lines become a part of the
@@ -31,7 +33,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import psutil
@@ -45,17 +47,18 @@ from onceproof.harness.model.budget import MEMORY_MB, Budget
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule
-
-STILL: Final = 0.002
-"""A scenario that computes for less than this part of its time does nothing. Under a load of many processes
-for each core, one that wants to compute gets more."""
-
-WALL_FACTOR: Final = 60
-"""A scenario that computes a little, without an end, may take this many times its processor time."""
+from onceproof.harness.trials.stopping import (
+    COMPUTES,
+    EXCEEDS,
+    STACK_LINES,
+    STILL,
+    WAITS,
+    WALL_FACTOR,
+    Stopped,
+)
 
 SECONDS_TO_DIE: Final = 5.0
-STACK_LINES: Final = 3
-
+"""How long a scenario has to return after its time, and then its process to write its stack."""
 GENERATE: Final = "generate()"
 
 IDLE: Final = -1
@@ -80,6 +83,8 @@ class Lost(msgspec.Struct, frozen=True):
     """Whether ``generate`` had returned."""
     stack: tuple[str, ...] = ()
     """The innermost frames, as far as they are known, the innermost first."""
+    operator: str = ""
+    """The operator that ran, if it is known."""
 
     @property
     def during(self) -> str:
@@ -87,14 +92,24 @@ class Lost(msgspec.Struct, frozen=True):
         return "its run" if self.is_generated else GENERATE
 
 
+def lost_by(stopped: Stopped, is_generated: bool, place: int = 0) -> Lost:
+    """Return a scenario that was stopped in this process."""
+    return Lost(place, stopped.anomaly, is_generated, stopped.stack, stopped.operator)
+
+
 def lost_outcome(family: Family, seed: int, lost: Lost) -> Outcome:
     """Return the outcome of a scenario that gave none. No code of the family runs: it would do so again."""
-    witness = {"during": lost.during, "stack": list(lost.stack)}
-    violation = Violation(NoError.property, lost.anomaly, lost.during, witness)
+    return outcome_of(without_records(family, seed), *judged_lost(lost))
+
+
+def judged_lost(lost: Lost) -> tuple[History, Verdict]:
+    """Return the history and the verdict of a scenario that gave no outcome."""
+    witness: dict[str, Any] = {"during": lost.during, "stack": list(lost.stack)}
+    if lost.operator:
+        witness["operator"] = lost.operator
     history = History()
     history.trace_hash = blake2b(f"{lost.during} {lost.anomaly}".encode(), digest_size=16).hexdigest()
-    scenario = without_records(family, seed)
-    return outcome_of(scenario, history, Verdict((violation,)))
+    return history, Verdict((Violation(NoError.property, lost.anomaly, lost.during, witness),))
 
 
 def is_lost(outcome: Outcome) -> bool:
@@ -171,7 +186,8 @@ class Notes:
         _LAYOUT.pack_into(self._memory, 0, place, GENERATING, used)
         if self._budget is not None:
             # Whole seconds of the process since its start.
-            _limit(resource.RLIMIT_CPU, int(used + self._budget.seconds) + 1)
+            most = used + self._budget.seconds + SECONDS_TO_DIE
+            _limit(resource.RLIMIT_CPU, int(most) + 1)
 
     def generated(self, place: int) -> None:
         """Note that the scenario is drawn and is run now."""
@@ -263,13 +279,13 @@ class Watch:
         if self._began != (place, begun):
             self._began, self._began_at = (place, begun), now
             self._moved_at, self._moved_cpu = now, cpu
-        seconds = self._budget.seconds
+        seconds = self._budget.seconds + SECONDS_TO_DIE
         if is_stopped or cpu - self._moved_cpu > STILL * seconds:
             self._moved_at, self._moved_cpu = now, cpu
         if now - self._moved_at > seconds:
-            self._end(process_id, now, "time exceeded: it waits and does nothing")
+            self._end(process_id, now, WAITS)
         elif now - self._began_at > seconds * WALL_FACTOR:
-            self._end(process_id, now, "time exceeded")
+            self._end(process_id, now, EXCEEDS)
 
     def _end(self, process_id: int, now: float, why: str) -> None:
         self._overrun, self._overrun_at = why, now
@@ -284,7 +300,7 @@ class Watch:
         if self._overrun:
             anomaly = self._overrun
         elif name == "SIGXCPU":
-            anomaly = "time exceeded: it computes without an end"
+            anomaly = COMPUTES
         elif name:
             anomaly = f"its process died: {name}"
         elif code == OUT_OF_MEMORY:

@@ -6,6 +6,8 @@ The rules this module lives by:
 - The seed decides which scenarios are run a second time for the property determinism, on which replays rely.
   A replay repeats the same ones. Only systems with the capability DETERMINISM are checked.
 - The seed also decides which scenarios have their checkpoints restored and compared.
+- A scenario that does not return in time, or ends its process, is stopped and has failed (stopping.py). On a
+  system of real processes the system watches over its runs itself.
 - An error in a family's own file is a FamilyError with its line; any other exception is an internal error,
   which carries the command that replays it.
 """
@@ -13,7 +15,8 @@ The rules this module lives by:
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,12 +28,19 @@ from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.generation.generator import USUAL, Drawing, generate
+from onceproof.harness.generation.job_outline import writing_vertices
 from onceproof.harness.generation.outside_faults import with_outside_faults
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import REPLAY_NOTE, is_full
-from onceproof.harness.model.family import Declared, Family, FamilyError, source_file, tasks_with
+from onceproof.harness.model.family import (
+    Declared,
+    Family,
+    FamilyError,
+    source_file,
+    tasks_with,
+)
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.program_family import ProgramFamily
@@ -41,8 +51,21 @@ from onceproof.harness.systems.simulation.comparison_runs import RecordedRun
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import FailedContinuation, failed_continuation
+from onceproof.harness.trials.schemas import misfit_of
+from onceproof.harness.trials.stopping import Stopped, stopped_in_time
+from onceproof.harness.trials.supervision import Lost, judged_lost, lost_by, lost_outcome
 
 SIMULATED: Final[System] = SimulatedSystem()
+CHECKED_SCENARIOS: Final = 10
+"""The scenarios that are drawn before a run, to look at their records and expected rows."""
+
+
+class StoppedInGenerate(FamilyError):
+    """``generate`` did not return, or would have ended the process."""
+
+    def __init__(self, place: str, stopped: Stopped) -> None:
+        super().__init__(f"{place}: generate() {_stop_text(stopped)}")
+        self.lost: Final[Lost] = lost_by(stopped, is_generated=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +78,8 @@ class Trial:
     """The scenario as it was run, with what the system decided before the run."""
     continuation: FailedContinuation | None = None
     """Where the run passed: the job restored from one of its checkpoints, which did not."""
+    lost: Lost | None = None
+    """How the scenario was stopped; None: it ended."""
 
     @property
     def shown(self) -> History:
@@ -79,6 +104,23 @@ def try_scenario(
         seed
     :raises FamilyError: the family's own code raised
     """
+    is_real = Capability.DETERMINISM not in system.capabilities
+    try:
+        with nullcontext() if is_real else stopped_in_time(source_file(family)):
+            return _tried(family, scenario, trace, twice, system, continued)
+    except Stopped as stopped:
+        lost = lost_by(stopped, is_generated=True)
+        return Trial(*judged_lost(lost), scenario, lost=lost)
+
+
+def _tried(
+    family: Family,
+    scenario: Scenario,
+    trace: bool,
+    twice: bool | None,
+    system: System,
+    continued: bool | None,
+) -> Trial:
     drawn, scenario = scenario, as_run(system, family, scenario)
     is_to_continue = (is_continued(scenario.seed) if continued is None else continued) and (
         Capability.CONTINUATIONS in system.capabilities and not changes_input(scenario)
@@ -131,6 +173,9 @@ def _run(
 def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED) -> tuple[Outcome, History]:
     """Run a scenario on a system; return its outcome and its history."""
     trial = try_scenario(family, scenario, system=system)
+    if trial.lost is not None:
+        assert scenario.seed is not None, "scenarios of a run have seeds"
+        return lost_outcome(family, scenario.seed, trial.lost), trial.history
     return outcome_of(trial.scenario, trial.history, trial.verdict), trial.history
 
 
@@ -155,10 +200,13 @@ def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
 def scenario_of(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     """Return the scenario of a seed; a replay has the usual drawing.
 
-    :raises FamilyError: the family's ``generate`` raised
+    :raises FamilyError: the family's ``generate`` raised, or did not return
     """
     try:
-        return generate(family, seed, drawing)
+        with stopped_in_time(source_file(family)):
+            return generate(family, seed, drawing)
+    except Stopped as stopped:
+        raise StoppedInGenerate(f"{source_file(family) or family.name}: seed {seed}", stopped) from None
     except Exception as error:
         raise_as_family_error(family, error, f"seed {seed}")
         raise
@@ -167,28 +215,75 @@ def scenario_of(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario
 def check_family(family: Family) -> None:
     """Check once before a run that a family's scenarios, rows and task names are valid.
 
-    :raises FamilyError: generate(), expected() or ``tasks`` is wrong
+    :raises FamilyError: generate(), expected(), a schema or ``tasks`` is wrong, or a function does not return
     """
     place = source_file(family) or family.name
+    for seed in range(CHECKED_SCENARIOS):
+        _check_draw(family, seed)
     scenario = scenario_of(family, 0)
-    check_values(family, scenario)
+    job = World(family, scenario).job
     try:
-        rows = family.expected(scenario.records, Declared(parameters=scenario.parameters))
         tasks = tasks_with(family, scenario.parameters)
-        vertices = [vertex.name for vertex in World(family, scenario).job.build_graph().vertices]
+        with stopped_in_time(source_file(family)):
+            graph = job.build_graph()
+    except Stopped as stopped:
+        raise FamilyError(f"{place}: job() {_stop_text(stopped)}") from None
     except Exception as error:
         raise_as_family_error(family, error, "seed 0")
         raise
-    _refuse_what_is_no_tuple(rows, f"{place}: expected() returns")
+    if not job.has_sink:
+        raise FamilyError(
+            f"{place}: job() writes to no sink of the harness, so there are no rows to compare: end it with"
+            ' .add_sink(io.sink("out")), or with another sink of io'
+        )
+    vertices = [vertex.name for vertex in graph.vertices]
     if set(vertices) != set(tasks):
         named, actual = ", ".join(tasks), ", ".join(vertices)
         raise FamilyError(f"{place}: 'tasks' names {named}, but the vertices of job() are {actual}")
-    # A job of one vertex is one chain: it reads and writes, and its role is that of its end.
-    for role in ("source", "sink") if len(tasks) > 1 else ("sink",):
-        if role not in tasks.values():
-            raise FamilyError(
-                f"{place}: 'tasks' gives no vertex the role {role!r}: faults need one to strike"
-            )
+    ends = [vertex.name for vertex in graph.vertices if not vertex.outputs]
+    last = writing_vertices(tasks)[-1]
+    if last not in ends:
+        raise FamilyError(
+            f"{place}: 'tasks' gives no vertex the role 'sink', so faults strike the last one that it names,"
+            f" and {last!r} does not write: name {ends[-1]!r} last, or give it the role 'sink' if its"
+            " parallelism is io.sink_parallelism"
+        )
+
+
+def _check_draw(family: Family, seed: int) -> None:
+    """Check the records of a seed and the rows that are expected for them."""
+    place = source_file(family) or family.name
+    scenario = scenario_of(family, seed)
+    if scenario_of(family, seed) != scenario:
+        raise FamilyError(
+            f"{place}: seed {seed}: generate() gives other records when it is called again: draw from its"
+            " argument only, through Chance, and not from the clock, the module random or the order of a set"
+        )
+    check_values(family, scenario)
+    misfit = None
+    try:
+        with stopped_in_time(source_file(family)):
+            rows: object = family.expected(scenario.records, Declared(parameters=scenario.parameters))
+            if isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Iterator):
+                _refuse_what_is_no_tuple(rows, f"{place}: seed {seed}: expected() returns")
+                misfit = misfit_of(family, scenario)
+    except Stopped as stopped:
+        raise FamilyError(f"{place}: seed {seed}: expected() {_stop_text(stopped)}") from None
+    except Exception as error:
+        raise_as_family_error(family, error, f"seed {seed}")
+        raise
+    if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Iterator):
+        raise FamilyError(
+            f"{place}: seed {seed}: expected() returns {rows!r}, but it must return a list of rows"
+        )
+    if misfit is not None:
+        raise FamilyError(f"{place}: seed {seed}: {misfit[1]}")
+
+
+def _stop_text(stopped: Stopped) -> str:
+    """Return what came of a function, as the end of a sentence."""
+    what = stopped.anomaly if stopped.is_exit else f"does not return: {stopped.anomaly}"
+    return f"{what}{stopped.place}"
 
 
 def check_values(family: Family, scenario: Scenario) -> None:

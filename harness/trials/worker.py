@@ -23,6 +23,7 @@ from time import perf_counter, sleep, time
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import Outcome, to_line
 from onceproof.harness.checkers.protocol_states import protocol_states_of
@@ -42,16 +43,18 @@ from onceproof.harness.trials.pool import (
     read_message,
     write_message,
 )
+from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.supervision import (
     Lost,
     Notes,
     end_out_of_memory,
+    is_lost,
     is_out_of_memory,
     lost_outcome,
     stack_of,
     without_records,
 )
-from onceproof.harness.trials.trial import run_scenario, scenario_of
+from onceproof.harness.trials.trial import StoppedInGenerate, run_scenario, scenario_of
 
 _PARENT_POLL_SECONDS = 1.0
 
@@ -133,8 +136,14 @@ def tried_scenarios(
                 tried = Tried(scenario, *run_scenario(family, scenario, system))
                 if notes is not None:
                     notes.idle()
+                if is_lost(tried.outcome):
+                    tried = tried._replace(scenario=without_records(family, seed))
                 yield tried
                 continue
+            except StoppedInGenerate as stopped:
+                lost = replace(stopped.lost, place=place)
+                if notes is not None:
+                    notes.idle()
             except Exception as error:
                 if notes is not None and is_out_of_memory(error):
                     end_out_of_memory()
@@ -201,11 +210,13 @@ def serve(prepare: Callable[[Start], Answer], learn: Callable[[FamilyToLoad], No
     start = read_message(sys.stdin.buffer)
     if not isinstance(start, Start):
         return
-    answer = prepare(start)
-    notes = Notes(int(sys.argv[1]), int(sys.argv[2]), start.budget)
-    # Modules stay loaded, so the garbage collector need not traverse them again.
-    gc.freeze()
-    with suppress(BrokenPipeError):
+    # A system of real processes has limits of its own.
+    seconds = None if start.budget is None else start.budget.seconds
+    with seconds_for_each(seconds), suppress(BrokenPipeError):
+        answer = prepare(start)
+        notes = Notes(int(sys.argv[1]), int(sys.argv[2]), start.budget)
+        # Modules stay loaded, so the garbage collector need not traverse them again.
+        gc.freeze()
         while (message := read_message(sys.stdin.buffer)) is not None:
             if isinstance(message, Batch):
                 done = answer(message, notes)

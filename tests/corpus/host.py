@@ -31,10 +31,10 @@ from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.harness.model.pyflink_imports import pyflink_imports
+from tests.patience import PATIENCE_SECONDS
 
 RECORDS_BEFORE: Final = 3
 RECORDS_AFTER: Final = 2
-PATIENCE_SECONDS: Final = 60.0
 RUN, KILL, FAIL = "run", "kill", "fail"
 
 

@@ -15,6 +15,7 @@ from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import OPTIONS, Configuration
 from onceproof.engine.runtime.job_registry import REGISTRY
 from onceproof.engine.runtime.recovery import FINISHED
+from tests.patience import PATIENCE_SECONDS
 
 ROOM = Path(engine.__file__).parent
 PAGES = {
@@ -67,7 +68,7 @@ def test_example_of_a_source_without_end_clicks_every_second():
     while len(clicked) < 3:
         assert not client.get_job_execution_result().done()
         time.sleep(0.01)
-    client.cancel().result(10)
+    client.cancel().result(PATIENCE_SECONDS)
     pauses = [later - moment for (moment, _), (later, _) in pairwise(clicked)]
     assert min(pauses) > 0.9
     for _, (user, url, timestamp) in clicked:

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 PROGRAM = """
 import os, sys
 from contextlib import suppress
@@ -27,5 +29,7 @@ os._exit(0 if descriptor > 2 else 1)
 
 @pytest.mark.parametrize("closed", ["0", "1", "2", "12", "012"])
 def test_what_is_printed_with_closed_streams_gets_into_no_file(tmp_path, closed):
-    subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path / "part"), closed], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "part"), closed], check=True, timeout=PATIENCE_SECONDS
+    )
     assert (tmp_path / "part").read_bytes() == b"rows"

@@ -24,6 +24,7 @@ import pytest
 from onceproof import engine
 from tests.conformance.recordings import assert_as_on_flink, recorded_programs, recordings
 from tests.engine.pyflink_wheel import examples
+from tests.patience import PATIENCE_SECONDS
 
 NEEDS_A_SERVER = {
     "connectors/elasticsearch.py": "writes to Elasticsearch, for which there is no connector",
@@ -106,7 +107,9 @@ def program(example: str, folder: Path) -> list[str]:
 def printed(example: str, folder: Path, *arguments: str) -> list[str]:
     """Run an example and return the lines that it prints about its data."""
     command = [*program(example, folder), *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, cwd=folder, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     return [line for line in ended.stdout.splitlines() if not line.startswith(REMARKS)]
 
@@ -169,7 +172,7 @@ def _first_lines(command: list[str], folder: Path, count: int) -> list[str]:
             lines = list(_data_lines(process, count))
             assert lines, errors.read_text()
             os.kill(process.pid, signal.SIGINT)
-            process.communicate(timeout=20)
+            process.communicate(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()
             process.wait()
@@ -178,7 +181,7 @@ def _first_lines(command: list[str], folder: Path, count: int) -> list[str]:
 
 def _data_lines(process: subprocess.Popen[str], count: int) -> Iterator[str]:
     assert process.stdout is not None
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_SECONDS
     while count and time.monotonic() < until and (line := process.stdout.readline()):
         if not line.startswith(REMARKS):
             count -= 1

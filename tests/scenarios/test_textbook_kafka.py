@@ -36,8 +36,8 @@ from onceproof.scenarios.textbook import (
     socket_to_kafka,
 )
 from tests.engine.connectors.kafka.topics import committed_rows, fill, new_topic
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 INTERVAL_MS = 100
 
 

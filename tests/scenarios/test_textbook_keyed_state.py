@@ -26,6 +26,7 @@ from onceproof.scenarios.textbook._example_input import ONE_KEY, PAIR
 from onceproof.scenarios.textbook.click_source import Click, ClickSource
 from tests.conformance import textbook_input
 from tests.engine.runtime.test_live_time import Run, WorkingClocks
+from tests.patience import PATIENCE_SECONDS
 from tests.scenarios.golden import meaning_of
 from tests.scenarios.lessons import TEXTBOOK, examined_lesson, passes
 from tests.scenarios.textbook_output import Clicks, printed_as_on_flink
@@ -100,7 +101,7 @@ def test_texts_grow_with_every_record_of_their_key(capsys: pytest.CaptureFixture
 
 def test_a_program_runs_from_its_file() -> None:
     command = [sys.executable, str(TEXTBOOK / "average_by_value.py")]
-    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS).stdout
     assert out.splitlines() == ["(1,4.0)", "(1,5.0)", "(1,4.75)", "(1,4.2)"]
 
 

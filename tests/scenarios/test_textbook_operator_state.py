@@ -16,6 +16,7 @@ from onceproof.scenarios.textbook import behaviour_patterns, buffering_sink, pai
 from onceproof.scenarios.textbook._pairs_on_trial import expected_pairs
 from onceproof.scenarios.textbook.behaviour_patterns import PacedSource
 from onceproof.scenarios.textbook.click_source import CLICK, Click, ClickSource
+from tests.patience import PATIENCE_SECONDS
 from tests.scenarios.golden import meaning_of
 from tests.scenarios.lessons import TEXTBOOK, examined_lesson, passes
 from tests.scenarios.textbook_output import Clicks, printed
@@ -26,7 +27,6 @@ COMPARISON = TEXTBOOK / "buffering_sink.py"
 SMALL_BUFFER = 13
 """The first seed of the lesson of the comparison whose scenario is small."""
 FAMILIES = ("textbook_pairs", "textbook_pairs_in_a_union_list")
-PATIENCE_SECONDS = 20
 CLICKS = [Click("Mary", "./home", 1000 * number) for number in range(25)]
 
 

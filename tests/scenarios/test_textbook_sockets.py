@@ -24,6 +24,7 @@ from onceproof.scenarios.textbook import (
     word_counts,
 )
 from tests.conformance import textbook_input
+from tests.patience import PATIENCE_SECONDS
 from tests.scenarios.golden import meaning_of
 from tests.scenarios.lessons import TEXTBOOK, passes
 from tests.scenarios.textbook_output import printed_as_on_flink
@@ -32,7 +33,6 @@ GOLDEN = {
     "textbook_greatest_of_five": "1:fb8f892fc855667e",
     "textbook_mean_of_three": "1:872a3e7ffe49d4a1",
 }
-SECONDS = 20
 TEXT = "\n".join(textbook_input.LINES_OF_WORDS)
 RUNNING = ["(hello,1)", "(world,1)", "(hello,2)", "(flink,1)", "(hello,3)"]
 
@@ -44,14 +44,14 @@ def serve() -> Iterator[Callable[..., list[str]]]:
 
     def start(lines: str, end: threading.Event | None = None) -> list[str]:
         listening = socket.create_server(("127.0.0.1", 0))
-        listening.settimeout(SECONDS)
+        listening.settimeout(PATIENCE_SECONDS)
 
         def answer() -> None:
             connection, _ = listening.accept()
             with connection:
                 connection.sendall(lines.encode())
                 if end is not None:
-                    end.wait(SECONDS)
+                    end.wait(PATIENCE_SECONDS)
 
         thread = threading.Thread(target=answer)
         thread.start()
@@ -60,7 +60,7 @@ def serve() -> Iterator[Callable[..., list[str]]]:
 
     yield start
     for listening, thread in open_servers:
-        thread.join(SECONDS)
+        thread.join(PATIENCE_SECONDS)
         listening.close()
 
 
@@ -121,7 +121,9 @@ def rows_by_the_clock(
     built.add_sink(RowsUntilAll(rows, end))
     start = time.monotonic()
     env.execute("by the clock")
-    assert time.monotonic() - start < SECONDS / 2, "the windows fired only when the connection had ended"
+    assert time.monotonic() - start < PATIENCE_SECONDS / 2, (
+        "the windows fired only when the connection had ended"
+    )
     return rows
 
 
@@ -186,6 +188,6 @@ def test_a_socket_gives_every_running_count(
 @pytest.mark.parametrize("program", ["word_counts", "mean_of_three"])
 def test_wrong_arguments_get_one_line(program: str) -> None:
     command = [sys.executable, str(TEXTBOOK / f"{program}.py"), "socket", "localhost", "nine"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+import psutil
+
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.process.process_table import command_of, session_members
@@ -79,6 +81,14 @@ class ProgramProcess:
     def exit_code(self) -> int | None:
         """How its first process has ended; None while that lives."""
         return self._process.poll()
+
+    def worked_seconds(self) -> float:
+        """Return how much processor time its processes have used that live."""
+        worked = 0.0
+        for process in session_members(self._process.pid):
+            with suppress(psutil.Error):
+                worked += sum(psutil.Process(process).cpu_times()[:2])
+        return worked
 
     def new_lines(self) -> list[str]:
         """Return the lines that it has printed since the last call."""

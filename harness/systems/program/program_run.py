@@ -49,6 +49,9 @@ _SECONDS_TO_SETTLE: Final = 0.4
 """How long a repeated row is waited for when every expected row is there, at least."""
 _TIMES_TO_SETTLE: Final = 1.5
 """How much longer than the first start took to its first row the last one has to repeat some."""
+_WORK_TO_SETTLE: Final = 0.8
+"""How much of the processor time that the first start used up to its first row the last one uses before it is
+believed to have nothing to repeat. On a busy machine seconds say little."""
 _SECONDS_TO_STOP: Final = 10.0
 _SECONDS_BEFORE_RESTART: Final = 0.1
 """After a program has ended by itself."""
@@ -89,6 +92,8 @@ class ProgramRun:
     _started_at: float = 0.0
     _seconds_to_first_row: float | None = None
     """From the start of the program to its first row."""
+    _work_to_first_row: float = 0.0
+    """The processor time that it used until then."""
     _paused_until: float | None = None
     _own_ends: int = 0
     _waiting: list[_Waiting] = field(default_factory=list)
@@ -287,6 +292,7 @@ class ProgramRun:
         if new:
             if self._seconds_to_first_row is None:
                 self._seconds_to_first_row = now - self._started_at
+                self._work_to_first_row = 0.0 if self._process is None else self._process.worked_seconds()
             self._own_ends = 0
             for recovery, died in self._recovering:
                 recovery.seconds = now - died
@@ -420,7 +426,12 @@ class ProgramRun:
             return False
         # A start that has nothing to repeat is as quiet as one that has not come to it yet.
         has_had_time = now - self._started_at > first * _TIMES_TO_SETTLE + _SECONDS_TO_SETTLE
-        return has_had_time and self._has_all_rows()
+        return has_had_time and self._has_all_rows() and self._has_worked()
+
+    def _has_worked(self) -> bool:
+        """Return whether the program has come as far as its first start had to come for its first row."""
+        assert self._process is not None, "only a program that runs is done"
+        return self._process.worked_seconds() >= _WORK_TO_SETTLE * self._work_to_first_row
 
     def _has_all_rows(self) -> bool:
         return self._expected is not None and not self._expected - self._shown

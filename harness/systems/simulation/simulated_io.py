@@ -180,6 +180,7 @@ class SimulatedIO(SinksByKind):
         "_log",
         "_sinks",
         "_system",
+        "has_sink",
         "parallelism",
         "parameters",
         "sink_parallelism",
@@ -194,6 +195,8 @@ class SimulatedIO(SinksByKind):
         self.parameters = scenario.parameters
         self.table_keys = 0
         """The key columns by which the job that was built writes; 0 if it replaces no rows."""
+        self.has_sink = False
+        """Whether the job has asked for a sink."""
         self._log = log
         self._system = system
         self._sinks: list[str] = []
@@ -213,10 +216,12 @@ class SimulatedIO(SinksByKind):
 
     def sink(self, name: str) -> SimulatedSink:
         """Return a two-phase-commit sink into the external system."""
+        self.has_sink = True
         return SimulatedSink(self._system, self._place_of(name))
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the external system."""
+        self.has_sink = True
         self.table_keys = self.table_keys or keys
         if (rolls := _ROLLS.get(kind)) is not None:
             if kind == "files" and self._system.has_consumer:

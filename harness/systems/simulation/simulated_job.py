@@ -21,7 +21,7 @@ from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, Simul
 class SimulatedJob:
     """Builds the graph of each attempt; faults and the scenario's user may change the job in between."""
 
-    __slots__ = ("_external", "_family", "_log", "_scenario", "_settings", "keyed_parallelism")
+    __slots__ = ("_external", "_family", "_log", "_scenario", "_settings", "has_sink", "keyed_parallelism")
 
     def __init__(
         self, family: Family, scenario: Scenario, log: SimulatedLog, external: TransactionalSystem
@@ -33,6 +33,8 @@ class SimulatedJob:
         self._settings = simulated_settings(scenario)
         self.keyed_parallelism = scenario.parallelism
         """Of the keyed operators in the next attempt."""
+        self.has_sink = False
+        """Whether the graph that was built last writes to a sink of the harness."""
 
     @property
     def is_drawn(self) -> bool:
@@ -73,6 +75,7 @@ class SimulatedJob:
         given = Configuration(environment.get_configuration())
         io = SimulatedIO(scenario, parallelism, self._log, self._external)
         self._family.job(environment, io)
+        self.has_sink = io.has_sink
         check_table_keys(self._family, io.table_keys, f"io.upsert_sink(..., {io.table_keys})")
         settings = self._settings
         if check_configuration(self._family, environment.get_configuration(), given):

@@ -20,16 +20,16 @@ from onceproof.engine.state.snapshot import OperatorSnapshot
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
+from tests.patience import PATIENCE_SECONDS
 
-SECONDS = 20
 PAUSE_SECONDS = 0.001
 
 End: TypeAlias = Callable[[JobClient, str], Any]
 
 
 def savepoint_then_cancel(client: JobClient, folder: str) -> None:
-    client.trigger_savepoint(folder).result(SECONDS)
-    client.cancel().result(SECONDS)
+    client.trigger_savepoint(folder).result(PATIENCE_SECONDS)
+    client.cancel().result(PATIENCE_SECONDS)
 
 
 BOUNDED = "bounded input, "
@@ -37,13 +37,13 @@ ENDS: dict[str, End] = {
     f"{BOUNDED}checkpointing enabled": lambda client, folder: None,
     f"{BOUNDED}checkpointing disabled": lambda client, folder: None,
     "stop with savepoint, drain": lambda client, folder: client.stop_with_savepoint(True, folder).result(
-        SECONDS
+        PATIENCE_SECONDS
     ),
     "stop with savepoint, no drain": lambda client, folder: client.stop_with_savepoint(False, folder).result(
-        SECONDS
+        PATIENCE_SECONDS
     ),
     "savepoint while running, then cancel": savepoint_then_cancel,
-    "cancel": lambda client, folder: client.cancel().result(SECONDS),
+    "cancel": lambda client, folder: client.cancel().result(PATIENCE_SECONDS),
 }
 
 
@@ -169,10 +169,10 @@ def lifecycle(given: dict[str, Any]) -> dict[str, Any]:
     keyed = events.key_by(lambda event: "key", Types.STRING())
     keyed._transform("recording", lambda: Recording(calls, begun), None)
     client = environment.execute_async("lifecycle")
-    assert begun.wait(SECONDS), "watermark 20 never came"
+    assert begun.wait(PATIENCE_SECONDS), "watermark 20 never came"
     with tempfile.TemporaryDirectory() as folder:
         end(client, folder)
-        client.get_job_execution_result().exception(SECONDS)
+        client.get_job_execution_result().exception(PATIENCE_SECONDS)
     return {"calls_after_watermark_20": calls}
 
 

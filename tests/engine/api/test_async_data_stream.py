@@ -26,10 +26,10 @@ from onceproof.engine.api.job_client import SavepointFailed
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.runtime.job_result import JobExecutionFailed
+from tests.patience import PATIENCE_SECONDS
 
 WAYS = {"ordered": AsyncDataStream.ordered_wait, "unordered": AsyncDataStream.unordered_wait}
 MINUTE = Time.minutes(1)
-SECONDS = 30
 
 
 class Doubled(AsyncFunction):
@@ -52,7 +52,7 @@ def numbers(last, **options):
 
 
 def no_thread_is_left():
-    given_up = time.monotonic() + SECONDS
+    given_up = time.monotonic() + PATIENCE_SECONDS
     while [each for each in threading.enumerate() if each.name.startswith("requests-")]:
         assert time.monotonic() < given_up, "a thread of requests is left"
         time.sleep(0.01)
@@ -201,16 +201,16 @@ class Stuck(AsyncFunction):
 
 def stop_when_running(client, *, drains):
     """Stop the job with a savepoint, once its tasks run and have had time for requests."""
-    given_up = time.monotonic() + SECONDS
+    given_up = time.monotonic() + PATIENCE_SECONDS
     while True:
         time.sleep(0.3)
         try:
-            client.stop_with_savepoint(drains).result(SECONDS)
+            client.stop_with_savepoint(drains).result(PATIENCE_SECONDS)
         except SavepointFailed:
             assert time.monotonic() < given_up, "the tasks do not run"
         else:
             break
-    client.get_job_execution_result().result(SECONDS)
+    client.get_job_execution_result().result(PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

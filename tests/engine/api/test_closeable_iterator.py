@@ -18,8 +18,8 @@ from onceproof.engine import (
     WatermarkStrategy,
 )
 from onceproof.engine.runtime.job_result import JobExecutionFailed
+from tests.patience import PATIENCE_SECONDS
 
-SECONDS = 20
 ENDLESS = 2**60
 
 
@@ -36,7 +36,7 @@ def job_threads():
 
 
 def await_no_jobs():
-    given_up = time.monotonic() + SECONDS
+    given_up = time.monotonic() + PATIENCE_SECONDS
     while job_threads():
         assert time.monotonic() < given_up, "the job runs on"
         time.sleep(0.01)
@@ -105,7 +105,9 @@ rows = stream.{filter}execute_and_collect()
 def test_program_that_ends_takes_its_job_with_it(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM.format(filter="", wait="print(next(rows), flush=True)"))
-    ended = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
     assert (ended.stdout, ended.stderr) == ("0\n", "")
 
 
@@ -120,5 +122,5 @@ def test_interrupt_of_a_program_that_waits_for_rows_ends_it(tmp_path):
         assert program.stdout.readline() == "waits\n"
         time.sleep(0.3)
         program.send_signal(signal.SIGINT)
-        _, said = program.communicate(timeout=60)
+        _, said = program.communicate(timeout=PATIENCE_SECONDS)
     assert said.splitlines()[-1] == "KeyboardInterrupt"

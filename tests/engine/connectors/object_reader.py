@@ -13,6 +13,7 @@ import pytest
 from onceproof.engine.connectors import s3_calls
 from onceproof.harness.services.object_store_server import BUCKET, ObjectStoreServer
 from onceproof.harness.services.service import free_port
+from tests.patience import PATIENCE_SECONDS
 
 
 @cache
@@ -101,7 +102,7 @@ class ObjectReader:
                 data=str(from_request).encode(),
                 headers={"Content-Type": "text/plain"},
             )
-            with urllib.request.urlopen(request, timeout=10):
+            with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS):
                 return
 
     @contextlib.contextmanager

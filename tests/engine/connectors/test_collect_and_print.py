@@ -14,6 +14,7 @@ from onceproof.engine import Configuration, StreamExecutionEnvironment, Types
 from onceproof.engine.connectors.collect import CollectedRows, CollectSink
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.runtime.job_result import JobExecutionFailed
+from tests.patience import PATIENCE_SECONDS
 
 
 def arrived(rows):
@@ -146,6 +147,6 @@ def test_job_that_prints_into_a_closed_pipe_fails_for_good_with_one_line(tmp_pat
         assert job.stdout.readline()
         job.stdout.close()
         said = job.stderr.read()
-        assert job.wait(60) == 1
+        assert job.wait(PATIENCE_SECONDS) == 1
     failure = "print: stdout cannot be written ([Errno 32] Broken pipe)"
     assert said == f"job 'prints' failed: {failure}: keep what reads it open, or write to a file sink\n"

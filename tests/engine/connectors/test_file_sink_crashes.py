@@ -24,6 +24,7 @@ from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.file_sink_function import IN_BASE_PATH, ON_CHECKPOINT
 from onceproof.engine.connectors.rolling import RollingPolicy
+from tests.patience import PATIENCE_SECONDS
 
 ROWS = 24
 EVERY_FEW_ROWS = RollingPolicy.default_rolling_policy(part_size=4)
@@ -187,7 +188,7 @@ def test_sigkill_at_random_moments_loses_and_repeats_nothing(tmp_path):
         [sys.executable, str(writer), str(tmp_path), "60"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
         cwd=Path(__file__).parents[3],
     )

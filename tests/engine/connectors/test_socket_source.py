@@ -11,8 +11,7 @@ from contextlib import suppress
 import pytest
 
 from onceproof.engine.connectors.socket_source import MOST_WAITING, SocketBroken, SocketTextSource
-
-SECONDS = 20
+from tests.patience import PATIENCE_SECONDS
 
 
 class Server:
@@ -36,7 +35,7 @@ class Server:
             with connection:
                 for part in parts:
                     if part is None:
-                        assert self.go_on.wait(SECONDS)
+                        assert self.go_on.wait(PATIENCE_SECONDS)
                         continue
                     try:
                         connection.sendall(part)
@@ -50,7 +49,7 @@ class Server:
         with suppress(OSError):
             self.listening.shutdown(socket.SHUT_RDWR)
         self.listening.close()
-        self.thread.join(SECONDS)
+        self.thread.join(PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -77,14 +76,14 @@ class Reading:
         self.values = []
 
     def until(self, is_enough):
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not is_enough():
             assert time.monotonic() < deadline, self.values
             self.woken.clear()
             records = self.reader.read(3)
             self.values += [value for value, _ in records]
             if not records and not self.reader.exhausted:
-                assert self.woken.wait(SECONDS), "no thread woke the reader"
+                assert self.woken.wait(PATIENCE_SECONDS), "no thread woke the reader"
         return self.values
 
     def all(self):

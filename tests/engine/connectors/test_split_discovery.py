@@ -17,6 +17,7 @@ from onceproof.engine.state.snapshot import (
     encode_task_snapshot,
 )
 from onceproof.engine.state.stored import UNION, EncodedList
+from tests.patience import PATIENCE_SECONDS
 
 
 class Shelf(CollectionSource):
@@ -92,7 +93,7 @@ def snapshots(made: list[SourceOperator]) -> list[Any]:
 def read(made: list[SourceOperator], count: int) -> list[int]:
     """Poll all subtasks until so many values have come, and a little longer."""
     found: list[int] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(found) < count:
         assert time.monotonic() < deadline, found
         for operator in made:

@@ -38,7 +38,7 @@ FORMATS = ("avro", "parquet", "avro-parquet", "csv")
 ROWS = 3000
 ROWS_PER_GROUP = 700
 PAUSE_SECONDS = 0.001
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 600.0
 ROW_TYPE = DataTypes.ROW(
     [DataTypes.FIELD("id", DataTypes.BIGINT()), DataTypes.FIELD("name", DataTypes.STRING())]
 )

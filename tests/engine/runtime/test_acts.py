@@ -23,9 +23,9 @@ import psutil
 import pytest
 
 from tests.engine.runtime.acted_job import FILES, GATE_ROWS, LEASE_SECONDS, RUNTIMES
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = Path(__file__).with_name("acted_job.py")
-PATIENCE_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 0.01
 LONGEST_WAIT_SECONDS: Final = 0.15
 """From the opening of a gate to the act."""

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 PROGRAM = Path(__file__).with_name("changed_input_job.py")
 ROOT = Path(__file__).parents[3]
 ROWS = 20_000
-PATIENCE_SECONDS = 240
 RUNTIMES = {
     "one process": [],
     "workers": ["execution.local.workers=2", "parallelism.default=2"],

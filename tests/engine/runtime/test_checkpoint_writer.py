@@ -16,6 +16,7 @@ from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.recovery import recover
 from onceproof.engine.runtime.storage import StorageError
 from onceproof.engine.task.task import Task
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_withdrawn_work_is_not_done_and_its_data_are_freed():
@@ -28,13 +29,13 @@ def test_withdrawn_work_is_not_done_and_its_data_are_freed():
 
     def hold():
         begun.set()
-        gate.wait(10)
+        gate.wait(PATIENCE_SECONDS)
         return "held"
 
     data = Data()
     freed = weakref.ref(data)
     writer.submit(Work(1, hold))
-    begun.wait(10)
+    begun.wait(PATIENCE_SECONDS)
     writer.submit(Work(2, lambda data=data: data))
     writer.submit(Work(3, lambda: "third"))
     del data

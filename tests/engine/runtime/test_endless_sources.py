@@ -13,8 +13,8 @@ import pytest
 from onceproof.engine import Configuration, SinkFunction, StreamExecutionEnvironment, Types
 from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
 from onceproof.engine.runtime.job_registry import SUSPENDED, JobRegistry
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 20
 NEVER_MS = 3_600_000
 
 

@@ -18,9 +18,9 @@ import pytest
 from onceproof.engine.forked_children import EXIT_CODE
 from tests.engine.runtime.forking_job import ALONE, COUNT
 from tests.engine.runtime.killed_worker_job import is_alive
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_SECONDS = 60
 COMES_BACK = ["returns", "raises", "leaves", "yields", "answers"]
 PREAMBLE: list[str] = []
 """What the programs do first: defects are planted here."""
@@ -80,7 +80,7 @@ def test_child_that_does_not_come_back_is_left_alone(tmp_path, start, how, worke
     assert rows(tmp_path) == Counter(range(COUNT))
 
 
-LONG = "heartbeat.timeout=10 min"
+LONG = "heartbeat.timeout=PATIENCE_SECONDS min"
 """Only the processes themselves, and their connections, say that they are gone."""
 
 

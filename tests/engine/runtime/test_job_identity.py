@@ -34,6 +34,7 @@ from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.commands.cli import main
+from tests.patience import PATIENCE_SECONDS
 
 
 class Total(KeyedProcessFunction):
@@ -369,10 +370,10 @@ def test_two_executions_of_one_name_in_a_program_are_refused(programs):
 
 def stopped(client):
     """Stop a job as soon as all its tasks run, and return the savepoint."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            return client.stop_with_savepoint(False).result(20)
+            return client.stop_with_savepoint(False).result(PATIENCE_SECONDS)
         except SavepointFailed:
             assert time.monotonic() < until
             time.sleep(0.02)
@@ -384,7 +385,7 @@ def test_a_name_is_executed_again_after_a_failure_or_a_stop(programs):
             programs.describe(SALES, Total(30), uid="totals").execute("orders")
         client = programs.describe(SALES, Waits(), uid="totals").execute_async("orders")
         savepoint = stopped(client)
-        client.get_job_execution_result().result(20)
+        client.get_job_execution_result().result(PATIENCE_SECONDS)
         [job] = programs.registry.jobs()
         assert (job.state, job.last_checkpoint) == ("suspended", savepoint)
         assert programs.describe(SALES, uid="totals").execute("orders").records_read < len(SALES)
@@ -446,9 +447,9 @@ def test_the_registry_tells_how_each_job_has_ended(programs):
     with programs.process():
         client = programs.to_another_folder().describe(SALES, Waits(), uid="waits").execute_async("cancelled")
         assert programs.registry.jobs()[-1].state == "running"
-        client.cancel().result(20)
+        client.cancel().result(PATIENCE_SECONDS)
         with pytest.raises(JobExecutionFailed):
-            client.get_job_execution_result().result(20)
+            client.get_job_execution_result().result(PATIENCE_SECONDS)
     states = {job.record.name: job.state for job in programs.registry.jobs()}
     assert states == {"failing": "failed", "finishing": "finished", "cancelled": "cancelled"}
     [failed] = [job.record for job in programs.registry.jobs() if job.state == "failed"]

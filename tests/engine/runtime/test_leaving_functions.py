@@ -17,6 +17,7 @@ from onceproof.engine.runtime import local
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.workers import worker_coordinator
 from tests.engine.runtime.leaving_job import ALL, ERRORS, Leaves, environment, rows
+from tests.patience import PATIENCE_SECONDS
 
 PLACES = {
     **dict.fromkeys(["source", "timestamps", "watermarks", "filter", "generator", "partitioner"], 5),
@@ -114,7 +115,7 @@ def test_client_of_a_job_whose_function_exits_learns_the_failure(tmp_path):
     env = environment(tmp_path, Leaves(tmp_path, "map", "exit", 5), **options)
     client = env.execute_async("leaving")
     with pytest.raises(JobExecutionFailed, match="SystemExit: 0"):
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(PATIENCE_SECONDS)
 
 
 def test_interrupt_of_the_engines_own_handler_is_no_failure_of_the_function(tmp_path):
@@ -173,7 +174,12 @@ environment.execute("terminated")
 
 def test_program_that_exits_with_0_while_its_job_runs_ends_with_another_code(tmp_path):
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert ran.returncode == 1
     assert "was left by SystemExit(0) before it had ended" in ran.stderr
@@ -208,6 +214,6 @@ def test_signal_that_strikes_in_a_function_ends_the_command_and_fails_no_functio
         while not process.stdout.readline().startswith("working"):
             assert process.poll() is None
         os.kill(process.pid, number)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == code
     assert "attempt" not in said

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from onceproof.engine.runtime.workers.launcher import Launcher, LauncherGone
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 BEATS = 5
 BUSY = """
 import socket, sys

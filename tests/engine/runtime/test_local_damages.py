@@ -16,6 +16,7 @@ from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import FINISHED
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
 from onceproof.engine.state.file_envelope import DamagedFile
+from tests.patience import PATIENCE_SECONDS
 
 
 def files_of(storage):
@@ -193,7 +194,7 @@ def test_a_snapshot_that_becomes_durable_after_its_task_died_is_deleted(job):
 
         def write(self, path, data):
             if path.endswith("-1.1"):
-                self.held.wait(10)
+                self.held.wait(PATIENCE_SECONDS)
             super().write(path, data)
 
     storage = Held()

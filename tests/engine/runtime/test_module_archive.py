@@ -20,6 +20,7 @@ from onceproof.engine.runtime.module_archive import (
     packed_modules,
     unpacked,
 )
+from tests.patience import PATIENCE_SECONDS
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -107,6 +108,11 @@ def test_a_program_sends_the_folder_that_python_imports_from(tmp_path, command):
     text = "from onceproof.engine.runtime.module_archive import modules_of_program\n"
     written(tmp_path, beside__job_dot_py=f"{text}print(modules_of_program().folder)\n")
     done = subprocess.run(
-        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.stdout.strip() == str(tmp_path if command[0] == "-m" else tmp_path / "beside")

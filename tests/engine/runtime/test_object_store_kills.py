@@ -24,6 +24,7 @@ from onceproof.harness.services.object_store_server import ObjectStoreServer
 from tests.engine.connectors.object_reader import ObjectReader
 from tests.engine.runtime import killed_object_job
 from tests.engine.runtime.exact_rows import Row, computed, differences
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = "tests.engine.runtime.killed_object_job"
 KILLS_BETWEEN = 15
@@ -165,11 +166,13 @@ def test_paused_process_over_an_object_store_changes_nothing_when_it_wakes(
             assert first.poll() is None
             time.sleep(0.05)
         first.send_signal(signal.SIGSTOP)
-        second = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False, timeout=120)
+        second = subprocess.run(
+            command, cwd=home, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+        )
         assert second.returncode == 0, second.stderr
         files = {name: reader.content(name) for name in reader.objects()}
         first.send_signal(signal.SIGCONT)
-        _, said = first.communicate(timeout=120)
+        _, said = first.communicate(timeout=PATIENCE_SECONDS)
     finally:
         first.kill()
         first.wait()
@@ -209,7 +212,7 @@ def test_job_goes_on_when_its_object_store_comes_back(
                 object_store.pause()
                 time.sleep(0.5)
                 object_store.resume()
-        _, said = job.communicate(timeout=120)
+        _, said = job.communicate(timeout=PATIENCE_SECONDS)
     finally:
         job.kill()
         job.wait()

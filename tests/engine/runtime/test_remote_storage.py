@@ -18,6 +18,7 @@ from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_
 from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
 from onceproof.harness.services.object_store_server import BUCKET
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -194,6 +195,6 @@ def test_forked_worker_opens_the_file_system_for_itself(object_store):
         target=storage.write, args=("chk-1/b", b"of a worker")
     )
     worker.start()
-    worker.join(60)
+    worker.join(PATIENCE_SECONDS)
     assert worker.exitcode == 0
     assert storage.read("chk-1/b") == b"of a worker"

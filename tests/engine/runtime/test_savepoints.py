@@ -33,9 +33,9 @@ from onceproof.engine.runtime.local import REQUEST_LOOK_MS
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.request_folder import JobNotRunning, ask, is_running
 from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point
+from tests.patience import PATIENCE_SECONDS
 
 RECORDS = 900
-SECONDS = 20
 COUNTS = Counter(f"('w{number % 5}', {number // 5 + 1})" for number in range(RECORDS))
 
 
@@ -49,7 +49,7 @@ class Gate:
     def pass_by(self, count):
         if count == RECORDS // 5 // 2 and not self.reached.is_set():
             self.reached.set()
-            assert self.opened.wait(SECONDS), "the test never opened the gate"
+            assert self.opened.wait(PATIENCE_SECONDS), "the test never opened the gate"
 
     def __deepcopy__(self, memo):
         return self
@@ -103,7 +103,7 @@ class Words:
         gate = Gate()
         with submitted(Configuration(), lambda graph: None, "words.py"):
             client = self.describe(self.environment(**options), gate).execute_async("words")
-        assert gate.reached.wait(SECONDS)
+        assert gate.reached.wait(PATIENCE_SECONDS)
         return client, gate
 
     def run(self, parallelism=2, uid="count", **options):
@@ -134,7 +134,7 @@ def stopped(words, drains=False, **options):
     client, gate = words.held(**options)
     future = client.stop_with_savepoint(drains)
     gate.opened.set()
-    return Path(future.result(SECONDS)), client
+    return Path(future.result(PATIENCE_SECONDS)), client
 
 
 BACKENDS = [("hashmap", "hashmap"), ("hashmap", "rocksdb"), ("rocksdb", "hashmap")]
@@ -144,7 +144,7 @@ BACKENDS = [("hashmap", "hashmap"), ("hashmap", "rocksdb"), ("rocksdb", "hashmap
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_stopped_job_restores_its_savepoint_and_counts_everything_once(words, before, after, parallelism):
     savepoint, client = stopped(words, state__backend__type=before)
-    result = client.get_job_execution_result().result(SECONDS)
+    result = client.get_job_execution_result().result(PATIENCE_SECONDS)
     assert result.stopped_with == str(savepoint)
     assert client.get_job_status().result() is JobStatus.FINISHED
     committed = words.rows()
@@ -173,9 +173,9 @@ def test_savepoint_of_a_running_job_stays_when_the_job_has_finished(words, tmp_p
     client, gate = words.held()
     future = client.trigger_savepoint(str(tmp_path / "elsewhere"))
     gate.opened.set()
-    savepoint = Path(future.result(SECONDS))
+    savepoint = Path(future.result(PATIENCE_SECONDS))
     assert savepoint.parent == tmp_path / "elsewhere"
-    client.get_job_execution_result().result(SECONDS)
+    client.get_job_execution_result().result(PATIENCE_SECONDS)
     assert words.rows() == COUNTS
     assert read_restore_point(str(savepoint)).metadata.kind == SAVEPOINT
     # Moved, and in another job: it needs nothing but itself. What came after it is written once more.
@@ -193,9 +193,9 @@ def test_a_job_that_is_cancelled_with_a_savepoint_loses_nothing(words):
     client, gate = words.held()
     future = client.cancel_with_savepoint()
     gate.opened.set()
-    savepoint = future.result(SECONDS)
+    savepoint = future.result(PATIENCE_SECONDS)
     with pytest.raises(JobCancelled):
-        client.get_job_execution_result().result(SECONDS)
+        client.get_job_execution_result().result(PATIENCE_SECONDS)
     assert client.get_job_status().result() is JobStatus.CANCELED
     words.run(1, execution__state_recovery__path=savepoint)
     assert words.rows() == COUNTS
@@ -207,9 +207,9 @@ def test_checkpoints_outlive_a_cancelled_job_only_if_configured(words, retention
     client, gate = words.held(**options)
     future = client.cancel()
     gate.opened.set()
-    assert future.result(SECONDS) is None
+    assert future.result(PATIENCE_SECONDS) is None
     with pytest.raises(JobCancelled):
-        client.get_job_execution_result().result(SECONDS)
+        client.get_job_execution_result().result(PATIENCE_SECONDS)
     assert bool(list(words.job_folder.glob("chk-*"))) is stays
     if stays:
         words.run()
@@ -223,7 +223,7 @@ def test_a_chosen_checkpoint_of_the_job_itself_is_gone_back_to(words):
     )
     client.cancel()
     gate.opened.set()
-    client.get_job_execution_result().exception(SECONDS)
+    client.get_job_execution_result().exception(PATIENCE_SECONDS)
     kept = sorted(words.job_folder.glob("chk-*"), key=lambda path: int(path.name[4:]))
     assert len(kept) == 3
     words.run(execution__state_recovery__path=str(kept[0]))
@@ -277,7 +277,7 @@ def test_another_process_asks_by_a_file_and_is_answered(words, tmp_path):
     answers = []
     asking = threading.Thread(
         target=lambda: answers.append(
-            ask(words.job_folder, JobRequest("stop", str(tmp_path / "asked")), SECONDS)
+            ask(words.job_folder, JobRequest("stop", str(tmp_path / "asked")), PATIENCE_SECONDS)
         )
     )
     asking.start()
@@ -286,13 +286,13 @@ def test_another_process_asks_by_a_file_and_is_answered(words, tmp_path):
     # By then the job will look for it as soon as it goes on: before it has read the rest.
     time.sleep(REQUEST_LOOK_MS / 1000)
     gate.opened.set()
-    asking.join(SECONDS)
+    asking.join(PATIENCE_SECONDS)
     [answer] = answers
     assert not answer.error
-    client.get_job_execution_result().result(SECONDS)
+    client.get_job_execution_result().result(PATIENCE_SECONDS)
     assert not list((words.job_folder / "requests").iterdir())
     with pytest.raises(JobNotRunning):
-        ask(words.job_folder, JobRequest("cancel"), SECONDS)
+        ask(words.job_folder, JobRequest("cancel"), PATIENCE_SECONDS)
     words.run(3, execution__state_recovery__path=answer.savepoint)
     assert words.rows() == COUNTS
 
@@ -304,10 +304,10 @@ def test_impossible_requests_are_errors_of_one_line(words):
     refused = client.trigger_savepoint(str(nowhere))
     gate.opened.set()
     with pytest.raises(SavepointFailed, match="cannot be made: Not a directory"):
-        refused.result(SECONDS)
-    client.get_job_execution_result().result(SECONDS)
+        refused.result(PATIENCE_SECONDS)
+    client.get_job_execution_result().result(PATIENCE_SECONDS)
     with pytest.raises(SavepointFailed, match="the job has ended"):
-        client.trigger_savepoint().result(SECONDS)
+        client.trigger_savepoint().result(PATIENCE_SECONDS)
     assert words.rows() == COUNTS
 
 
@@ -317,7 +317,7 @@ def test_a_savepoint_at_an_address_is_gone_on_from(words, options):
     client, gate = words.held(**options)
     future = client.stop_with_savepoint(False, at)
     gate.opened.set()
-    savepoint = future.result(SECONDS)
+    savepoint = future.result(PATIENCE_SECONDS)
     assert parent_of(savepoint) == at
     assert read_restore_point(f"{savepoint}/_metadata").folder == savepoint
     words.run(3, execution__state_recovery__path=savepoint)

@@ -30,9 +30,9 @@ from onceproof.engine import (
 from onceproof.engine.protocol_points import ELEMENT, SNAPSHOTTED
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = Path(__file__).with_name("folder_job.py")
-PATIENCE_SECONDS = 30
 
 
 def wait_for(job, rows):
@@ -85,7 +85,7 @@ def test_files_of_a_monitored_folder_are_read_once_under_kills(tmp_path):
         [sys.executable, str(PROGRAM), str(tmp_path), str(kills), "5"],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
         check=False,
         cwd=Path(__file__).parents[3],
     )

@@ -33,6 +33,7 @@ from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
 from onceproof.engine.state.file_envelope import DamagedFile
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_paused_process_and_its_successor_leave_one_history(job, address, monkey
         done = create(self, path, data) if stops and paused_at.startswith("after") else None
         if stops:
             paused.set()
-            assert goes_on.wait(30)
+            assert goes_on.wait(PATIENCE_SECONDS)
         return create(self, path, data) if done is None else done
 
     monkeypatch.setattr(RemoteCheckpointStorage, "create_exclusive", pausing)
@@ -98,11 +99,11 @@ def test_paused_process_and_its_successor_leave_one_history(job, address, monkey
 
     thread = threading.Thread(target=first)
     thread.start()
-    assert paused.wait(30), ends
+    assert paused.wait(PATIENCE_SECONDS), ends
     with pytest.raises(Exception, match="planned"):
         execute(job.graph(**options), job.raising(COMMITTING, RuntimeError("planned"), 4))
     goes_on.set()
-    thread.join(30)
+    thread.join(PATIENCE_SECONDS)
     assert "another process has taken job 'words' over" in ends[0]
     execute(job.graph(**options))
     assert job.rows() == job.counts

@@ -27,8 +27,8 @@ from onceproof.engine.runtime.request_folder import is_running
 from tests.engine.runtime.exact_rows import computed, differences, rows_in_files
 from tests.engine.runtime.killed_job import checkpoints_of, make_input
 from tests.engine.runtime.standby_job import TIMEOUT_SECONDS
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 300.0
 POLL_SECONDS = 0.005
 OPTION = "high-availability.lease-timeout"
 
@@ -210,7 +210,7 @@ def test_process_behind_another_one_takes_an_expired_lease_by_itself(tmp_path):
         fcntl.flock(line, fcntl.LOCK_EX)
         waiting = threading.Thread(target=stand_by, daemon=True)
         waiting.start()
-        waiting.join(timeout=20)
+        waiting.join(timeout=PATIENCE_SECONDS)
     assert taken == ["claimed"]
 
 

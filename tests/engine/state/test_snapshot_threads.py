@@ -24,6 +24,7 @@ from onceproof.engine.state.snapshot import (
     encode_task_snapshot,
 )
 from onceproof.engine.state.timers import Timers
+from tests.patience import PATIENCE_SECONDS
 
 KEYS = 40
 
@@ -146,6 +147,6 @@ def test_savepoints_and_checkpoints_are_encoded_while_the_task_runs(heap):
             taken.put((work.snapshot(number + 1), bool(number % 2)))
     finally:
         taken.put(None)
-        writer.join(30)
+        writer.join(PATIENCE_SECONDS)
         sys.setswitchinterval(before)
     assert errors == []

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
@@ -68,7 +70,7 @@ def test_a_job_and_a_family_bring_the_modules_beside_them_to_other_processes(tmp
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "50\n['words']\n"), done.stderr

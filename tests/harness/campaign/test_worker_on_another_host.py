@@ -19,6 +19,7 @@ import pytest
 from onceproof.harness.model.exit_codes import INTERNAL
 from onceproof.harness.trials.runner import run
 from tests.far_spark import WORKER_CORES, WORKER_MEMORY_MB, FarSpark, NoOtherHost, far_spark
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -74,7 +75,7 @@ def onceproof(temporary: Path, folder: Path, *arguments: str) -> subprocess.Comp
         env=os.environ | {"TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 

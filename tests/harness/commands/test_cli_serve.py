@@ -24,6 +24,7 @@ from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.reports.model import EXPLANATION_TITLE, Facts, Failure, Night, Report
 from onceproof.reports.render import write
 from onceproof.reports.served import index_page
+from tests.patience import PATIENCE_SECONDS
 
 TOTALS = Path(__file__).parents[3] / "scenarios" / "programs" / "totals" / "totals.toml"
 
@@ -55,7 +56,7 @@ def server(folder: Path) -> Iterator[RunServer]:
 
 
 def ask(server: RunServer, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE_SECONDS)
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, headers=names)
     answer = connection.getresponse()

@@ -14,6 +14,7 @@ import pytest
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_options import SparkOptions
 from onceproof.harness.trials.runner import run
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
@@ -108,7 +109,7 @@ def spark_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
         },
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 

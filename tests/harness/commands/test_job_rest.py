@@ -23,6 +23,7 @@ from onceproof.harness.commands.job_watch import watch
 from onceproof.harness.commands.rest_client import TOKEN_VARIABLE, RestClient, RestRefused
 from onceproof.harness.model.exit_codes import UsageError
 from tests.engine.runtime.monitor.views import JOB_ID, checkpoint, earlier_view, job_view
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = """
 import time
@@ -39,7 +40,6 @@ numbers = DataGeneratorSource(lambda index: index, None, RateLimiterStrategy.per
 env.from_source(numbers, None, "numbers").map(str).name("texts").print()
 env.execute("watched")
 """
-WAIT_SECONDS = 20
 
 
 class FakeJob:
@@ -75,7 +75,9 @@ def job():
 def test_each_change_reaches_the_job_with_its_folder(job, kind):
     client = RestClient.of_address(f"{job.address}/#token=secret")
     request = JobRequest(kind, "" if kind == "cancel" else "/sp", drains=kind == "stop")
-    assert client.change(request, WAIT_SECONDS) == JobAnswer("" if kind == "cancel" else "/sp/savepoint-1")
+    assert client.change(request, PATIENCE_SECONDS) == JobAnswer(
+        "" if kind == "cancel" else "/sp/savepoint-1"
+    )
     assert job.asked == [request]
 
 
@@ -203,7 +205,7 @@ def test_a_running_program_is_watched_listed_and_stopped_by_its_name(tmp_path, m
     command = ["job", "run", "--rest", "0", "program.py"]
     running = threading.Thread(target=lambda: codes.append(main(command)), daemon=True)
     running.start()
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not (notes := list(Path("checkpoints").glob("*/requests/rest.json"))):
         assert running.is_alive()
         assert time.monotonic() < deadline
@@ -224,7 +226,7 @@ def test_a_running_program_is_watched_listed_and_stopped_by_its_name(tmp_path, m
     assert "Savepoint completed. Path: savepoints/savepoint-" in capsys.readouterr().out.replace(
         f"{tmp_path}/", ""
     )
-    running.join(WAIT_SECONDS)
+    running.join(PATIENCE_SECONDS)
     assert codes == [0]
     assert not notes[0].exists()
     assert main(["job", "watch", "program.py"]) == 4
@@ -264,7 +266,7 @@ def test_watch_names_the_state_of_a_job_that_only_grows(tmp_path, monkeypatch, c
     command = ["job", "run", "--rest", "0", "program.py"]
     running = threading.Thread(target=lambda: main(command), daemon=True)
     running.start()
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not list(Path("checkpoints").glob("*/requests/rest.json")):
         assert running.is_alive()
         assert time.monotonic() < deadline
@@ -285,4 +287,4 @@ def test_watch_names_the_state_of_a_job_that_only_grows(tmp_path, monkeypatch, c
     assert "see docs/troubleshooting.md#states-that-only-grow" in said
     assert "visitors" in said
     assert main(["job", "cancel", "program.py", "-s"]) == 0
-    running.join(WAIT_SECONDS)
+    running.join(PATIENCE_SECONDS)

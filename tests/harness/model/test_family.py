@@ -143,6 +143,10 @@ def test_a_missing_function_is_named_with_its_parameters(tmp_path: Path, member:
         ('name = "mine"', "name = 'a\\n\\0'", "'name' must be a string of up to 100 printable characters"),
         ('name = "mine"', "name = chr(0xd800)", "'name' must be a string of up to 100 printable characters"),
         ('name = "mine"', "name = 'a' * 101", "'name' must be a string of up to 100 printable characters"),
+        *[
+            ('name = "mine"', f"name = {name!r}", "printable characters that is no path")
+            for name in ("../outside", "/etc/mine", "mine/../..", "a\\b", ".", ".mine")
+        ],
         ('oracle_sql = "SELECT', 'oracle_sql = None; "', "'oracle_sql' must be a Spark SQL query"),
     ],
 )

@@ -31,6 +31,7 @@ from onceproof.harness.nightly.night_history import (
 )
 from onceproof.harness.services.object_store_server import BUCKET
 from onceproof.harness.trials.runner import OutputUnwritable
+from tests.patience import PATIENCE_SECONDS
 
 FIRST = datetime(2026, 11, 1, 2, 17, 5, 123456, UTC)
 
@@ -289,7 +290,7 @@ def test_concurrent_nights_do_not_damage_each_other(history: NightHistory, warni
     command = [sys.executable, "-c", WRITER, str(history.folder), msgspec.json.encode(night()).decode()]
     writers = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for writer in writers:
-        _, errors = writer.communicate(timeout=60)
+        _, errors = writer.communicate(timeout=PATIENCE_SECONDS)
         assert writer.returncode == 0, errors
     assert history.read() == [night()] * 5
     assert warnings == []

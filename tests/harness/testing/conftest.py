@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.testing.forker import Forker
+from tests.patience import PATIENCE_SECONDS
 
 UNSET = ("CI", "ONCEPROOF_PROFILE", "ONCEPROOF_SEED", "PYTEST_ADDOPTS", "HYPOTHESIS_PROFILE")
 
@@ -89,7 +90,7 @@ class User:
                 env=self.environment | environment,
                 capture_output=True,
                 text=True,
-                timeout=300,
+                timeout=PATIENCE_SECONDS,
                 check=False,
             )
         )

@@ -24,6 +24,7 @@ from onceproof.harness.trials.output_files import (
     write_file,
 )
 from onceproof.harness.trials.runner import RunStopped, run
+from tests.patience import PATIENCE_SECONDS
 
 RUN = ("run", "word_count", "--scenarios", "2", "-n", "1", "--out", "out")
 
@@ -149,7 +150,7 @@ def test_junit_goes_into_a_pipe() -> None:
     reader = threading.Thread(target=lambda: read.append(Path("pipe").read_bytes()), daemon=True)
     reader.start()
     assert main([*RUN, "--junit", "pipe"]) == PASSED
-    reader.join(60)
+    reader.join(PATIENCE_SECONDS)
     assert read[0].endswith(b"</testsuites>\n")
     assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
 

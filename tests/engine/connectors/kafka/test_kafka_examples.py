@@ -16,10 +16,10 @@ from onceproof.harness.services.kafka_broker import KafkaBroker
 from tests.engine.connectors.kafka.topics import committed_messages
 from tests.engine.pyflink_wheel import examples
 from tests.engine.test_pyflink_examples import WITH_KAFKA, changed
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.local_kill
 
-PATIENCE_SECONDS = 60.0
 GREETINGS = [f"{number},{word}" for number, word in enumerate(["hi", "hello"] * 3, 1)] + ["6,hello"]
 ROWS = [f"+I[{greeting}]" for greeting in GREETINGS]
 COUNTRIES = [f'{{"id": {n}, "country": "{name}"}}' for n, name in enumerate(("USA", "Canada", "Germany"), 1)]
@@ -36,7 +36,7 @@ WRITTEN = "connectors/kafka_row_field_extractor_example.py"
 def program(example: str, folder: Path, broker: KafkaBroker, topic: str) -> list[str]:
     """Make the topic and write the program; return the command that runs it."""
     admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_SECONDS)
     path = folder / Path(example).name
     path.write_text(changed(examples()[example]).replace("localhost:9092", broker.address))
     return [sys.executable, "-u", str(path)]

@@ -32,6 +32,7 @@ from tests.engine.connectors.kafka.killed_kafka_job import (
     SUMS,
 )
 from tests.engine.connectors.kafka.topics import committed_rows, fill
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = Path(__file__).with_name("killed_kafka_job.py")
 FAULTS = ("writer", "broker", "request", "answer", "pause", "both")
@@ -149,7 +150,7 @@ def test_each_number_is_counted_once_while_both_ends_are_killed(
     rows = PARTITIONS * int(NUMBERS_PER_SECOND * 0.4 * kills)
     admin = AdminClient({"bootstrap.servers": started.address, "log_level": 0})
     for topic in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (NUMBERS, SUMS)]).values():
-        topic.result(30)
+        topic.result(PATIENCE_SECONDS)
     fill(started.address, NUMBERS, map(str, range(rows)), PARTITIONS)
     watcher = Watcher(started.address)
     watcher.start()
@@ -176,7 +177,7 @@ def test_each_number_is_counted_once_while_both_ends_are_killed(
         nemesis.strike(fault, random)
     assert nemesis.writer.wait(SECONDS_TO_END) == 0, log.read_text()[-2000:]
     visible = committed_rows(started.address, SUMS, rows)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while watcher.seen.total() < rows and time.monotonic() < deadline:
         time.sleep(0.1)
     watcher.stop()

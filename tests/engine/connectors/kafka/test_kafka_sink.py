@@ -36,6 +36,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.service import free_port
 from tests.engine.connectors.kafka.topics import committed_messages, committed_rows, fill, new_topic
+from tests.patience import PATIENCE_SECONDS
 
 
 class Time:
@@ -111,7 +112,7 @@ def job(servers: str, started: Any) -> Callable[..., Any]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -460,7 +461,7 @@ def test_thread_that_waits_for_a_broker_ends_when_its_task_is_dropped() -> None:
     del transaction
     gc.collect()
     begun = time.monotonic()
-    thread.join(30)
+    thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
     # Not only when the request is given up.
     assert time.monotonic() - begun < REQUEST_TIMEOUT_S / 2

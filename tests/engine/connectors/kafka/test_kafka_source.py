@@ -36,6 +36,7 @@ from onceproof.engine.formats.message_schemas import MalformedMessage
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.service import free_port
 from tests.engine.connectors.kafka.topics import add_partitions, committed_rows, fill, new_topic
+from tests.patience import PATIENCE_SECONDS
 
 Offsets = KafkaOffsetsInitializer
 
@@ -67,7 +68,7 @@ def opened() -> Iterator[Callable[..., PartitionReader]]:
 def values(reader: PartitionReader, count: int) -> list[str]:
     """Read until so many values have come, or the end."""
     found: list[str] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(found) < count and not reader.exhausted:
         assert time.monotonic() < deadline, found
         found += [value for value, _ in reader.read(count - len(found))]
@@ -174,7 +175,7 @@ def test_offset_that_retention_has_deleted_is_an_error(servers: str, opened: Any
     fill(servers, topic, map(str, range(5)), 1)
     admin = AdminClient({"bootstrap.servers": servers})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 3)]).values():
-        deleted.result(30)
+        deleted.result(PATIENCE_SECONDS)
     reader = opened(builder(servers, topic).build(), f"{topic}-0", (1, -1))
     with pytest.raises(
         OffsetGone, match=f"offset 1 of {topic}-0 .* deleted offsets 1 to 2, 2 that the job has"
@@ -193,8 +194,8 @@ def test_offset_beyond_the_end_of_the_partition_is_an_error(servers: str, opened
 def create_again(servers: str, topic: str) -> None:
     """Delete a topic, and create another one of its name."""
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_topics([topic])[topic].result(30)
-    deadline = time.monotonic() + 30
+    admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while _is_refused(admin.create_topics([NewTopic(topic, 1, 1)])[topic]):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -292,8 +293,8 @@ def test_complete_checkpoint_commits_its_offset_to_the_group(servers: str, opene
     assert len(values(reader, 3)) == 3
     reader.checkpoint_complete(reader.position)
     group = Consumer({"bootstrap.servers": servers, "group.id": topic})
-    deadline = time.monotonic() + 30
-    while group.committed([TopicPartition(topic, 0)], timeout=10)[0].offset != 3:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while group.committed([TopicPartition(topic, 0)], timeout=PATIENCE_SECONDS)[0].offset != 3:
         assert time.monotonic() < deadline
         reader.read(0)
     group.close()

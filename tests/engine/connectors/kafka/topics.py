@@ -11,6 +11,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.patience import PATIENCE_SECONDS
+
 _NUMBERS = itertools.count()
 
 
@@ -18,7 +20,7 @@ def new_topic(servers: str, partitions: int = 2, settings: dict[str, str] | None
     """Make a topic of a name that no other test has, and return the name."""
     name = f"t{os.getpid()}-{next(_NUMBERS)}"
     admin = AdminClient({"bootstrap.servers": servers}, logger=_Silent)
-    admin.create_topics([NewTopic(name, partitions, 1, config=settings or {})])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 1, config=settings or {})])[name].result(PATIENCE_SECONDS)
     while len(admin.list_topics(name, 10).topics[name].partitions) < partitions:
         time.sleep(0.05)
     return name
@@ -27,7 +29,7 @@ def new_topic(servers: str, partitions: int = 2, settings: dict[str, str] | None
 def add_partitions(servers: str, topic: str, total: int) -> None:
     """Give a topic more partitions."""
     admin = AdminClient({"bootstrap.servers": servers}, logger=_Silent)
-    admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, total)])[topic].result(PATIENCE_SECONDS)
 
 
 def fill(servers: str, topic: str, values: Iterable[str], partitions: int = 2, **row: Any) -> None:
@@ -49,7 +51,7 @@ def committed_messages(servers: str, topic: str, count: int = 0) -> list[Any]:
     A commit is answered before its markers are in all partitions, so rows are visible a moment later. No
     count: what is visible now.
     """
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(found := _visible_now(servers, topic)) < count:
         assert time.monotonic() < deadline, f"{len(found)} rows of {topic} are visible, not {count}"
         time.sleep(0.05)
@@ -70,7 +72,7 @@ def _visible_now(servers: str, topic: str) -> list[Any]:
     found: dict[int, list[Any]] = {number: [] for number in partitions}
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     ended: set[int] = set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(ended) < len(partitions):
         assert time.monotonic() < deadline, f"the end of {topic} does not come"
         message = consumer.poll(1)

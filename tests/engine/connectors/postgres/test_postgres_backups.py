@@ -27,6 +27,7 @@ from onceproof.engine.connectors.source import SplitReader
 from onceproof.engine.connectors.upsert_fence import LostRows
 from onceproof.engine.extras import POSTGRES, POSTGRES_SERVER
 from onceproof.harness.services.postgres_server import PostgresServer
+from tests.patience import PATIENCE_SECONDS
 from tests.servers import running
 
 ROWS = 100
@@ -53,7 +54,7 @@ def copied(server: PostgresServer, source: str, target: str) -> None:
 
 def key_read(reader: SplitReader, key: int) -> Any:
     """Read up to a key, and return the position."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while reader.position[0] < key or not ReadUpTo(*reader.position).is_generated:
         assert time.monotonic() < deadline
         reader.read(1000)

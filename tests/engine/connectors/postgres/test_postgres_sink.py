@@ -18,6 +18,7 @@ from onceproof.engine.connectors.jdbc.transaction_names import SessionName, Tran
 from onceproof.engine.connectors.postgres import timed_connection
 from onceproof.engine.connectors.two_phase import CommitFailed
 from onceproof.harness.services.postgres_server import PostgresServer
+from tests.patience import PATIENCE_SECONDS
 
 
 def options(address: str, timeout_ms: int = 5000) -> JdbcConnectionOptions:
@@ -212,7 +213,7 @@ def test_driver_commits_for_its_tasks_and_ends_its_sessions(job: Any, outside: A
     job.snapshot(1)
     job.settle(1)
     assert seen(outside) == [(1, "a")]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     left = "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE '%.driver'"
     while outside.execute(left).fetchone() is not None:
         assert time.monotonic() < deadline, "the sessions of the driver stay"

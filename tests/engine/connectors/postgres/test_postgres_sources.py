@@ -27,6 +27,7 @@ from onceproof.engine.connectors.postgres.postgres_sources import WrongRange
 from onceproof.engine.connectors.postgres.table_guard import ReadUpTo, TableReplaced
 from onceproof.engine.connectors.source import SplitReader
 from onceproof.harness.services.postgres_server import PostgresServer
+from tests.patience import PATIENCE_SECONDS
 
 ROWS = 25
 
@@ -49,7 +50,7 @@ def outside(database: str) -> Iterator[Any]:
 def read(reader: SplitReader, count: int, limit: int = 4) -> list[Any]:
     """Read until so many rows have come, or the end."""
     values: list[Any] = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(values) < count and not reader.exhausted and time.monotonic() < deadline:
         values += [value for value, _ in reader.read(min(limit, count - len(values)))]
     return values
@@ -98,14 +99,14 @@ def test_job_that_fails_resumes_from_its_stored_position(
     stream = environment.from_source(source, None, "words").map(FailsOnce())
     stream.map(lambda row: (row[1], row[0])).sink_to(PostgresSink(options, "copies", ["id", "word"]))
     client = environment.execute_async("copies")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while outside.execute("SELECT count(*) FROM copies").fetchone() < (ROWS,):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     if is_growing:
-        client.cancel().result(60)
+        client.cancel().result(PATIENCE_SECONDS)
     else:
-        assert client.get_job_execution_result().result(60).attempts == 2
+        assert client.get_job_execution_result().result(PATIENCE_SECONDS).attempts == 2
     assert outside.execute("SELECT id FROM copies ORDER BY id").fetchall() == [
         (n,) for n in range(1, ROWS + 1)
     ]
@@ -295,7 +296,7 @@ def all_read(source: PostgresGrowingSource) -> SplitReader:
     """Return a reader that has read all rows, and has asked for more."""
     reader = source.open_split("growing", None)
     assert len(read(reader, ROWS)) == ROWS
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not ReadUpTo(*reader.position).is_generated:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -20,6 +20,7 @@ from onceproof.engine.connectors.jdbc.database_errors import (
 from onceproof.engine.connectors.postgres.postgres_sessions import PostgresSession
 from onceproof.engine.connectors.upsert_fence import FENCE, LostRows, LostToLaterProcess
 from onceproof.harness.services.postgres_server import PostgresServer
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ WAITING = "SELECT count(*)::int FROM pg_stat_activity WHERE wait_event_type = 'L
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -22,8 +22,7 @@ from onceproof.engine.runtime.monitor.metric_names import all_metrics
 from onceproof.engine.runtime.monitor.publisher import Publisher
 from onceproof.engine.runtime.monitor.rates import Rates
 from tests.engine.runtime.monitor.views import JOB_ID, MAP_ID, earlier_view, job_view
-
-WAIT_SECONDS = 10
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -142,11 +141,11 @@ def test_a_slow_receiver_gets_the_latest_view_and_holds_no_one_up():
         def take(self, view):
             taken.append(view.now_ms)
             has_begun.set()
-            may_go_on.wait(WAIT_SECONDS)
+            may_go_on.wait(PATIENCE_SECONDS)
 
     publisher = Publisher([Slow()], "slow")
     publisher.publish(job_view(now_ms=0))
-    has_begun.wait(WAIT_SECONDS)
+    has_begun.wait(PATIENCE_SECONDS)
     for moment in range(1, 1000):
         publisher.publish(job_view(now_ms=moment))
     may_go_on.set()

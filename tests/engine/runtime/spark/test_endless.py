@@ -24,6 +24,7 @@ from onceproof.engine.runtime.job_requests import JobRequest
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.restore_point import read_restore_point
 from onceproof.engine.runtime.spark.epoch_size import LONGEST_REST_MS, SHORTEST_REST_MS, rest_ms
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ client = env.execute_async("words")
 for number in range(3):
     Path("in/_new").write_text("a\\nb\\n")
     Path("in/_new").rename(f"in/{number}")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(rows()) < 2 * (number + 1) and time.monotonic() < deadline:
         time.sleep(0.05)
 client.stop_with_savepoint(False, "savepoints").result()
@@ -188,7 +189,7 @@ def test_folder_is_monitored_on_spark_until_the_job_is_stopped(tmp_path):
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

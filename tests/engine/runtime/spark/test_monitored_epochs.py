@@ -19,6 +19,7 @@ from onceproof.engine.runtime.monitor.monitor_messages import encoded, to_monito
 from onceproof.engine.runtime.monitor.rest_note import read_note
 from onceproof.engine.runtime.spark.monitored_execution import MonitoredSparkExecution
 from tests.engine.runtime.monitor.seen_views import Seen
+from tests.patience import PATIENCE_SECONDS
 
 EPOCHS = 6
 WORDS = 600
@@ -181,7 +182,7 @@ def test_a_job_on_spark_is_seen_and_stopped_over_rest(job, spark, tmp_path):
 
     def asked(method, path, body=None):
         address = urlsplit(note.url).netloc
-        with closing(http.client.HTTPConnection(address, timeout=30)) as connection:
+        with closing(http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)) as connection:
             connection.request(method, path, body, {"Authorization": f"Bearer {note.token}"})
             return json.loads(connection.getresponse().read())
 
@@ -195,7 +196,7 @@ def test_a_job_on_spark_is_seen_and_stopped_over_rest(job, spark, tmp_path):
     source, count = asked("GET", path)["vertices"]
     assert source["metrics"]["read-records"] >= count["metrics"]["read-records"] > 0
     stopped = asked("POST", f"{path}/stop", json.dumps({"targetDirectory": str(tmp_path / "savepoints")}))
-    result = client.get_job_execution_result().result(60)
+    result = client.get_job_execution_result().result(PATIENCE_SECONDS)
     assert "request-id" in stopped
     assert result.stopped_with.startswith(str(tmp_path / "savepoints"))
     # Each word is counted from 1 without a gap; how far its reader has come is its own.

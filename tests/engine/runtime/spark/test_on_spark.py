@@ -41,6 +41,7 @@ from onceproof.engine.runtime.spark.target import execute_on_spark
 from onceproof.harness.model.family import NOTHING_DECLARED
 from onceproof.harness.model.family_places import load_family
 from tests.engine.runtime.spark.killing import Kill, KillOnce, TearingRun
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.spark
 
@@ -220,7 +221,7 @@ def killed(whom, folder, point, checkpoint):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert len(list((folder / "kills").iterdir())) == 1, done.stderr
@@ -232,7 +233,7 @@ def test_a_driver_that_is_killed_is_succeeded_by_another_one_and_its_java_ends(j
     # Of the two sinks that commit checkpoint 3 one has.
     code, [java] = killed("driver", tmp_path, COMMITTED, 3)
     assert code == -signal.SIGKILL
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while psutil.pid_exists(int(java)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not psutil.pid_exists(int(java)), "Java has outlived its driver"

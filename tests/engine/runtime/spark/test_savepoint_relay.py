@@ -20,6 +20,7 @@ from onceproof.engine.protocol_points import ALIGNED, UPLOADED
 from onceproof.harness.model.family import NOTHING_DECLARED
 from tests.engine.runtime.spark import relaying, visits
 from tests.engine.runtime.spark.relaying import Leg
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +49,7 @@ def in_a_process(leg):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr

@@ -22,6 +22,7 @@ from onceproof.engine import (
 )
 from onceproof.engine.runtime.java import JavaMissing
 from onceproof.engine.runtime.spark_session import SparkFailed, start_spark
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[4]
 
@@ -78,7 +79,7 @@ def test_a_program_with_a_module_beside_it_runs_on_spark_and_leaves_only_files(t
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         assert (done.returncode, done.stdout) == (0, expected), done.stderr

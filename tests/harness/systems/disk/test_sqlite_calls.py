@@ -17,6 +17,7 @@ from onceproof.harness.systems.disk.recorded_calls import Call, CallLog, Replay,
 from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite, sqlite_library, unsynced_sqlite
 from onceproof.harness.systems.disk.volatile_disk import PowerCut
 from tests.lone_context import lone_context
+from tests.patience import PATIENCE_SECONDS
 
 WRITER = """
 import sys
@@ -163,7 +164,7 @@ def _calls_until_the_commit_is_synced(folder: Path) -> int:
 
 def _run_writer(folder: Path, dies_after: int) -> int:
     command = [sys.executable, "-c", WRITER, str(folder), str(dies_after)]
-    return subprocess.run(command, check=False, timeout=60).returncode
+    return subprocess.run(command, check=False, timeout=PATIENCE_SECONDS).returncode
 
 
 def _without_checkpoints(connect):

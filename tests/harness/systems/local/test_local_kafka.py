@@ -31,6 +31,7 @@ from onceproof.harness.systems.process.trial_kafka import TrialKafka
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from tests.harness.systems.words import scenario_with
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.local_kill
 
@@ -142,7 +143,7 @@ def test_watch_sees_a_transaction_when_it_is_committed_and_not_before(topics: Tr
 
 def first_event(watch: KafkaWatch) -> dict[str, Any]:
     """Wait for an event of a watch."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         for event in watch.take_events():
             return event
@@ -185,7 +186,7 @@ def test_source_waits_for_records_that_come_after_it_and_ends_behind_them(topics
         producer.produce(topics.input_topic, record, partition=0)
     assert producer.flush(10) == 0
     found = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not readers["a"].exhausted and time.monotonic() < deadline:
         found += readers["a"].read(10)
     assert found == [("x", 0), (("y", 1), -7)]
@@ -202,7 +203,7 @@ def test_completed_checkpoints_commit_the_offsets_of_the_inner_source(topics: Tr
     reader.checkpoint_complete([(1, 2), 1])
     consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": topics.prefix, "log_level": 0})
     place = [TopicPartition(topics.input_topic, 0)]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while consumer.committed(place, 10)[0].offset != 1:
         assert time.monotonic() < deadline, "the offset is not committed"
         time.sleep(0.05)

@@ -33,6 +33,7 @@ from onceproof.harness.systems.process.test_io import CountedSource
 from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 from onceproof.harness.systems.recording.event_log import EventLog
 from tests.harness.systems.words import scenario_with
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.local_kill
 
@@ -136,7 +137,7 @@ def test_sessions_and_threads_of_a_lookup_end_when_it_is_closed(trial: TrialPost
             assert found(lookup, 1, 2) == list(ROWS)
             assert set(threading.enumerate()) - before
         assert set(threading.enumerate()) - before == set()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_SECONDS
         # The server ends a session a moment after its client has.
         while left := connection.execute(OTHER_SESSIONS).fetchall():
             assert time.monotonic() < deadline, left

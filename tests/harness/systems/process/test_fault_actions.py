@@ -32,6 +32,7 @@ from onceproof.harness.systems.recording.event_log import EventLog, read_all_eve
 from onceproof.harness.systems.spark.spark_child import claimed
 from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, LOCAL_MEANS
 from onceproof.harness.systems.spark.worker_kills import WorkerKills
+from tests.patience import PATIENCE_SECONDS
 
 WORKER = """
 import pickle, socket, sys
@@ -105,7 +106,7 @@ def is_stopped(worker):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -142,7 +143,7 @@ def test_the_death_of_an_executor_kills_all_its_tasks_and_no_others(processes, b
             ]
             state.living = (*tasks, LivingTask(8, "count-2", "1.3", other.pid))
         board("aligned", "count-0", 1)
-        assert mine.wait(10) == -signal.SIGKILL
+        assert mine.wait(PATIENCE_SECONDS) == -signal.SIGKILL
         assert other.poll() is None
         assert [task.name for task in board.state().living] == ["count-2"]
         assert {failed["task"] for failed in board_of.events("subtask_failed")} == {"count-0", "count-1"}
@@ -153,7 +154,7 @@ def test_the_death_of_a_drivers_java_leaves_its_python(processes, board_of):
     java = processes()
     board = board_of(Fault("kill_process", "committing", means="java"), java=java.pid)
     board("committing", "sink-0", 1)
-    assert java.wait(10) == -signal.SIGKILL
+    assert java.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     assert board.state().java_is_dead
     board.begin()
     assert not board.state().java_is_dead
@@ -168,7 +169,7 @@ def test_delayed_kill_strikes_a_task_that_is_alive_when_it_is_due(processes, boa
     assert board_of.events("fault_struck") == [], "no task is alive"
     worker = working(processes, board)
     board.strike_late()
-    assert worker.wait(10) == -signal.SIGKILL
+    assert worker.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     assert [struck["task"] for struck in board_of.events("fault_struck")] == ["count-0"]
     assert board.state().late == ()
 
@@ -182,7 +183,7 @@ def test_delayed_driver_kill_leaves_the_board_before_it_strikes(processes, board
         "[board.strike_late() for _ in iter(int, 1)]",
         pickle.dumps(board_of(Fault("kill_process", "aligned", delay=1))).hex(),
     )
-    assert driver.wait(60) == -signal.SIGKILL
+    assert driver.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     assert board_of.read().late == (), "or the next driver would die of it as well"
 
 

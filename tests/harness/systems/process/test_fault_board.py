@@ -16,6 +16,7 @@ from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
 from onceproof.harness.systems.spark.worker_kills import WorkerKills
+from tests.patience import PATIENCE_SECONDS
 
 WORKER = """
 import pickle, sys, time
@@ -49,12 +50,12 @@ class Worker:
         return self.process.stdout.readline() == "lives\n"
 
     def death(self):
-        return self.process.wait(10)
+        return self.process.wait(PATIENCE_SECONDS)
 
     def end(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_kill_process_kills_the_driver_and_the_worker_at_the_point(cluster):
     worker, other = cluster.worker(board, "count-0"), cluster.worker(board, "count-1")
     assert not worker.passes("snapshotted", "count-0")
     assert worker.death() == -signal.SIGKILL
-    assert cluster.driver_process.wait(10) == -signal.SIGKILL
+    assert cluster.driver_process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     assert other.passes("element", "count-1")
 
 

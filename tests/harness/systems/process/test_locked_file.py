@@ -10,6 +10,7 @@ import pytest
 
 from onceproof.harness.systems.process.board_state import BoardState, board_file
 from onceproof.harness.systems.process.locked_file import LockedFile
+from tests.patience import PATIENCE_SECONDS
 
 COUNT = """
 import sys
@@ -24,7 +25,7 @@ for _ in range(50):
 def test_concurrent_changes_of_two_processes_are_all_kept(tmp_path):
     path = str(tmp_path / "board")
     workers = [subprocess.Popen([sys.executable, "-c", COUNT, path]) for _ in range(2)]
-    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert [worker.wait(PATIENCE_SECONDS) for worker in workers] == [0, 0]
     assert board_file(path).read().struck == 100
 
 
