@@ -33,7 +33,7 @@ from unittest.mock import patch
 from onceproof.harness.commands.cli import main as onceproof
 
 ROOT: Final = Path(__file__).parents[1]
-EXAMPLES: Final = Path("harness", "docs", "examples")
+PROGRAMS: Final = Path("scenarios", "programs")
 LEFT_OUT: Final = "..."
 VARIABLE: Final = (
     (
@@ -79,8 +79,8 @@ class Follower:
         # Hypothesis' plugin takes three times as long to import as everything else.
         self._environment["PYTEST_ADDOPTS"] = "-p no:hypothesispytest -p no:cacheprovider"
         (self.folder / "pyproject.toml").write_text("[tool.onceproof]\nworkers = 1\n", encoding="utf-8")
-        (self.folder / EXAMPLES).parent.mkdir(parents=True)
-        (self.folder / EXAMPLES).symlink_to(ROOT / EXAMPLES)
+        (self.folder / PROGRAMS).parent.mkdir(parents=True)
+        (self.folder / PROGRAMS).symlink_to(ROOT / PROGRAMS)
 
     def follow(self, page: str) -> str:
         """Return the page with the output that its commands print here."""
