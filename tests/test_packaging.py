@@ -143,7 +143,7 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-NO_PACKAGES = ("reports/out", "scenarios/programs", "harness/docs/examples", "harness/systems/flink/client")
+NO_PACKAGES = ("reports/out", "scenarios/programs", "harness/systems/flink/client")
 
 
 def test_packages_are_the_folders_that_hold_modules() -> None:
