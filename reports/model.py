@@ -135,6 +135,8 @@ class FamilyResult(ReportStruct, frozen=True):
     """The number of its event-time timers, if only the end of the input made any of them fire."""
     notes: dict[str, int] = msgspec.field(default_factory=dict)
     """By what runs have noticed that breaks no property, in how many scenarios."""
+    never: dict[str, int] = msgspec.field(default_factory=dict)
+    """By what never happened ("expiry/seen/60000"), the number of scenarios in which it might have."""
     system: str = ""
     """The system on which it ran, in a comparison of several; empty in a report of one system."""
     seeds: tuple[int, ...] = ()

@@ -63,6 +63,12 @@ def _name_of(module: str) -> str:
     return module.removeprefix(_BUILT_IN).replace(".", "_")
 
 
+def is_built_in(family: Family) -> bool:
+    """Return whether a family is one of this project's own."""
+    module = family.__name__ if isinstance(family, ModuleType) else type(family).__module__
+    return module.startswith(_BUILT_IN)
+
+
 def load_family(address: str) -> Family:
     """Return a built-in family by name, the one in a user's FILE.py or FILE.py:OBJECT, or that of a program.
 

@@ -26,7 +26,7 @@ from onceproof.harness.nightly.night_history import (
     SignatureFigures,
 )
 from onceproof.harness.reporting.report_builder import RECOVERY_STEPS, REPLAYED
-from onceproof.reports.headline import conclude, known_scenarios, real_input_failed, signature_text
+from onceproof.reports.headline import conclude, known_scenarios, real_input_failed
 from onceproof.reports.model import (
     Distribution,
     Failure,
@@ -36,6 +36,7 @@ from onceproof.reports.model import (
     RealInput,
     Report,
 )
+from onceproof.reports.notes import signature_text
 
 MOST_NIGHTS: Final = 60
 """Largest number of nights that a page shows."""

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -39,6 +39,7 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family import options_of
+from onceproof.harness.model.family_places import is_built_in
 from onceproof.harness.model.fault_kinds import POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.system import System, can_strike
@@ -47,7 +48,7 @@ from onceproof.harness.reporting.teaching_scenario import teaching_example, trac
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.output_files import OutputUnwritable, unwritable, write_file
 from onceproof.harness.trials.runner import RunResult
-from onceproof.harness.trials.tally import Tally
+from onceproof.harness.trials.tally import FamilyTally, Tally
 from onceproof.harness.trials.trial import SIMULATED
 from onceproof.reports.junit import junit
 from onceproof.reports.model import (
@@ -79,6 +80,8 @@ SYSTEM: Final = "simulated"
 REPLAYED: Final = "records read again"
 RECOVERY_STEPS: Final = "steps without a running job"
 MOST_WITNESSES: Final = 5
+LEAST_WATCHED: Final = 20
+"""In fewer scenarios it says nothing that something never happened."""
 MOST_SEEDS: Final = 5
 """How many scenarios of a family the page lists."""
 
@@ -323,7 +326,7 @@ def failure_of(case: FailureCase) -> Failure:
         mend=() if mistake is None else tuple(mistake.example.splitlines()),
         title="" if mistake is None else mistake.title,
         # Where the family is to be mended, no step of the job is the cause.
-        cause="" if mistake is not None and mistake.title else explanation.cause,
+        cause=explanation.cause if case.is_explained else "",
         shrinking=Shrinking(
             before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),
             after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),
@@ -391,11 +394,25 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
         properties=tuple(results),
         known=sum(group.count for group in listed),
         seconds=round(family.milliseconds / 1000, 3),
-        timers_only_at_end=family.timers_only_at_end,
-        notes=dict(sorted(family.notes.items())),
+        **_notes_of(family, is_built_in(result.family(name))),
         seeds=tuple(first_seeds(tally, name)),
         replay=replay_command(Path("SEED"), result.asked_for(name), result.system.name),
     )
+
+
+def _notes_of(family: FamilyTally, is_ours: bool) -> dict[str, Any]:
+    """Return the fields of a family's notes; a built-in family has none: its users cannot change it."""
+    if is_ours:
+        return {}
+    return {
+        "timers_only_at_end": family.timers_only_at_end,
+        "notes": dict(sorted(family.notes.items())),
+        "never": {
+            name: scenarios
+            for name, scenarios in sorted(family.watched.items())
+            if scenarios >= LEAST_WATCHED and not family.happened[name]
+        },
+    }
 
 
 def first_seeds(tally: Tally, family: str) -> Iterator[int]:

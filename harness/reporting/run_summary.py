@@ -125,7 +125,7 @@ def summary_lines(
     yield from exhausted_lines(result)
     yield from _refused_lines(report)
     headline = conclude(report)
-    yield from headline.notes
+    yield from map(str, headline.notes)
     if headline.asked:
         yield f"{headline.word}. {headline.asked}"
     if headline.thin:
@@ -205,6 +205,8 @@ def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
         yield from (f"    {line}".rstrip() for line in mistake.example.splitlines())
     elif case.explanation.sentence:
         yield f"  {case.explanation.sentence}"
+    if case.cause is not None:
+        yield f"  {case.cause.sentence}"
     if case.replay:
         yield f"  {case.replay}"
     if case.replay_seed:

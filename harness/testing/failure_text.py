@@ -63,6 +63,8 @@ def failure_lines(proof: Proof, failure: FailureCase, context: PytestContext) ->
     else:
         yield failure.mistake.sentence
         yield from (f"  {line}" for line in failure.mistake.example.splitlines())
+    if failure.cause is not None:
+        yield failure.cause.sentence
     yield ""
     yield from _case_lines(proof, failure)
     yield from _row_lines(proof, failure)

@@ -77,6 +77,10 @@ class FamilyTally:
     """By situation, how many scenarios were in it."""
     notes: Counter[str] = field(default_factory=Counter)
     """By what runs have noticed that breaks no property, in how many scenarios."""
+    watched: Counter[str] = field(default_factory=Counter)
+    """By what might have happened in a scenario, in how many of them."""
+    happened: Counter[str] = field(default_factory=Counter)
+    """By what might have happened in a scenario, in how many of them it did."""
     recovery_seconds: array[float] = field(default_factory=lambda: array("d"))
     """From each kill to the first new rows after it; empty for a system that does not run in real time."""
 
@@ -133,6 +137,9 @@ class Tally:
         family.timers_before_end += outcome.timers_before_end
         family.timers_at_end += outcome.timers_at_end
         family.notes.update(outcome.notes)
+        for name, happened in outcome.watched.items():
+            family.watched[name] += 1
+            family.happened[name] += happened
         self.kills += outcome.kills
         self.rescales += outcome.rescales
         _add_counts(self.fired, outcome.coverage)
