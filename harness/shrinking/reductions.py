@@ -88,7 +88,7 @@ class Size:
     """The number of choices that a fair schedule would not make."""
 
 
-READABLE: Final = Size(records=4, faults=2, schedule=6)
+READABLE: Final = Size(records=6, faults=2, schedule=6)
 SEEN_AT_ONCE: Final = Size(records=2, faults=1, schedule=1)
 UNREADABLE_FAULT_PARTS: Final = 12
 """The extra cost of each fault beyond READABLE.faults: a third fault is harder to follow than more
