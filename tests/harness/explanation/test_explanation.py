@@ -300,7 +300,7 @@ def test_rows_of_a_program_that_vanish_are_explained(run: Run) -> None:
     run.history.rows_gone(run.tick(), "look 2", [("ant", 1)])
     run.history.job_finished(run.tick())
     assert explained(run).cause.startswith(
-        "Row (ant, 1) of start 1 was there at step 2. Start 2 took it away:"
+        "Row (ant, 1) of start 1 was there at step 2. Start 2 took it away."
     )
 
 
@@ -310,4 +310,4 @@ def test_rows_of_a_program_that_never_come_name_the_first_death(run: Run) -> Non
     run.history.attempt_started(run.tick(), "2", 1, None, outside=True)
     run.history.job_finished(run.tick())
     cause = explained(run).cause
-    assert "never came. At step 2 the process was killed after it was given a record:" in cause
+    assert "never came. At step 2 the process was killed after it was given a record." in cause
