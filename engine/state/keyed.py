@@ -42,10 +42,11 @@ from onceproof.engine.state.descriptors import (
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from onceproof.engine.state.isolated import isolated
-from onceproof.engine.state.opaque import CheckedTable, opaque_check
+from onceproof.engine.state.opaque import CheckedTable, limit_check, opaque_check
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
     KeyedAggregatingState,
+    KeyedIntegerState,
     KeyedListState,
     KeyedMapState,
     KeyedReducingState,
@@ -58,6 +59,7 @@ from onceproof.engine.state.ttl_states import (
     Cleanup,
     Lifetime,
     TtlAggregatingState,
+    TtlIntegerState,
     TtlListState,
     TtlMapState,
     TtlReducingState,
@@ -67,6 +69,7 @@ from onceproof.engine.state.ttl_states import (
 )
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.composite import ListType, MapType
+from onceproof.engine.types.scalars import IntegerType
 
 __all__ = ["NO_KEY", "KeyedStateBackend", "Registered"]
 
@@ -154,6 +157,14 @@ class KeyedStateBackend(ABC):
 
     # For operators.
 
+    def common_kind(self) -> type | None:
+        """Return a class whose keys stand for themselves: that of the last key, if several do.
+
+        An operator asks once for each buffer. None: it has every key identified.
+        """
+        plain, kind = self.plain_keys, self.current_key.__class__
+        return kind if kind in plain else plain[0] if plain else None
+
     def table(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> ValueTable:
         """Return the live table of a state that holds one value for each entry; always the same object.
 
@@ -175,12 +186,12 @@ class KeyedStateBackend(ABC):
             return list(registered.table)
         return [key for key, own in registered.table if own == namespace]
 
-    def lifetimes(self) -> dict[str, int]:
-        """Return the time to live in milliseconds of each registered state that has one."""
+    def lifetimes(self) -> dict[str, Lifetime]:
+        """Return the lifetime of each state that the job uses and that has a time to live."""
         return {
-            name: registered.ttl.ttl_ms
+            name: registered.lifetime
             for name, registered in self._registered.items()
-            if registered.ttl is not None
+            if registered.lifetime is not None
         }
 
     # For functions, and for operators that scope state to namespaces.
@@ -199,7 +210,15 @@ class KeyedStateBackend(ABC):
         self, descriptor: ValueStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> ValueState:
         """Return the value state of a descriptor, registering it at the first call."""
-        state: ValueState = self._state_over(KeyedValueState, TtlValueState, descriptor, namespace_type)
+        plain: Callable[..., ValueState] = KeyedValueState
+        timed: Callable[..., ValueState] = TtlValueState
+        kind = descriptor.type_info
+        if isinstance(kind, IntegerType) and namespace_type is None:
+            check = limit_check(f"state {descriptor.name!r}", self.operator_name, kind)
+            bits = kind.limits[1].bit_length()
+            plain = partial(KeyedIntegerState, _check=check, _bits=bits)
+            timed = partial(TtlIntegerState, _check=check)
+        state: ValueState = self._state_over(plain, timed, descriptor, namespace_type)
         return state
 
     def list_state(

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.opaque import Check
 from onceproof.engine.state.states import (
     KeyedState,
     elements_of,
@@ -31,6 +32,12 @@ Held: TypeAlias = tuple[Any, int]
 """A value and the time of its last access in milliseconds."""
 
 
+class Expiries(msgspec.Struct, eq=False):
+    """Whether any value was found expired; it outlives the state, which a trial must not keep."""
+
+    any: bool = False
+
+
 class Lifetime(msgspec.Struct, eq=False):
     """A StateTtlConfig in the form that every access needs, with its clock."""
 
@@ -40,10 +47,14 @@ class Lifetime(msgspec.Struct, eq=False):
     now: Callable[[], int]
     accessed: Callable[[], None] | None = None
     """Called by every access, if the cleanup strategy needs it."""
+    found: Expiries = msgspec.field(default_factory=Expiries)
 
     def has_expired(self, held: Held) -> bool:
         """Whether the time to live is over."""
-        return held[1] + self.ttl_ms <= self.now()
+        if held[1] + self.ttl_ms > self.now():
+            return False
+        self.found.any = True
+        return True
 
     def unexpired(self, held: Held | None) -> Any:
         """Return the value, or None if there is none or the configuration hides it as expired."""
@@ -132,6 +143,18 @@ class TtlValueState(TtlSingleValueState, ValueState, eq=False):
             self.clear()
         else:
             self._write(value)
+
+
+class TtlIntegerState(TtlValueState, eq=False, kw_only=True):
+    """A value of LONG, INT, SHORT or BYTE that expires; one beyond the limits is refused when written."""
+
+    _check: Check
+
+    def update(self, value: Any) -> None:
+        """Set the value and restart its time to live; None clears. Raises StateError outside the limits."""
+        if value is not None:
+            self._check(value)
+        super().update(value)
 
 
 class TtlReducingState(TtlSingleValueState, ReducingState, eq=False):
