@@ -5,9 +5,9 @@ The rules this module lives by:
 - The text names what preceded the first wrong output: the fault, the checkpoint, the attempt, and the step
   of the protocol that was missed. The most specific text that fits is taken; if none fits, it names the last
   faults.
-- The text claims no more than the history shows, and blames nobody: whether the engine or the job is wrong,
-  and why, takes a counterfactual run (`trials/counterfactuals.py`). The content of a snapshot is not visible,
-  so a wrong restore is described by the output that follows it.
+- The text claims no more than the history shows, and accuses neither the engine nor the job: that takes a
+  counterfactual run (`trials/counterfactuals.py`). The content of a snapshot is not visible, so a wrong
+  restore is described by the output that follows it.
 """
 
 from __future__ import annotations
