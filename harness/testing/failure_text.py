@@ -159,7 +159,7 @@ def _row_lines(proof: Proof, failure: FailureCase) -> Iterator[str]:
     if ExactlyOnce.property not in failure.verdict.failed_properties():
         return
     visible = rows_at_end(failure.history)
-    expected = PythonOracle(proof.family, failure.scenario).rows(visible)
+    expected = PythonOracle(proof.family, failure.scenario).rows(visible, failure.history)
     seen = Counter(visible)
     for title, rows in (
         ("missing rows:", Counter(expected) - seen),

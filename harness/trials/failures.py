@@ -111,7 +111,7 @@ class FailureCase:
     @property
     def expected_rows(self) -> Rows:
         """The rows that should have become visible, each as often as it should."""
-        counts = PythonOracle(self.family, self.scenario).rows(self.actual_rows)
+        counts = PythonOracle(self.family, self.scenario).rows(self.actual_rows, self.history)
         return [row for row, count in counts.items() for _ in range(count)]
 
     @property
