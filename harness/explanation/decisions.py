@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
 from msgspec import UNSET
@@ -133,6 +134,10 @@ def decisions_of(scenario: Scenario) -> Iterator[Decision]:
     if scenario.most_buffer_records > 1:
         text = f"up to {scenario.most_buffer_records} records at a time"
         yield Decision(text, replace(scenario, buffer_records=UNSET))
+    if scenario.started_ms is not UNSET:
+        date = datetime.fromtimestamp(scenario.starts_at_ms / 1000, UTC)
+        text = f"a clock that starts at {date:%Y-%m-%d %H:%M} UTC"
+        yield Decision(text, replace(scenario, started_ms=UNSET))
     if scenario.is_endless:
         yield Decision("sources without an end", replace(scenario, endless=UNSET))
 

@@ -27,6 +27,7 @@ def test_families_with_a_note_of_one_kind_share_a_list() -> None:
         ("timer/totals", "sales: a timer of totals fired in 0 of 150 scenarios"),
         ("rows", "sales: a row became visible in 0 of 150 scenarios"),
         ("rows/late", "sales: a row of sink late became visible in 0 of 150 scenarios"),
+        ("read/seen", "sales: restored entries of state 'seen' were read in 0 of 150 scenarios"),
         ("kill", "sales: a kill came between in 0 of 150 scenarios"),
     ],
 )
