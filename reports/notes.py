@@ -21,7 +21,7 @@ MOST_ITEMS = 4
 NEVER = {
     "expiry": (
         "Times to live that never expired",
-        "draw more records of a key, so that time passes between two of them",
+        "draw more records of a key; time passes by 25 hours at most, so let a trial have a shorter one",
     ),
     "timer": (
         "Timers in processing time that never fired",
