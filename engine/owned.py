@@ -46,9 +46,6 @@ PLAIN: Final[frozenset[type]] = frozenset(
 )
 """Classes whose values never change; a frozenset holds only what has a hash."""
 
-PLAIN_AND_TUPLES: Final = PLAIN | {tuple}
-"""The same where tuples hold nothing but scalars."""
-
 HASHED: Final[frozenset[Any]] = frozenset()
 """Holds nothing: ``value in HASHED`` is False, and raises TypeError for a tuple with an item that can change.
 

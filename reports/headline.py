@@ -1,10 +1,11 @@
 """The verdict of a report, concluded from its contents: a status, a headline, and the reasons.
 
-The worst status wins: failed, interrupted, known failures only, gaps, passed. A run without scenarios is
-"empty", not passed. A run is called a sample where a family has under LEAST_SCENARIOS scenarios, or a
-property was asked in under half of the families that have it. Known failures do not fail a run, but it is not
-called passed. A planted bug that survived is a gap, because it shows a hole in the harness and not a fault of
-the engine. A fault kind that never fired fails a run only if the campaign is large enough to require it.
+The worst status wins: failed, interrupted, too little, known failures only, gaps, passed. A run without
+scenarios, or a night that has not reached its minimums, is "empty", not passed. A run is called a sample
+where a family has under LEAST_SCENARIOS scenarios, or a property was asked in under half of the families that
+have it. Known failures do not fail a run, but it is not called passed. A planted bug that survived is a gap,
+because it shows a hole in the harness and not a fault of the engine. A fault kind that never fired fails a
+run only if the campaign is large enough to require it.
 """
 
 from __future__ import annotations
@@ -274,6 +275,13 @@ def pass_sentence(report: Report) -> str:
     return f"{joined(parts)}: nothing lost, nothing repeated, nothing invented."
 
 
+def shortfall_sentence(report: Report) -> str:
+    """Return what is missing and what ran, as a sentence or two."""
+    text = "; ".join(report.shortfalls)
+    ran = f" {failure_sentence(report) if report.failures else pass_sentence(report)}"
+    return f"{text[:1].upper()}{text[1:]}.{ran if total_scenarios(report) else ''}"
+
+
 def conclude(report: Report) -> Headline:
     """Return the verdict of a report."""
     headline = _verdict(report)
@@ -303,6 +311,8 @@ def _verdict(report: Report) -> Headline:
         if report.failures:
             sentence = failure_sentence(report)
         return Headline("interrupted", "Interrupted", sentence, (), gaps)
+    if report.shortfalls:
+        return Headline("empty", "Too little ran", shortfall_sentence(report), (), gaps)
     if report.failures:
         return Headline("known", "Known failures only", failure_sentence(report), (), gaps)
     if not total_scenarios(report) and not report.real_inputs:

@@ -286,7 +286,9 @@ def _add_case(parent: Element, suite: Suite, case: Case) -> None:
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     facts = report.facts
-    yield "engine", facts.engine_version
+    yield "onceproof", facts.engine_version
+    if facts.families_version:
+        yield "families", facts.families_version
     if facts.seed is not None:
         yield "seed", str(facts.seed)
     yield from (

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceproof.harness.generation.strategies import register_profiles
+from tests.left_processes import LeftProcesses
 from tests.servers import (
     SERVERS,
     database,
@@ -42,6 +43,7 @@ LONG = ("spark", "local_kill", "slow")
 """Markers of long tests."""
 KILLED_ELSEWHERE = "killed elsewhere"
 """The property of a test whose planted bug its recorded scenario no longer kills."""
+LEFT_PROCESSES = pytest.StashKey[LeftProcesses]()
 USER = "user"
 """The fixture of tests that start pytest and commands in processes, which takes seconds."""
 
@@ -69,6 +71,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("planted bugs that were searched")
         terminalreporter.line(" ".join(elsewhere))
         terminalreporter.line("`python -m tests.mutants.kills` records where they die now")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Note which processes there are before the body of a test."""
+    left = item.stash[LEFT_PROCESSES] = LeftProcesses(item.nodeid)
+    try:
+        return (yield)
+    finally:
+        left.end_of_body()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that has left processes running."""
+    yield
+    left = item.stash.get(LEFT_PROCESSES, None)
+    found = [] if left is None else left.found()
+    if found:
+        pytest.fail("the test leaves running:\n" + "\n".join(found), pytrace=False)
 
 
 @pytest.hookimpl(trylast=True)

@@ -32,6 +32,7 @@ from onceproof.engine.functions import (
 from onceproof.engine.graph import InvalidJob, PartitionerKind
 from onceproof.engine.graph import Partitioner as EdgePartitioner
 from onceproof.engine.operators.base import FunctionOperator, Operator
+from onceproof.engine.operators.co_process import InputKeys, TwoInputOperator
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.partitioner import Partitioner
 from onceproof.engine.types.field_access import FieldSelector
@@ -243,9 +244,16 @@ class OperatorFactory:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether the operators look at the key of each record."""
-        create_backend = getattr(self._operator_class, "create_backend", None)
-        return create_backend not in (None, FunctionOperator.create_backend)
+        """Whether the operators look at the key of each record, and refuse what cannot be one.
+
+        Sinks may take whole buffers, and operators with two inputs have no keys if one input has none.
+        """
+        kind: Any = self._operator_class
+        create_backend = getattr(kind, "create_backend", None)
+        if create_backend in (None, FunctionOperator.create_backend) or issubclass(kind, SinkOperator):
+            return False
+        has_keys = any(isinstance(argument, InputKeys) for argument in self._arguments)
+        return has_keys or not issubclass(kind, TwoInputOperator)
 
     def __call__(self) -> Operator:
         """Return a new operator; raises InvalidJob if the function cannot be copied."""

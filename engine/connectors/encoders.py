@@ -137,14 +137,16 @@ class CsvEncoder(Encoder):
         self._delimiter = delimiter
 
     def encode_batch(self, values: Sequence[Any]) -> bytes:
-        rows = [value if type(value) in _WITH_FIELDS else (value,) for value in values]
+        rows: Sequence[Any] = values
+        if not _WITH_FIELDS.issuperset(map(type, values)):
+            rows = [value if type(value) in _WITH_FIELDS else (value,) for value in values]
         text = self._text(rows, csv.QUOTE_MINIMAL)
         if "\r" in text:
             # The csv writer quotes only its own line terminator, but readers take \r for one as well.
             text = self._text(rows, csv.QUOTE_NONNUMERIC)
         return text.encode()
 
-    def _text(self, rows: list[Any], quoting: Literal[0, 2]) -> str:
+    def _text(self, rows: Sequence[Any], quoting: Literal[0, 2]) -> str:
         text = io.StringIO()
         csv.writer(text, delimiter=self._delimiter, lineterminator="\n", quoting=quoting).writerows(rows)
         return text.getvalue()

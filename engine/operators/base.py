@@ -36,7 +36,7 @@ from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.operators.async_requests import MakeRequests, no_requests
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import PLAIN, PLAIN_AND_TUPLES, Own, ValueWatch, own_result
+from onceproof.engine.owned import Own, ValueWatch, own_result
 from onceproof.engine.state.backend_factory import backend_factory
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.keyed import KeyedStateBackend
@@ -159,8 +159,8 @@ class OperatorContext(Struct, kw_only=True):
     """Runs the coroutines of the operator."""
     own: Own = own_result
     """What makes emitted values the engine's own."""
-    emits_scalars: bool = False
-    """Whether all that the operator emits is declared to be scalars, or tuples of scalars."""
+    settled_kind: type | None = None
+    """The class of what the operator emits, if its type is declared and has nothing but scalars."""
     value_watch: ValueWatch | None = None
 
     def runtime_context(self, backend: KeyedStateBackend | None = None) -> RuntimeContext:
@@ -388,7 +388,7 @@ class FunctionOperator(Operator):
         self._checkpointed: CheckpointedFunction | None = None
         self._listener: CheckpointListener | None = None
         self._own: Own = own_result
-        self._emits_scalars = False
+        self._settled_kind: type | None = None
         self.event_clock: HoldsWatermark | None = None
         """What keeps the operator's watermark; operators that know event time set it in ``open``."""
 
@@ -396,7 +396,7 @@ class FunctionOperator(Operator):
         """Set the context, initialise state, open the function: Flink's order."""
         self._backend = self.create_backend(context)
         self._own = context.own
-        self._emits_scalars = context.emits_scalars
+        self._settled_kind = context.settled_kind
         function: Any = self.function
         runtime_context = context.runtime_context(self._backend)
         function.set_runtime_context(runtime_context)
@@ -409,12 +409,12 @@ class FunctionOperator(Operator):
             function.initialize_state(context.initialization_context(self._store, runtime_context))
         function.open(runtime_context)
 
-    def unchanging_results(self) -> frozenset[type]:
-        """Return the classes whose values the operator need not make its own.
+    def settled_kind(self) -> type | None:
+        """Return the class whose results need no look, because their declared type has nothing but scalars.
 
-        A side output emits what it likes, in a tuple with its tag.
+        None: there is none. A side output emits what it likes, in a tuple with its tag.
         """
-        return PLAIN_AND_TUPLES if self._emits_scalars and not OutputTag.exist else PLAIN
+        return None if OutputTag.exist else self._settled_kind
 
     def end_key(self) -> list[Record]:
         """Fire all timers of the key, and forget its state (Flink: BatchExecutionInternalTimeService)."""

@@ -35,6 +35,7 @@ from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
@@ -78,10 +79,10 @@ class TwoInputOperator(FunctionOperator):
 def _set_current_key(
     records: list[Record], select_key: KeySelector, backend: KeyedStateBackend
 ) -> Iterator[Record]:
-    plain, identify = backend.plain_keys, backend.identify
+    plain, identify = backend.common_kind(), backend.identify
     for record in records:
         key = select_key(record[0])
-        backend.current_key = key if key.__class__ in plain else identify(key)
+        backend.current_key = key if key.__class__ is plain else identify(key)
         yield record
 
 
@@ -96,13 +97,18 @@ class CoMapOperator(TwoInputOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self._methods[input_index], self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             result = apply(value)
             if result is not None:
-                if type(result) not in unchanging:
-                    result = own(result)
+                kind = result.__class__
+                if kind is not settled:
+                    try:
+                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                            result = own(result)
+                    except TypeError:
+                        result = own(result)
                 results.append((result, timestamp))
         return results
 
@@ -118,12 +124,17 @@ class CoFlatMapOperator(TwoInputOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self._methods[input_index], self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             for result in apply(value) or ():
-                if type(result) not in unchanging:
-                    result = own(result)
+                kind = result.__class__
+                if kind is not settled:
+                    try:
+                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                            result = own(result)
+                    except TypeError:
+                        result = own(result)
                 results.append((result, timestamp))
         return results
 
@@ -146,15 +157,20 @@ class ContextualOperator(TwoInputOperator):
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         process, context = self._sides[input_index]
         own = self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         results: list[Record] = []
         for value, timestamp in self.with_current_key(records, input_index):
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
-                    if type(result) not in unchanging:
-                        result = own(result)
+                    kind = result.__class__
+                    if kind is not settled:
+                        try:
+                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                                result = own(result)
+                        except TypeError:
+                            result = own(result)
                     results.append((result, timestamp))
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 

@@ -24,6 +24,7 @@ from onceproof.engine.operators.base import OperatorContext
 from onceproof.engine.operators.co_process import InputKeys, TwoInputOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.state.interfaces import MapState
 from onceproof.engine.state.timers import Timers
@@ -121,7 +122,7 @@ class IntervalJoinOperator(TwoInputOperator):
         lower, upper = timestamp + lower, timestamp + upper
         partners = self._buffers[RIGHT - side]
         process, context, own = self.function.process_element, self._context, self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         # Sorted by time, because the order of a map depends on the backend.
         for other in sorted([each for each in partners if lower <= each <= upper]):
             left_at, right_at = (timestamp, other) if side == LEFT else (other, timestamp)
@@ -129,8 +130,13 @@ class IntervalJoinOperator(TwoInputOperator):
             for partner in partners.get(other):
                 pair = (value, partner) if side == LEFT else (partner, value)
                 for result in process(*pair, context) or ():
-                    if type(result) not in unchanging:
-                        result = own(result)
+                    kind = result.__class__
+                    if kind is not settled:
+                        try:
+                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                                result = own(result)
+                        except TypeError:
+                            result = own(result)
                     results.append((result, max(left_at, right_at)))
 
 

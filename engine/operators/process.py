@@ -16,7 +16,7 @@ from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import HASHED
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.timer_service import TimerService
 
 
@@ -37,16 +37,17 @@ class ProcessOperator(FunctionOperator):
         process = self._process
         context = self._context
         own = self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         results: list[Record] = []
         for value, timestamp in records:
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
-                    if type(result) not in unchanging:
+                    kind = result.__class__
+                    if kind is not settled:
                         try:
-                            if type(result) is not tuple or result in HASHED:
+                            if result in HASHED if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)
@@ -83,20 +84,21 @@ class KeyedProcessOperator(KeyedFunctionOperator):
         select_key = self._key_selector
         context = self._context
         backend = self.begin_buffer(records)
-        plain, identify = backend.plain_keys, backend.identify
+        plain, identify = backend.common_kind(), backend.identify
         own = self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         results: list[Record] = []
         for value, timestamp in records:
             key = select_key(value)
-            backend.current_key = key if key.__class__ in plain else identify(key)
+            backend.current_key = key if key.__class__ is plain else identify(key)
             context.element_timestamp = timestamp
             emitted = process(value, context)
             if emitted is not None:
                 for result in emitted:
-                    if type(result) not in unchanging:
+                    kind = result.__class__
+                    if kind is not settled:
                         try:
-                            if type(result) is not tuple or result in HASHED:
+                            if result in HASHED if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)

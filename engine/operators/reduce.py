@@ -14,6 +14,7 @@ from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
@@ -66,7 +67,7 @@ class KeyedReduceOperator(KeyedFunctionOperator):
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Return one record for each; the first value of a key is emitted unchanged."""
         reduce, own = self._reduce(), self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         select_key = self._key_selector
         plain, identify = self._keyed.plain_keys, self._keyed.identify
         table = self._table
@@ -79,8 +80,13 @@ class KeyedReduceOperator(KeyedFunctionOperator):
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
-            if type(value) not in unchanging:
-                value = own(value)
+            kind = value.__class__
+            if kind is not settled:
+                try:
+                    if value in HASHED if kind is tuple else kind not in PLAIN:
+                        value = own(value)
+                except TypeError:
+                    value = own(value)
             append((value, timestamp))
         return results
 
@@ -90,22 +96,27 @@ class RichReduceOperator(KeyedReduceOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         reduce, own = self._reduce(), self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         select_key = self._key_selector
         table = self._table
         backend = self.begin_buffer(records)
-        plain, identify = backend.plain_keys, backend.identify
+        plain, identify = backend.common_kind(), backend.identify
         results: list[Record] = []
         for value, timestamp in records:
             key = select_key(value)
-            if key.__class__ not in plain:
+            if key.__class__ is not plain:
                 key = identify(key)
             backend.current_key = key
             if key in table:
                 value = reduce(table[key], value)
             table[key] = value
-            if type(value) not in unchanging:
-                value = own(value)
+            kind = value.__class__
+            if kind is not settled:
+                try:
+                    if value in HASHED if kind is tuple else kind not in PLAIN:
+                        value = own(value)
+                except TypeError:
+                    value = own(value)
             results.append((value, timestamp))
         return results
 

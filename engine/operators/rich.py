@@ -19,7 +19,7 @@ from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function
 from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.stateless import no_results
-from onceproof.engine.owned import HASHED
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -63,18 +63,19 @@ class KeyedMapOperator(KeyedFunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self.function.map, self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         select_key = self._key_selector
         backend = self.begin_buffer(records)
-        plain, identify = backend.plain_keys, backend.identify
+        plain, identify = backend.common_kind(), backend.identify
         results: list[Record] = []
         for value, timestamp in records:
             key = select_key(value)
-            backend.current_key = key if key.__class__ in plain else identify(key)
+            backend.current_key = key if key.__class__ is plain else identify(key)
             result = apply(value)
-            if type(result) not in unchanging:
+            kind = result.__class__
+            if kind is not settled:
                 try:
-                    if type(result) is not tuple or result in HASHED:
+                    if result in HASHED if kind is tuple else kind not in PLAIN:
                         result = own(result)
                 except TypeError:
                     result = own(result)
@@ -91,11 +92,11 @@ class KeyedFilterOperator(KeyedFunctionOperator):
         keep = self.function.filter
         select_key = self._key_selector
         backend = self.begin_buffer(records)
-        plain, identify = backend.plain_keys, backend.identify
+        plain, identify = backend.common_kind(), backend.identify
         results: list[Record] = []
         for record in records:
             key = select_key(record[0])
-            backend.current_key = key if key.__class__ in plain else identify(key)
+            backend.current_key = key if key.__class__ is plain else identify(key)
             if keep(record[0]):
                 results.append(record)
         return results
@@ -108,19 +109,20 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self.function.flat_map, self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         select_key = self._key_selector
         backend = self.begin_buffer(records)
-        plain, identify = backend.plain_keys, backend.identify
+        plain, identify = backend.common_kind(), backend.identify
         results: list[Record] = []
         for value, timestamp in records:
             key = select_key(value)
-            backend.current_key = key if key.__class__ in plain else identify(key)
+            backend.current_key = key if key.__class__ is plain else identify(key)
             emitted: Iterable[Any] | None = apply(value)
             for result in no_results() if emitted is None else emitted:
-                if type(result) not in unchanging:
+                kind = result.__class__
+                if kind is not settled:
                     try:
-                        if type(result) is not tuple or result in HASHED:
+                        if result in HASHED if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)
@@ -135,7 +137,7 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         backend = self.begin_buffer(records)
-        plain, identify = backend.plain_keys, backend.identify
+        plain, identify = backend.common_kind(), backend.identify
         backend.current_key = NO_KEY
         if len(records) > 1 and self.function.invoke_records(records):
             return []
@@ -144,7 +146,7 @@ class KeyedSinkOperator(KeyedFunctionOperator, SinkOperator):
         select_key = self._key_selector
         for value, timestamp in records:
             key = select_key(value)
-            backend.current_key = key if key.__class__ in plain else identify(key)
+            backend.current_key = key if key.__class__ is plain else identify(key)
             context.element_timestamp = timestamp
             invoke(value, context)
         return []

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
-from onceproof.engine.owned import HASHED
+from onceproof.engine.owned import HASHED, PLAIN
 
 
 class MapOperator(FunctionOperator):
@@ -21,13 +21,14 @@ class MapOperator(FunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self.function.map, self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         results: list[Record] = []
         for value, timestamp in records:
             result = apply(value)
-            if type(result) not in unchanging:
+            kind = result.__class__
+            if kind is not settled:
                 try:
-                    if type(result) is not tuple or result in HASHED:
+                    if result in HASHED if kind is tuple else kind not in PLAIN:
                         result = own(result)
                 except TypeError:
                     result = own(result)
@@ -52,14 +53,15 @@ class FlatMapOperator(FunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         apply, own = self.function.flat_map, self._own
-        unchanging = self.unchanging_results()
+        settled = self.settled_kind()
         results: list[Record] = []
         for value, timestamp in records:
             emitted: Iterable[Any] | None = apply(value)
             for result in no_results() if emitted is None else emitted:
-                if type(result) not in unchanging:
+                kind = result.__class__
+                if kind is not settled:
                     try:
-                        if type(result) is not tuple or result in HASHED:
+                        if result in HASHED if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)

@@ -42,6 +42,7 @@ from onceproof.engine.operators.window_parts import (
     window_function_caller,
 )
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
@@ -152,7 +153,7 @@ class WindowOperator(FunctionOperator):
         assign = self._settings.assigner.assign_windows
         context = self._assigner_context
         backend = self._keyed
-        plain, identify = backend.plain_keys, backend.identify
+        plain, identify = backend.common_kind(), backend.identify
         if backend.cleanups:
             backend.sweep(len(records))
         add = self._add if self._merging is None else self._add_and_merge
@@ -161,7 +162,7 @@ class WindowOperator(FunctionOperator):
         for record in records:
             value, timestamp = record
             key = select_key(value)
-            backend.current_key = key if key.__class__ in plain else identify(key)
+            backend.current_key = key if key.__class__ is plain else identify(key)
             windows = assign(value, timestamp, context)
             if not add(value, timestamp, windows, results) and self._is_late(timestamp):
                 late.append(record)
@@ -317,10 +318,15 @@ class WindowOperator(FunctionOperator):
             held = self._contents.get()
             if held is not None and not (self._keeps_all and not held):
                 timestamp, own = window.max_timestamp(), self._own
-                unchanging = self.unchanging_results()
+                settled = self.settled_kind()
                 for value in self._call_function(window, held) or ():
-                    if type(value) not in unchanging:
-                        value = own(value)
+                    kind = value.__class__
+                    if kind is not settled:
+                        try:
+                            if value in HASHED if kind is tuple else kind not in PLAIN:
+                                value = own(value)
+                        except TypeError:
+                            value = own(value)
                     results.append((value, timestamp))
         if result.is_purge():
             self._contents.clear()

@@ -43,10 +43,11 @@ from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from onceproof.engine.state.isolated import isolated
 from onceproof.engine.state.occurrences import Occurrence, WatchedReads
-from onceproof.engine.state.opaque import CheckedTable, opaque_check
+from onceproof.engine.state.opaque import CheckedTable, limit_check, opaque_check
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
     KeyedAggregatingState,
+    KeyedIntegerState,
     KeyedListState,
     KeyedMapState,
     KeyedReducingState,
@@ -59,6 +60,7 @@ from onceproof.engine.state.ttl_states import (
     Cleanup,
     Lifetime,
     TtlAggregatingState,
+    TtlIntegerState,
     TtlListState,
     TtlMapState,
     TtlReducingState,
@@ -68,6 +70,7 @@ from onceproof.engine.state.ttl_states import (
 )
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.composite import ListType, MapType
+from onceproof.engine.types.scalars import IntegerType
 
 __all__ = ["NO_KEY", "KeyedStateBackend", "Registered"]
 
@@ -158,6 +161,14 @@ class KeyedStateBackend(ABC):
 
     # For operators.
 
+    def common_kind(self) -> type | None:
+        """Return a class whose keys stand for themselves: that of the last key, if several do.
+
+        An operator asks once for each buffer. None: it has every key identified.
+        """
+        plain, kind = self.plain_keys, self.current_key.__class__
+        return kind if kind in plain else plain[0] if plain else None
+
     def table(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> ValueTable:
         """Return the live table of a state that holds one value for each entry; always the same object.
 
@@ -211,7 +222,15 @@ class KeyedStateBackend(ABC):
         self, descriptor: ValueStateDescriptor, namespace_type: TypeInformation | None = None
     ) -> ValueState:
         """Return the value state of a descriptor, registering it at the first call."""
-        state: ValueState = self._state_over(KeyedValueState, TtlValueState, descriptor, namespace_type)
+        plain: Callable[..., ValueState] = KeyedValueState
+        timed: Callable[..., ValueState] = TtlValueState
+        kind = descriptor.type_info
+        if isinstance(kind, IntegerType) and namespace_type is None:
+            check = limit_check(f"state {descriptor.name!r}", self.operator_name, kind)
+            bits = kind.limits[1].bit_length()
+            plain = partial(KeyedIntegerState, _check=check, _bits=bits)
+            timed = partial(TtlIntegerState, _check=check)
+        state: ValueState = self._state_over(plain, timed, descriptor, namespace_type)
         return state
 
     def list_state(

@@ -1,4 +1,6 @@
-"""Refuses opaque objects where they are written to state, in jobs without ``pipeline.allow-pickled-state``.
+"""Refuses values where they are written to state, instead of at the next checkpoint.
+
+Opaque objects are refused in jobs without ``pipeline.allow-pickled-state``, and integers beyond their type.
 
 State of type PICKLED_BYTE_ARRAY takes any object. Plain values are stored in a form of their own, and opaque
 objects as pickles, which a restore may read only with permission. A job without it would complete its
@@ -12,9 +14,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from onceproof.engine.state.file_envelope import StateError
-from onceproof.engine.types import NotDescribable, TypeInformation
+from onceproof.engine.types import NotDescribable, TypeInformation, WrongValue
 
 Check: TypeAlias = Callable[[Any], None]
+
+
+def limit_check(what: str, operator: str, unit: TypeInformation) -> Check:
+    """Return a function that raises StateError for a value that is not of a type of integers."""
+    subject = f"operator {operator!r}, {what}" if operator else what
+
+    def check(value: Any) -> None:
+        try:
+            unit.prepare((value,))
+        except WrongValue as error:
+            raise StateError(f"{subject}: {error}") from error
+
+    return check
 
 
 def opaque_check(what: str, operator: str, unit: TypeInformation) -> Check:

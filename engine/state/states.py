@@ -13,6 +13,7 @@ import msgspec
 
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.opaque import Check
 from onceproof.engine.state.tables import NO_KEY, NO_NAMESPACE, ListTable, MapTable, ValueTable, no_scope
 
 
@@ -88,6 +89,30 @@ class KeyedValueState(KeyedState, ValueState, eq=False):
     def clear(self) -> None:
         """Remove the value of the current key."""
         self._table.pop(self._entry(), None)
+
+
+class KeyedIntegerState(KeyedValueState, eq=False, kw_only=True):
+    """A value of LONG, INT, SHORT or BYTE, without namespaces; refused beyond the limits of its type."""
+
+    _check: Check
+    _bits: int
+    """How many bits a number within the limits has beside its sign."""
+
+    def value(self) -> Any:
+        """Return the value of the current key, or None if there is none."""
+        return self._table.get(self._keys.current_key)
+
+    def update(self, value: Any) -> None:
+        """Set the value of the current key; None clears it.
+
+        Raises StateError if the value is outside the type's limits. A shift costs less than two comparisons.
+        """
+        if value.__class__ is not int or value >> self._bits not in (0, -1):
+            if value is None:
+                self.clear()
+                return
+            self._check(value)
+        self._table[self._keys.current_key] = value
 
 
 class KeyedListState(KeyedState, ListState, eq=False):

@@ -18,6 +18,7 @@ import msgspec
 
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from onceproof.engine.state.occurrences import Occurrence
+from onceproof.engine.state.opaque import Check
 from onceproof.engine.state.states import (
     KeyedState,
     elements_of,
@@ -138,6 +139,18 @@ class TtlValueState(TtlSingleValueState, ValueState, eq=False):
             self.clear()
         else:
             self._write(value)
+
+
+class TtlIntegerState(TtlValueState, eq=False, kw_only=True):
+    """A value of LONG, INT, SHORT or BYTE that expires; one beyond the limits is refused when written."""
+
+    _check: Check
+
+    def update(self, value: Any) -> None:
+        """Set the value and restart its time to live; None clears. Raises StateError outside the limits."""
+        if value is not None:
+            self._check(value)
+        super().update(value)
 
 
 class TtlReducingState(TtlSingleValueState, ReducingState, eq=False):

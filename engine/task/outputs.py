@@ -25,6 +25,7 @@ from onceproof.engine.elements import (
 from onceproof.engine.graph import JobEdge, JobVertex, PartitionerKind
 from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of, operator_index
+from onceproof.engine.key_identity import Distinct
 from onceproof.engine.operators.base import Emit
 from onceproof.engine.owned import own_records
 from onceproof.engine.task.task_counters import TaskCounters
@@ -130,33 +131,6 @@ class SingleOutput(Output):
         self._append(records)
 
 
-class CheckedOutput(SingleOutput):
-    """All records to one subtask whose operators do not look at the key: refuses what cannot be one.
-
-    So a job is refused with one subtask as it is with several.
-    """
-
-    __slots__ = ("_identity_of", "_key_selector")
-
-    def __init__(
-        self,
-        queues: Sequence[Queue],
-        key_selector: Callable[[Any], Any],
-        key_type: TypeInformation | None,
-        target: str,
-    ) -> None:
-        super().__init__(queues)
-        self._key_selector = key_selector
-        self._identity_of = identifier_for(target, key_type)
-
-    def emit(self, records: list[Record]) -> None:
-        """Append the buffer as it is, if each record has a key."""
-        select_key, identity_of = self._key_selector, self._identity_of
-        for record in records:
-            identity_of(select_key(record[0]))
-        self._append(records)
-
-
 def identifier_for(target: str, key_type: TypeInformation | None) -> Callable[[Any], Any]:
     """Return what identifies keys on the way to the operators ``target``, which an error names."""
     _, identify = key_rule_of(key_type)
@@ -171,13 +145,19 @@ def identifier_for(target: str, key_type: TypeInformation | None) -> Callable[[A
 
 
 class HashOutput(Output):
-    """Each record to the subtask that owns its key group."""
+    """Each record to the subtask that owns its key group.
+
+    It looks at each key, and refuses what cannot be one. Where the operators behind the edge look at the
+    class of each key, and the declared type admits one class, it checks only the keys that it has not met.
+    """
 
     __slots__ = (
         "_identity_of",
         "_index_of_key",
+        "_is_checked_behind",
         "_key_selector",
         "_key_type",
+        "_kind",
         "_max_parallelism",
         "_plain_keys",
     )
@@ -189,11 +169,15 @@ class HashOutput(Output):
         key_type: TypeInformation | None,
         max_parallelism: int,
         target: str = "",
+        *,
+        is_checked_behind: bool = False,
     ) -> None:
         self.queues = list(queues)
         self._key_selector = key_selector
         self._key_type = key_type
         self._plain_keys, _ = key_rule_of(key_type)
+        self._kind = self._plain_keys[0] if self._plain_keys else None
+        self._is_checked_behind = is_checked_behind and len(self._plain_keys) == 1
         self._identity_of = identifier_for(target, key_type)
         self._max_parallelism = max_parallelism
         self._index_of_key: dict[Any, int] = {}
@@ -204,34 +188,53 @@ class HashOutput(Output):
 
     def emit(self, records: list[Record]) -> None:
         """Split the buffer by queue; the order within a queue is that of ``records``."""
-        select_key = self._key_selector
-        plain, identify = self._plain_keys, self._identity_of
-        cache = self._index_of_key
         queues = self.queues
         if len(records) == 1:
-            key = select_key(records[0][0])
-            if key.__class__ not in plain:
-                key = identify(key)
-            index = cache.get(key)
-            if index is None:
-                index = self._locate(key)
-            queues[index].append(records)
+            queues[self._index_of(self._key_selector(records[0][0]))].append(records)
             return
         buffers: list[list[Record]] = [[] for _ in queues]
-        appends = [buffer.append for buffer in buffers]
-        for record in records:
-            key = select_key(record[0])
-            if key.__class__ not in plain:
-                key = identify(key)
-            try:
-                appends[cache[key]](record)
-            except KeyError:
-                appends[self._locate(key)](record)
+        self._split(records, buffers)
         for queue, buffer in zip(queues, buffers, strict=True):
             if buffer:
                 queue.append(buffer)
 
+    def _split(self, records: list[Record], buffers: list[list[Record]]) -> None:
+        """Append each record to the buffer that has the index of its key.
+
+        To look at the class of a key costs a tenth of this loop, so there are two of them.
+        """
+        select_key, cache = self._key_selector, self._index_of_key
+        if self._is_checked_behind:
+            for record in records:
+                key = select_key(record[0])
+                try:
+                    buffers[cache[key]].append(record)
+                except (KeyError, TypeError):
+                    buffers[self._locate(key)].append(record)
+            return
+        kind, identify = self._kind, self._identity_of
+        for record in records:
+            key = select_key(record[0])
+            if key.__class__ is not kind:
+                # The next keys are likely to be of the class of this one.
+                kind = self._kind = key.__class__ if key.__class__ in self._plain_keys else kind
+                key = identify(key)
+            try:
+                buffers[cache[key]].append(record)
+            except KeyError:
+                buffers[self._locate(key)].append(record)
+
+    def _index_of(self, key: Any) -> int:
+        if not self._is_checked_behind and key.__class__ is not self._kind:
+            key = self._identity_of(key)
+        try:
+            return self._index_of_key[key]
+        except (KeyError, TypeError):
+            return self._locate(key)
+
     def _locate(self, key: Any) -> int:
+        if key.__class__ is not Distinct:
+            key = self._identity_of(key)
         cache = self._index_of_key
         if len(cache) >= CACHED_KEYS:
             cache.clear()
@@ -354,6 +357,12 @@ def sort_outputs(
     return main, side
 
 
+def looks_at_keys(vertex: JobVertex) -> bool:
+    """Return whether the first operator of a vertex refuses a record whose key cannot be one."""
+    takes_keys: bool = getattr(vertex.operators[0].create, "takes_keys", False)
+    return takes_keys
+
+
 def build_output(
     edge: JobEdge,
     subtask: int,
@@ -369,12 +378,18 @@ def build_output(
     partitioner = edge.partitioner
     kind = partitioner.kind
     if kind is _HASH:
-        name = "" if target is None else target.name
-        assert partitioner.key_selector is not None
-        if len(queues) > 1:
-            return HashOutput(queues, partitioner.key_selector, partitioner.key_type, max_parallelism, name)
-        if target is not None and not getattr(target.operators[0].create, "takes_keys", False):
-            return CheckedOutput(queues, partitioner.key_selector, partitioner.key_type, name)
+        key_type, takes_keys = partitioner.key_type, target is None or looks_at_keys(target)
+        # Operators of one subtask that look at the class of a key refuse it, but for one beyond limits.
+        if len(queues) > 1 or not takes_keys or (key_type is not None and key_type.limits_keys):
+            assert partitioner.key_selector is not None
+            return HashOutput(
+                queues,
+                partitioner.key_selector,
+                key_type,
+                max_parallelism,
+                "" if target is None else target.name,
+                is_checked_behind=takes_keys and target is not None,
+            )
     if len(queues) == 1:
         return SingleOutput(queues)
     if kind is PartitionerKind.BROADCAST:

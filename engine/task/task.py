@@ -120,7 +120,7 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.input_time import InputTime, TaskTime
 from onceproof.engine.task.outputs import Output, Queue, counted, each_with_its_own, sort_outputs
 from onceproof.engine.task.task_counters import CheckpointTimer, TaskCounters
-from onceproof.engine.types.fitting import holds_only_scalars
+from onceproof.engine.types.fitting import settled_kind
 from onceproof.engine.wall_clock import WallClock
 
 
@@ -728,7 +728,7 @@ class Task:
                 wake_up=wake_up,
                 requests=settings.requests,
                 key_by_key=key_by_key and place == 1,
-                emits_scalars=node is not None and holds_only_scalars(node.output_type),
+                settled_kind=None if node is None else settled_kind(node.output_type),
             )
             if settings.value_watch is not None:
                 opened.value_watch = settings.value_watch

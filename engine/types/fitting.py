@@ -81,10 +81,19 @@ def quick_check(kind: TypeInformation) -> Fits | None:
     return fits
 
 
-def holds_only_scalars(kind: TypeInformation | None) -> bool:
-    """Return whether values of a type are scalars or tuples of scalars, and no tuple can hold a list."""
+def settled_kind(kind: TypeInformation | None) -> type | None:
+    """Return the class of a declared type's values if none of them can change: scalars, or tuples of them.
+
+    A tuple with a field of BYTES may hold a bytearray, which becomes bytes only when its buffer is checked.
+    """
+    if kind is None:
+        return None
+    is_tuple = isinstance(kind, TupleType)
     fields = kind.fields if isinstance(kind, TupleType) else (kind,)
-    return all(field is not None and bool(_condition(field, "v")) for field in fields)
+    if not all(_condition(field, "v") and not (is_tuple and field.name == "BYTES") for field in fields):
+        return None
+    python_type: type = kind.python_type
+    return python_type
 
 
 def fields_check(fields: Sequence[TypeInformation]) -> Callable[[Sequence[Any]], bool] | None:

@@ -170,8 +170,14 @@ class TypeInformation:
                 " of them"
             )
 
+    limits_keys = False
+    """Whether ``identify`` refuses some keys of the classes that ``plain_keys`` returns."""
+
     def plain_keys(self) -> tuple[type, ...]:
-        """Return the classes of keys that stand for themselves and need no further check."""
+        """Return the classes of keys that stand for themselves.
+
+        A declared type has one at most, and refuses the keys of all other classes.
+        """
         return ()
 
     def identify(self, key: Any) -> Any:

@@ -74,7 +74,9 @@ _ADMIT_NONE: Final = frozenset(
 )
 """The scalar types whose serializers in Flink write null; the others fail there with an exception."""
 
-_PLAIN_KEYS: Final = frozenset(("STRING", "BOOLEAN", "LONG", "BIG_INT", "SQL_DATE", "BYTES"))
+_PLAIN_KEYS: Final = frozenset(
+    ("STRING", "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "BIG_INT", "CHAR", "SQL_DATE", "BYTES")
+)
 """The types whose keys are compared as in Flink where they are of the one Python type."""
 
 _WITH_IDENTITIES: Final = frozenset(("BIG_DEC", "SQL_TIME"))
@@ -159,6 +161,8 @@ class IntegerType(ScalarType):
 
     __slots__ = ("_largest", "_smallest")
 
+    limits_keys = True
+
     def __init__(self, name: str, bits: int, java_hash_kind: str) -> None:
         super().__init__(name, int, java_hash_kind=java_hash_kind)
         self._smallest = -(1 << (bits - 1))
@@ -203,7 +207,10 @@ class IntegerType(ScalarType):
         if type(key) is not int:
             raise self.wrong_key(key)
         if not self._smallest <= key <= self._largest:
-            raise self.wrong_key(key, f"it holds {self._smallest} to {self._largest}: declare Types.LONG()")
+            wider = "BIG_INT" if self.name == "LONG" else "LONG"
+            raise self.wrong_key(
+                key, f"it holds {self._smallest} to {self._largest}: declare Types.{wider}()"
+            )
         return key
 
     @property
@@ -277,6 +284,8 @@ class CharType(ScalarType):
     """One character."""
 
     __slots__ = ()
+
+    limits_keys = True
 
     def __init__(self) -> None:
         super().__init__("CHAR", str, java_hash_kind="char")

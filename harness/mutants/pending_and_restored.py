@@ -114,7 +114,7 @@ def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> I
     origin="FLINK-21132",
     breaks="exactly_once",
     summary="behind the savepoint of a stop the operators are called as at the end of their input",
-    unseen="a job whose results are final at its end runs in BATCH mode, which takes no savepoints",
+    families=("closing_sums",),
 )
 def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
     """What they flush then is in no savepoint, and the job that goes on flushes it again."""

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import pytest
 
-from onceproof.engine.api import job_description
 from onceproof.engine.checkpoint import metadata
 from onceproof.engine.checkpoint.events import MetadataStored
 from onceproof.engine.connectors import (
@@ -37,9 +36,6 @@ from onceproof.engine.connectors.postgres.postgres_sinks import LedgerCommitter
 from onceproof.engine.connectors.postgres.table_guard import GrowingGuard, RangeGuard
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.connectors.upsert_fence import UpsertFence
-from onceproof.engine.graph import InForce
-from onceproof.engine.operators.window import WindowOperator
-from onceproof.engine.operators.window_parts import timestamped
 from onceproof.engine.protocol_points import COORDINATOR, METADATA_WRITTEN
 from onceproof.engine.runtime import job_identity, lease, spark_settings, storage
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter
@@ -56,9 +52,7 @@ from onceproof.engine.task.task import Task
 from onceproof.engine.types.information import TypeInformation
 from tests.engine.planted_in_values import (
     data_imports_the_classes_that_it_names,
-    elements_of_none_are_dropped,
     opaque_objects_are_noticed_by_the_restore,
-    tuples_come_back_as_lists,
 )
 
 Plant = Callable[[pytest.MonkeyPatch, pytest.Function], None]
@@ -303,27 +297,7 @@ def block_caches_outlive_their_databases(patch: pytest.MonkeyPatch, test: pytest
     patch.setattr(test.module, "BLOCK_CACHES", kept)
 
 
-def operators_follow_the_environment(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    """What the environment says last counts for all operators."""
-    patch.setattr(job_description, "InForce", lambda *_: InForce())
-
-
-def emptied_windows_do_not_fire(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    """A window that folds its records gives no result where an evictor has left none."""
-    sound = WindowOperator._call_function_with_evictor
-
-    def silent(self: Any, key: Any, window: Any, held: Any) -> Any:
-        left = timestamped(held)
-        self._settings.evictor.evict_before(left, len(left), window, self._context)
-        emitted = sound(self, key, window, held)
-        return emitted if left or self._fold is None else []
-
-    patch.setattr(WindowOperator, "_call_function_with_evictor", silent)
-
-
 PLANTED: Final[dict[str, Plant]] = {
-    "state/test_plain_values.py::test_plain_values_come_back_from_a_savepoint": tuples_come_back_as_lists,
-    "types/test_types.py::test_value_comes_back_equal_and_of_the_same_type": elements_of_none_are_dropped,
     "types/test_objects.py::test_a_hostile_value_is_an_error_of_its_decoding": (
         data_imports_the_classes_that_it_names
     ),
@@ -462,17 +436,6 @@ PLANTED: Final[dict[str, Plant]] = {
     "state/test_database.py::test_block_cache_ends_with_the_last_database": (
         block_caches_outlive_their_databases
     ),
-    "test_settings_in_force.py::test_operator_keeps_what_was_in_force_when_it_was_made": (
-        operators_follow_the_environment
-    ),
-    "test_settings_in_force.py::test_operators_made_before_chaining_is_disabled_stay_chained": (
-        operators_follow_the_environment
-    ),
-    "operators/test_window.py::test_reduce_over_records_that_are_all_evicted_gives_none": (
-        emptied_windows_do_not_fire
-    ),
-    "operators/test_window.py::"
-    "test_aggregate_over_records_that_are_all_evicted_is_that_of_no_records": emptied_windows_do_not_fire,
 }
 """By test below tests/engine, the defect that it must catch."""
 

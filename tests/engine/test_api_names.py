@@ -241,6 +241,7 @@ EXTRA = {
     ("TypeInformation", "identify"): OURS,
     ("TypeInformation", "java_hash"): OURS,
     ("TypeInformation", "key_rule"): OURS,
+    ("TypeInformation", "limits_keys"): OURS,
     ("TypeInformation", "plain_keys"): OURS,
     ("TypeInformation", "prepare"): OURS,
     ("TypeInformation", "to_descriptor"): OURS,

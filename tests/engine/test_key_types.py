@@ -18,6 +18,7 @@ from onceproof.engine import (
     KeyedStream,
     ProcessWindowFunction,
     Row,
+    StateTtlConfig,
     StreamExecutionEnvironment,
     Time,
     TimestampAssigner,
@@ -83,6 +84,61 @@ def test_key_of_no_declared_type_is_refused_at_the_first_record(key, parallelism
         JobExecutionFailed, match=f"count.*of type {type(key).__name__} cannot be a key: .*give"
     ):
         counted.execute_and_collect(limit=1)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(
+    ("key_type", "key", "words"),
+    [
+        (Types.LONG(), 1 << 63, "is no LONG: .*declare Types.BIG_INT"),
+        (Types.INT(), -(1 << 31) - 1, "is no INT: .*declare Types.LONG"),
+        (Types.CHAR(), "ab", "is no CHAR"),
+        (Types.LONG(), True, "is no LONG"),
+        (Types.BOOLEAN(), 1, "is no BOOLEAN"),
+    ],
+    ids=repr,
+)
+def test_key_beyond_its_declared_type_is_refused_at_the_first_record(key_type, key, words, parallelism):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(parallelism)
+    fitting = {"BOOLEAN": True, "CHAR": "a"}.get(key_type.name, 1)
+    # The key that fits comes first, and equals the one that does not in two of the cases.
+    numbers = environment.from_collection([fitting, key])
+    counted = numbers.key_by(lambda value: value, key_type).process(Count()).name("count")
+    with pytest.raises(JobExecutionFailed, match=f"count.*{key!r} .*{words}"):
+        counted.execute_and_collect(limit=3)
+
+
+class Total(KeyedProcessFunction):
+    """Adds numbers in a state of LONG."""
+
+    def __init__(self, ttl: StateTtlConfig | None) -> None:
+        self.ttl = ttl
+
+    def open(self, runtime_context: Any) -> None:
+        descriptor = ValueStateDescriptor("total", Types.LONG())
+        if self.ttl is not None:
+            descriptor.enable_time_to_live(self.ttl)
+        self.total = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        self.total.update((self.total.value() or 0) + value)
+        yield self.total.value()
+
+
+@pytest.mark.parametrize(
+    "ttl", [None, StateTtlConfig.new_builder(Time.hours(1)).build()], ids=["plain", "ttl"]
+)
+@pytest.mark.parametrize("number", [1 << 62, -(1 << 62) - 1])
+def test_state_of_long_beyond_64_bits_is_refused_when_it_is_written(ttl, number):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(1)
+    numbers = environment.from_collection([number, number])
+    totals = numbers.key_by(lambda value: 0).process(Total(ttl)).name("total")
+    with pytest.raises(
+        JobExecutionFailed, match=f"operator 'total', state 'total': {2 * number} .*is no LONG"
+    ):
+        totals.execute_and_collect(limit=3)
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

@@ -109,6 +109,24 @@ def test_interrupted_report_gives_the_reason(made):
     assert "Interrupted after 12 s" in headline.gaps
 
 
+def test_what_a_night_lacks_is_said_before_what_has_passed(made):
+    missing = ("2 families had under 100 scenarios, tickets only 7", "mode was asked under 3 of 20 kills")
+    headline = conclude(made.report(shortfalls=missing))
+    assert (headline.status, headline.word) == ("empty", "Too little ran")
+    assert headline.sentence.startswith(
+        "2 families had under 100 scenarios, tickets only 7; mode was asked under 3 of 20 kills. "
+    )
+    assert "nothing lost" in headline.sentence
+    # Known failures are not hidden, and do not make a pass of it; a new one and an interrupt outrank it.
+    known = conclude(made.report([made.failure(known=True)], shortfalls=missing))
+    assert (known.status, "all of them known" in known.sentence or "is known" in known.sentence) == (
+        "empty",
+        True,
+    )
+    assert conclude(made.report([made.failure()], shortfalls=missing)).status == "failed"
+    assert conclude(made.report(shortfalls=missing, interrupted="Ctrl-C")).status == "interrupted"
+
+
 def test_known_failures_alone_have_their_own_status(made):
     headline = conclude(made.report([made.failure(known=True)]))
     assert headline.status == "known"

@@ -27,7 +27,7 @@ from onceproof.harness.systems.sinks import REACTIONS
 from onceproof.harness.trials.trial import check_family, try_scenario
 from onceproof.scenarios import word_commits, word_table
 
-NAMES = ("files_rolling", "final_table", "word_batches", "word_commits", "word_table")
+NAMES = ("closing_sums", "files_rolling", "final_table", "word_batches", "word_commits", "word_table")
 
 
 @pytest.fixture

@@ -44,6 +44,7 @@ THEMES: Final = (
     "timers",
     "keys",
     "batch",
+    "matching_flink",
     "boundaries",
     "sinks",
     "other_sinks",
