@@ -15,6 +15,8 @@ from typing import Protocol
 from onceproof.reports.model import FamilyResult, KnownFailure, Report
 from onceproof.reports.text import counted, words
 
+UNDECIDED = "undecided: "
+"""Begins what a run says of rows that a checker could not judge."""
 MOST_ITEMS = 4
 """How many items of a kind a line in the terminal names."""
 
@@ -87,11 +89,13 @@ def notes_of(report: Report) -> tuple[Note, ...]:
         for each in families
         if each.timers_only_at_end
     ]
-    changed = [
-        f"{each.family}: {what}, in {counted(scenarios, 'scenario')}"
+    noticed = [
+        (what, f"{each.family}: {what.removeprefix(UNDECIDED)}, in {counted(scenarios, 'scenario')}")
         for each in families
         for what, scenarios in each.notes.items()
     ]
+    changed = [text for what, text in noticed if not what.startswith(UNDECIDED)]
+    undecided = [text for what, text in noticed if what.startswith(UNDECIDED)]
     kinds = [
         Note(
             "Known failures that did not occur",
@@ -107,6 +111,11 @@ def notes_of(report: Report) -> tuple[Note, ...]:
             "Values that were modified after they were handed over",
             tuple(changed),
             "the rows are right, because the engine had taken a copy",
+        ),
+        Note(
+            "Rows with more records behind the watermark than can be examined",
+            tuple(undecided),
+            "they are not judged: let fewer records of a row be late",
         ),
         *(Note(title, _never(families, kind), remedy) for kind, (title, remedy) in NEVER.items()),
     ]

@@ -75,22 +75,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Note which processes there are before the body of a test."""
-    left = item.stash[LEFT_PROCESSES] = LeftProcesses(item.nodeid)
+    """Give the processes that the body of a test starts its name."""
+    module = item.nodeid.partition("::")[0]
+    left = item.config.stash.get(LEFT_PROCESSES, None)
+    if left is None or left.module != module:
+        left = item.config.stash[LEFT_PROCESSES] = LeftProcesses(module)
+    left.begin(item.name)
     try:
         return (yield)
     finally:
-        left.end_of_body()
+        left.end()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Fail a test that has left processes running."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Fail a module whose tests have left processes running."""
     yield
-    left = item.stash.get(LEFT_PROCESSES, None)
-    found = [] if left is None else left.found()
-    if found:
-        pytest.fail("the test leaves running:\n" + "\n".join(found), pytrace=False)
+    left = item.config.stash.get(LEFT_PROCESSES, None)
+    if left is None or (nextitem is not None and nextitem.nodeid.partition("::")[0] == left.module):
+        return
+    del item.config.stash[LEFT_PROCESSES]
+    if found := left.found():
+        pytest.fail("tests leave processes running:\n" + "\n".join(found), pytrace=False)
 
 
 @pytest.hookimpl(trylast=True)

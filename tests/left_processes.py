@@ -1,12 +1,13 @@
-"""A test that leaves a process running fails, and the failure names the process.
+"""A test that leaves a process running fails, and the failure names the process and the test.
 
 Rules:
 
-- What counts is what the body of a test has started, itself or through others: its children, and the
-  processes that have inherited the name of the test in their environment. Servers, Spark and browsers that
-  fixtures start for several tests are started in a set-up, and do not count.
-- A process that is about to end is waited for.
-- Processes are looked for only after tests that have started any, which costs a few milliseconds.
+- Processes are looked for when the last test of a module has ended with its fixtures: until then a driver or
+  a cluster may serve several tests.
+- What counts is what the bodies of its tests have started, themselves or through others: children, and
+  processes that have inherited the name of a test in their environment.
+- Servers and Spark serve many modules, and a test that kills one starts it again. They do not count.
+- A process that is about to end is waited for. Nothing is looked for unless a test has started a process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,53 +23,58 @@ import psutil
 VARIABLE = "ONCEPROOF_TEST"
 MOST_LOOKS = 600
 SECONDS_BETWEEN_LOOKS = 0.05
-HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "multiprocessing-fork")
-"""What Python starts once for a process, and ends with it."""
+KNOWN = ("java", "postgres", "versitygw", "pyspark.daemon", "multiprocessing.resource_tracker")
+"""Words in the commands of servers, of Spark, and of what Python starts once for a process."""
 
 
 class LeftProcesses:
-    """The processes that a test has started and not ended. Made before the body of the test."""
+    """The processes that the tests of a module have started and not ended. Made before the first of them."""
 
-    def __init__(self, test: str) -> None:
-        self._test = test
+    def __init__(self, module: str) -> None:
+        self.module = module
         self._before = set(_children())
         self._ended_before = _ended_children()
-        os.environ[VARIABLE] = test
 
-    def end_of_body(self) -> None:
-        """Note that fixtures end, and that what starts from now on is theirs."""
+    def begin(self, test: str) -> None:
+        """Note that the body of a test begins."""
+        os.environ[VARIABLE] = f"{self.module}::{test}"
+
+    def end(self) -> None:
+        """Note that the body has ended: what starts from now on belongs to fixtures."""
         os.environ.pop(VARIABLE, None)
 
     def found(self) -> list[str]:
-        """Return the processes that are left, as "id command"; call it after the fixtures have ended."""
+        """Return the processes that are left after the end of all fixtures, as "test: id command"."""
         if _ended_children() == self._ended_before and set(_children()) <= self._before:
             return []
         found: list[str] = []
         for _ in range(MOST_LOOKS):
-            found = sorted({f"{each} {_command_of(each)}" for each in self._living()})
+            found = sorted(f"{test}: {each} {_command_of(each)}" for each, test in self._living().items())
             if not found:
                 break
             time.sleep(SECONDS_BETWEEN_LOOKS)
         return found
 
-    def _living(self) -> Iterator[int]:
-        marked = f"{VARIABLE}={self._test}".encode()
-        candidates = [each for each in _children() if each not in self._before]
+    def _living(self) -> dict[int, str]:
+        """Return by id of each process the test that started it."""
+        marked = f"{VARIABLE}={self.module}::".encode()
+        started = {each: self.module for each in _children() if each not in self._before}
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit() and folder.name != str(os.getpid()):
                 with suppress(OSError):
-                    if marked in (folder / "environ").read_bytes().split(b"\0"):
-                        candidates.append(int(folder.name))
-        for each in candidates:
-            with suppress(psutil.Error):
-                process = psutil.Process(each)
-                # A zombie has ended: what waits for it is the object that started it.
-                if process.status() != psutil.STATUS_ZOMBIE and not _is_helper(process):
-                    yield each
+                    for variable in (folder / "environ").read_bytes().split(b"\0"):
+                        if variable.startswith(marked):
+                            started[int(folder.name)] = variable.decode().partition("=")[2]
+        return {each: test for each, test in started.items() if _counts(each)}
 
 
-def _is_helper(process: psutil.Process) -> bool:
-    return any(name in " ".join(process.cmdline()) for name in HELPERS)
+def _counts(process_id: int) -> bool:
+    with suppress(psutil.Error):
+        process = psutil.Process(process_id)
+        # A zombie has ended: what waits for it is the object that started it.
+        is_known = any(word in " ".join(process.cmdline()) for word in KNOWN)
+        return process.status() != psutil.STATUS_ZOMBIE and not is_known
+    return False
 
 
 def _command_of(process_id: int) -> str:

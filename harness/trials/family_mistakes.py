@@ -288,7 +288,8 @@ def _mistake_at_cuts(family: Family, trial: Trial) -> FamilyMistake | None:
         if all(cut.get(split) == len(records) for split, records in scenario.records.items()):
             # The input is read, and what the end of the input gives may be there before the job has finished.
             early = [tuple(row) for row in violation.witness["not of the cut"]]
-            expected = PythonOracle(family, scenario).rows(rows_at_end(trial.history))
+            oracle = PythonOracle(family, scenario)
+            expected = oracle.rows(rows_at_end(trial.history), trial.history)
             if early and all(row in expected for row in early):
                 found = f"has row {row_text(early[0])} already, and expected() does not allow it yet"
                 return _undetermined(family, cut, found)

@@ -53,7 +53,7 @@ def test_each_step_of_a_page_prints_what_it_shows(
                 words = command.split()[1:]
                 # The last option counts. Fewer scenarios show the same, and what is found need not be small.
                 if words[0] == "run":
-                    words += ["--scenarios", "25", "-n", "1", "--shrink-time", "0"]
+                    words += ["--scenarios", "25", "-n", "1", "--shrink-runs", "0"]
                 else:
                     words += ["--scenarios", "8"]
                 capsys.readouterr()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "harness" / "docs" / "first-half-hour.md"
 REDUCE = 'by_shop.reduce(lambda total, sale: (total[0], total[1] + sale[1])).name("total").uid("total")'
-RUN = ("run", "--scenarios", "40", "-n", "1", "--shrink-time", "2")
+RUN = ("run", "--scenarios", "40", "-n", "1", "--shrink-runs", "300")
 
 
 def with_total(family: str, total: str, names: str) -> str:
