@@ -52,7 +52,7 @@ def test_correct_family_passes_without_output(owner: User) -> None:
 
 def test_incorrect_family_fails_its_test_with_a_complete_text(owner: User) -> None:
     owner.write("test_forgetful.py", BROKEN)
-    ended = owner.pytest("--onceproof-shrink-time", "4")
+    ended = owner.pytest("--onceproof-shrink-runs", "500")
     assert ended.code == 1, ended.out
     assert ended.counts() == {"failed": 1}
     lines = ended.out.splitlines()
