@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
 from msgspec import UNSET
@@ -218,6 +219,9 @@ def _setting_decisions(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     if scenario.most_buffer_records > 1:
         text = f"up to {scenario.most_buffer_records} records at a time"
         yield text, replace(scenario, buffer_records=UNSET)
+    if scenario.started_ms is not UNSET:
+        date = datetime.fromtimestamp(scenario.starts_at_ms / 1000, UTC)
+        yield f"a clock that starts at {date:%Y-%m-%d %H:%M} UTC", replace(scenario, started_ms=UNSET)
     if scenario.is_endless:
         yield "sources without an end", replace(scenario, endless=UNSET)
 

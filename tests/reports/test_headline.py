@@ -110,11 +110,11 @@ def test_interrupted_report_gives_the_reason(made):
 
 
 def test_what_a_night_lacks_is_said_before_what_has_passed(made):
-    missing = ("2 families had under 100 scenarios, tickets only 7", "mode was asked under 3 of 20 kills")
+    missing = ("1 family had under 100 scenarios: tickets 7", "1 property had under 20 kills: mode 3")
     headline = conclude(made.report(shortfalls=missing))
     assert (headline.status, headline.word) == ("empty", "Too little ran")
     assert headline.sentence.startswith(
-        "2 families had under 100 scenarios, tickets only 7; mode was asked under 3 of 20 kills. "
+        "1 family had under 100 scenarios: tickets 7; 1 property had under 20 kills: mode 3. "
     )
     assert "nothing lost" in headline.sentence
     # Known failures are not hidden, and do not make a pass of it; a new one and an interrupt outrank it.
