@@ -35,7 +35,7 @@ from onceproof.engine.operators.firing import TimedOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
@@ -105,7 +105,7 @@ class CoMapOperator(TwoInputOperator):
                 kind = result.__class__
                 if kind is not settled:
                     try:
-                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                        if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)
@@ -131,7 +131,7 @@ class CoFlatMapOperator(TwoInputOperator):
                 kind = result.__class__
                 if kind is not settled:
                     try:
-                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                        if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)
@@ -167,7 +167,7 @@ class ContextualOperator(TwoInputOperator):
                     kind = result.__class__
                     if kind is not settled:
                         try:
-                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                            if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)

@@ -24,7 +24,7 @@ from onceproof.engine.operators.base import OperatorContext
 from onceproof.engine.operators.co_process import InputKeys, TwoInputOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.state.interfaces import MapState
 from onceproof.engine.state.timers import Timers
@@ -133,7 +133,7 @@ class IntervalJoinOperator(TwoInputOperator):
                     kind = result.__class__
                     if kind is not settled:
                         try:
-                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                            if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)

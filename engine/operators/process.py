@@ -16,7 +16,7 @@ from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
 from onceproof.engine.timer_service import TimerService
 
 
@@ -47,7 +47,7 @@ class ProcessOperator(FunctionOperator):
                     kind = result.__class__
                     if kind is not settled:
                         try:
-                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                            if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)
@@ -98,7 +98,7 @@ class KeyedProcessOperator(KeyedFunctionOperator):
                     kind = result.__class__
                     if kind is not settled:
                         try:
-                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                            if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)

@@ -14,7 +14,7 @@ from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
-from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
@@ -83,7 +83,7 @@ class KeyedReduceOperator(KeyedFunctionOperator):
             kind = value.__class__
             if kind is not settled:
                 try:
-                    if value in HASHED if kind is tuple else kind not in PLAIN:
+                    if (value in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                         value = own(value)
                 except TypeError:
                     value = own(value)
@@ -113,7 +113,7 @@ class RichReduceOperator(KeyedReduceOperator):
             kind = value.__class__
             if kind is not settled:
                 try:
-                    if value in HASHED if kind is tuple else kind not in PLAIN:
+                    if (value in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                         value = own(value)
                 except TypeError:
                     value = own(value)

@@ -19,7 +19,7 @@ from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function
 from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.stateless import no_results
-from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
@@ -75,7 +75,7 @@ class KeyedMapOperator(KeyedFunctionOperator):
             kind = result.__class__
             if kind is not settled:
                 try:
-                    if result in HASHED if kind is tuple else kind not in PLAIN:
+                    if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                         result = own(result)
                 except TypeError:
                     result = own(result)
@@ -122,7 +122,7 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
                 kind = result.__class__
                 if kind is not settled:
                     try:
-                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                        if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)

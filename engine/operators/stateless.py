@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
-from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
 
 
 class MapOperator(FunctionOperator):
@@ -28,7 +28,7 @@ class MapOperator(FunctionOperator):
             kind = result.__class__
             if kind is not settled:
                 try:
-                    if result in HASHED if kind is tuple else kind not in PLAIN:
+                    if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                         result = own(result)
                 except TypeError:
                     result = own(result)
@@ -61,7 +61,7 @@ class FlatMapOperator(FunctionOperator):
                 kind = result.__class__
                 if kind is not settled:
                     try:
-                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                        if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)

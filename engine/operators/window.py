@@ -42,7 +42,7 @@ from onceproof.engine.operators.window_parts import (
     window_function_caller,
 )
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
 from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
@@ -323,7 +323,7 @@ class WindowOperator(FunctionOperator):
                     kind = value.__class__
                     if kind is not settled:
                         try:
-                            if value in HASHED if kind is tuple else kind not in PLAIN:
+                            if (value in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 value = own(value)
                         except TypeError:
                             value = own(value)

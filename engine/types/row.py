@@ -16,6 +16,10 @@ from onceproof.engine.types.information import Packer, TypeInformation, WrongVal
 from onceproof.engine.types.objects import describe
 
 
+ROW_HASHED: Final[list[bool]] = []
+"""Holds something once a row has been hashed; who asks for the hash of a tuple learns that it may hold a row."""
+
+
 class Row:
     """A tuple whose fields may be None and may have names (PyFlink: Row).
 
@@ -92,6 +96,8 @@ class Row:
         return self._values == other._values and self._names == other._names
 
     def __hash__(self) -> int:
+        if not ROW_HASHED:
+            ROW_HASHED.append(True)
         return hash(tuple(self._values))
 
     def __repr__(self) -> str:
