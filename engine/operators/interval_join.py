@@ -24,12 +24,13 @@ from onceproof.engine.operators.base import OperatorContext
 from onceproof.engine.operators.co_process import InputKeys, TwoInputOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.descriptors import MapStateDescriptor
 from onceproof.engine.state.interfaces import MapState
 from onceproof.engine.state.timers import Timers
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.composite import list_type
+from onceproof.engine.types.row import ROW_HASHED
 from onceproof.engine.types.wrapped import nullable
 
 BUFFERS: Final = ("LEFT_BUFFER", "RIGHT_BUFFER")

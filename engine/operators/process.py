@@ -16,8 +16,9 @@ from onceproof.engine.operators.rich import KeyedFunctionOperator
 from onceproof.engine.operators.side_outputs import emit_side_outputs
 from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.timer_service import TimerService
+from onceproof.engine.types.row import ROW_HASHED
 
 
 class ProcessOperator(FunctionOperator):

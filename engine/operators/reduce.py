@@ -14,10 +14,11 @@ from onceproof.engine.functions import ReduceFunction
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.declared_output import DeclaredOutput
 from onceproof.engine.operators.rich import KeyedFunctionOperator
-from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.row import ROW_HASHED
 
 STATE_NAME = "_op_state"
 """The name of the state in Flink's StreamGroupedReduceOperator."""

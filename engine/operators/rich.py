@@ -19,10 +19,11 @@ from onceproof.engine.functions import FilterFunction, FlatMapFunction, Function
 from onceproof.engine.operators.base import FunctionOperator, InputOrder, OperatorContext
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.stateless import no_results
-from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
+from onceproof.engine.types.row import ROW_HASHED
 
 
 class KeyedFunctionOperator(FunctionOperator):

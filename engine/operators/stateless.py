@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
-from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
+from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.types.row import ROW_HASHED
 
 
 class MapOperator(FunctionOperator):

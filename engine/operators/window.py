@@ -42,11 +42,12 @@ from onceproof.engine.operators.window_parts import (
     window_function_caller,
 )
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.owned import HASHED, PLAIN, ROW_HASHED
+from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
 from onceproof.engine.types import Types
+from onceproof.engine.types.row import ROW_HASHED
 from onceproof.engine.windows.assigners import AssignerContext, MergingWindowAssigner
 from onceproof.engine.windows.merging import MergingWindowSet
 from onceproof.engine.windows.triggers import EventTimeTrigger, TriggerResult

@@ -15,9 +15,8 @@ from onceproof.engine.types.fitting import fields_check
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 from onceproof.engine.types.objects import describe
 
-
 ROW_HASHED: Final[list[bool]] = []
-"""Holds something once a row has been hashed; who asks for the hash of a tuple learns that it may hold a row."""
+"""Holds something once a row has been hashed: a tuple whose hash was asked for may hold a row."""
 
 
 class Row:

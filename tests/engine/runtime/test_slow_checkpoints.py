@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 
 import pytest
@@ -76,6 +77,12 @@ def test_barrier_that_waits_behind_records_is_named_with_its_subtask(caplog, tmp
     for option in ("timeout", "tolerable-failed-checkpoints", "unaligned.enabled"):
         assert f"execution.checkpointing.{option}" in said[0]
     assert said[0].endswith("see docs/troubleshooting.md#waited-longest-for")
+
+
+def test_worker_says_what_its_slowest_subtask_waited_for(caplog, tmp_path):
+    said = waited(caplog, tmp_path, **{"execution.local.workers": 2, "parallelism.default": 2})
+    where = r"waited longest for (slow -> out|numbers)-\d: (the barrier waits|its source has not)"
+    assert [each for each in said if re.search(where, each)], said
 
 
 def test_source_that_waits_for_the_turns_of_others_names_the_busiest():
