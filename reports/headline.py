@@ -1,19 +1,21 @@
 """The verdict of a report, concluded from its contents: a status, a headline, and the reasons.
 
-The worst status wins: failed, interrupted, known failures only, gaps, passed. A run without scenarios is
-"empty", not passed. A run is called a sample where a family has under LEAST_SCENARIOS scenarios, or a
-property was asked in under half of the families that have it. Known failures do not fail a run, but it is not
-called passed. A planted bug that survived is a gap, because it shows a hole in the harness and not a fault of
-the engine. A fault kind that never fired fails a run only if the campaign is large enough to require it.
+The worst status wins: failed, interrupted, too little, known failures only, gaps, passed. A run without
+scenarios, or a night that has not reached its minimums, is "empty", not passed. A run is called a sample
+where a family has under LEAST_SCENARIOS scenarios, or a property was asked in under half of the families that
+have it. Known failures do not fail a run, but it is not called passed. A planted bug that survived is a gap,
+because it shows a hole in the harness and not a fault of the engine. A fault kind that never fired fails a
+run only if the campaign is large enough to require it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
-from onceproof.reports.model import Failure, FamilyResult, KnownFailure, RealInput, Report
+from onceproof.reports.model import Failure, FamilyResult, RealInput, Report
+from onceproof.reports.notes import Note, notes_of
 from onceproof.reports.text import counted, joined, words
 
 WHOLE = "Every record exactly once"
@@ -33,8 +35,8 @@ class Headline:
     """Why the run failed, apart from the failures with a scenario."""
     gaps: tuple[str, ...]
     """What did not run, or was not caught."""
-    notes: tuple[str, ...] = ()
-    """Remarks that do not affect the verdict."""
+    notes: tuple[Note, ...] = ()
+    """What does not affect the verdict, one for each kind."""
     asked: str = ""
     """How often each property was asked."""
     thin: tuple[str, ...] = ()
@@ -131,13 +133,6 @@ def known_scenarios(report: Report) -> int:
     return sum(failure.scenarios for failure in report.failures if failure.known)
 
 
-def absent_known_failures(report: Report) -> tuple[KnownFailure, ...]:
-    """Return the known signatures that did not occur although the run of their family was complete."""
-    if report.interrupted:
-        return ()
-    return tuple(known for known in report.known if known.of and not known.scenarios)
-
-
 def total_scenarios(report: Report) -> int:
     """Return the number of scenarios that ran."""
     return report.facts.scenarios or sum(family.scenarios for family in report.families)
@@ -230,27 +225,6 @@ def reasons_of(report: Report) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-class HasSignature(Protocol):
-    """An object with a family and a signature."""
-
-    @property
-    def family(self) -> str:
-        """Name of the family."""
-
-    @property
-    def anomaly(self) -> str:
-        """The anomaly, or the function that raised."""
-
-    @property
-    def property(self) -> str:
-        """The violated property, or the type of the exception."""
-
-
-def signature_text(broken: HasSignature) -> str:
-    """Return a text such as `word_count: exactly once, lost`."""
-    return f"{broken.family}: {words(broken.property)}, {broken.anomaly}"
-
-
 def failure_sentence(report: Report) -> str:
     """Return the number of failed scenarios and signatures as a sentence."""
     parts: list[str] = []
@@ -301,50 +275,21 @@ def pass_sentence(report: Report) -> str:
     return f"{joined(parts)}: nothing lost, nothing repeated, nothing invented."
 
 
-def without_text(known: KnownFailure) -> str:
-    """Return `, nor in the 4 nights before`; empty if the last night had the failure or is not stored."""
-    nights = known.nights_without
-    if not nights:
-        return ""
-    return ", nor in the night before" if nights == 1 else f", nor in the {nights:,} nights before"
-
-
-def absent_text(known: KnownFailure) -> str:
-    """Return the note that a known failure did not occur."""
-    return (
-        f"a known failure did not occur in {counted(known.of, 'scenario')}{without_text(known)}:"
-        f" {signature_text(known)};"
-        " if it is fixed, remove it from the settings"
-    )
-
-
-def timers_text(family: FamilyResult) -> str:
-    """Return the warning that no timer of a family fired while the job could still fail."""
-    return (
-        f"{family.family}: its {counted(family.timers_only_at_end, 'event-time timer')} fired only at the end"
-        " of the input, so no fault came after one: let timestamps span more than the timers wait for"
-    )
-
-
-def noticed_texts(family: FamilyResult) -> list[str]:
-    """Return what the runs of a family have noticed that breaks no property."""
-    return [
-        f"{family.family}: {note}, in {counted(scenarios, 'scenario')}; the rows are right, because"
-        " the engine had taken a copy"
-        for note, scenarios in family.notes.items()
-    ]
+def shortfall_sentence(report: Report) -> str:
+    """Return what is missing and what ran, as a sentence or two."""
+    text = "; ".join(report.shortfalls)
+    ran = f" {failure_sentence(report) if report.failures else pass_sentence(report)}"
+    return f"{text[:1].upper()}{text[1:]}.{ran if total_scenarios(report) else ''}"
 
 
 def conclude(report: Report) -> Headline:
     """Return the verdict of a report."""
     headline = _verdict(report)
-    late = [timers_text(family) for family in report.families if family.timers_only_at_end]
-    noticed = [text for family in report.families for text in noticed_texts(family)]
     thin = thin_texts(report)
     return replace(
         headline,
         word=SAMPLE if headline.word == WHOLE and thin else headline.word,
-        notes=(*map(absent_text, absent_known_failures(report)), *late, *noticed),
+        notes=notes_of(report),
         asked=asked_text(report),
         thin=thin,
     )
@@ -366,6 +311,8 @@ def _verdict(report: Report) -> Headline:
         if report.failures:
             sentence = failure_sentence(report)
         return Headline("interrupted", "Interrupted", sentence, (), gaps)
+    if report.shortfalls:
+        return Headline("empty", "Too little ran", shortfall_sentence(report), (), gaps)
     if report.failures:
         return Headline("known", "Known failures only", failure_sentence(report), (), gaps)
     if not total_scenarios(report) and not report.real_inputs:

@@ -204,7 +204,7 @@ def _run_suite(report: Report) -> Suite:
         *sample,
         *headline.reasons,
         *headline.gaps,
-        *headline.notes,
+        *map(str, headline.notes),
     ]
     return Suite("run", cases, report.facts.seconds, "\n".join(lines))
 
@@ -215,7 +215,7 @@ def _verdict_case(report: Report) -> Case:
     outcome = _VERDICTS[headline.status]
     if outcome == "passed":
         return Case("verdict")
-    text = "\n".join((*headline.reasons, *headline.gaps, *headline.notes))
+    text = "\n".join((*headline.reasons, *headline.gaps, *map(str, headline.notes)))
     return Case("verdict", outcome, headline.status, headline.sentence, text)
 
 
@@ -286,7 +286,9 @@ def _add_case(parent: Element, suite: Suite, case: Case) -> None:
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
     facts = report.facts
-    yield "engine", facts.engine_version
+    yield "onceproof", facts.engine_version
+    if facts.families_version:
+        yield "families", facts.families_version
     if facts.seed is not None:
         yield "seed", str(facts.seed)
     yield from (

@@ -97,6 +97,9 @@ class Facts(ReportStruct, frozen=True, kw_only=True):
     scenarios: int = 0
     seed: int | None = None
     engine_version: str = ""
+    """The commit of a checkout, with a `+` for local changes; the version of an installed copy."""
+    families_version: str = ""
+    """The commits of the repositories that hold the files of the families; empty for built-in ones."""
     started: str = ""
     seconds: float = 0.0
     night_seconds: float = 0.0
@@ -108,6 +111,12 @@ class Facts(ReportStruct, frozen=True, kw_only=True):
     command: str = ""
     others: tuple[tuple[str, str], ...] = ()
     """Further facts: (name, text)."""
+
+    @property
+    def revision(self) -> str:
+        """All code of the run, such as `shop 1a2b3c4, onceproof 0.2.0`."""
+        onceproof = self.engine_version
+        return f"{self.families_version}, onceproof {onceproof}" if self.families_version else onceproof
 
 
 class PropertyResult(ReportStruct, frozen=True):
@@ -135,6 +144,8 @@ class FamilyResult(ReportStruct, frozen=True):
     """The number of its event-time timers, if only the end of the input made any of them fire."""
     notes: dict[str, int] = msgspec.field(default_factory=dict)
     """By what runs have noticed that breaks no property, in how many scenarios."""
+    never: dict[str, int] = msgspec.field(default_factory=dict)
+    """By what never happened ("expiry/seen/60000"), the number of scenarios in which it might have."""
     system: str = ""
     """The system on which it ran, in a comparison of several; empty in a report of one system."""
     seeds: tuple[int, ...] = ()
@@ -185,9 +196,9 @@ class Failure(ReportStruct, frozen=True, kw_only=True):
     first_seen: str = ""
     """Date of the first night with this signature; empty if no stored night had it."""
     last_without: str = ""
-    """Version of the last night before that, or before this one, whose scenarios of the family had it not."""
+    """Code of the last night before that, or before this one, whose scenarios of the family had it not."""
     first_with: str = ""
-    """Version of the first night with this signature: this one's if no stored night had it."""
+    """Code of the first night with this signature: this one's if no stored night had it."""
     nights_seen: int = 0
     """Number of the ``nights_before`` with this signature."""
     nights_before: int = 0
@@ -237,6 +248,8 @@ class Report(ReportStruct, frozen=True, kw_only=True, omit_defaults=False):
     facts: Facts = Facts()
     problems: tuple[str, ...] = ()
     """Further reasons why the run failed, one sentence each."""
+    shortfalls: tuple[str, ...] = ()
+    """What a night must have run at the least and has not, each a text without a stop."""
     interrupted: str = ""
     """Why the run ended early; empty if it did not."""
     families: tuple[FamilyResult, ...] = ()

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from onceproof.reports import diagram_labels, headline, text, trend_charts
+from onceproof.reports import diagram_labels, headline, notes, text, trend_charts
 from onceproof.reports.model import Report, ReportUnreadable, decode, encode
 from onceproof.reports.sections import LEAST_Q2
 from onceproof.reports.views import arrange
@@ -63,7 +63,7 @@ def environment() -> Environment:
         style=Markup(_asset("style.css")),
         script=Markup(script),
         policy=content_security_policy(),
-        without_text=headline.without_text,
+        without_text=notes.without_text,
         night_tone=trend_charts.night_tone,
         night_verdict=trend_charts.night_verdict,
         arrow_names=diagram_labels.ARROWS,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceproof.harness.generation.strategies import register_profiles
+from tests.left_processes import LeftProcesses
 from tests.servers import (
     SERVERS,
     database,
@@ -42,6 +43,7 @@ LONG = ("spark", "local_kill", "slow")
 """Markers of long tests."""
 KILLED_ELSEWHERE = "killed elsewhere"
 """The property of a test whose planted bug its recorded scenario no longer kills."""
+LEFT_PROCESSES = pytest.StashKey[LeftProcesses]()
 USER = "user"
 """The fixture of tests that start pytest and commands in processes, which takes seconds."""
 
@@ -69,6 +71,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("planted bugs that were searched")
         terminalreporter.line(" ".join(elsewhere))
         terminalreporter.line("`python -m tests.mutants.kills` records where they die now")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Give the processes that the body of a test starts its name."""
+    module = item.nodeid.partition("::")[0]
+    left = item.config.stash.get(LEFT_PROCESSES, None)
+    if left is None or left.module != module:
+        left = item.config.stash[LEFT_PROCESSES] = LeftProcesses(module)
+    left.begin(item.name)
+    try:
+        return (yield)
+    finally:
+        left.end()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Fail a module whose tests have left processes running."""
+    yield
+    left = item.config.stash.get(LEFT_PROCESSES, None)
+    if left is None or (nextitem is not None and nextitem.nodeid.partition("::")[0] == left.module):
+        return
+    del item.config.stash[LEFT_PROCESSES]
+    if found := left.found():
+        pytest.fail("tests leave processes running:\n" + "\n".join(found), pytrace=False)
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,13 +14,9 @@ import yaml
 
 from onceproof.harness.campaign.pipeline import TRIALS
 from onceproof.harness.commands.cli import app
-from onceproof.harness.nightly.night import (
-    FOLDER_OF_CAMPAIGN,
-    FOLDER_OF_FLIGHTS,
-    FOLDER_OF_HISTORY,
-    FOLDER_OF_YEAR,
-)
+from onceproof.harness.nightly.night import FOLDER_OF_CAMPAIGN, FOLDER_OF_HISTORY
 from onceproof.harness.settings.run_plan import OUT, RUN
+from tests.nightly import FOLDER_OF_FLIGHTS, FOLDER_OF_YEAR
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"

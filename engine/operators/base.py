@@ -44,6 +44,7 @@ from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.raw import RAW, StatePartition, partitions_of, without_raw
 from onceproof.engine.state.snapshot import OperatorSnapshot
 from onceproof.engine.state.timers import Timers
+from onceproof.engine.state.ttl_states import Lifetime
 from onceproof.engine.types import TypeInformation
 from onceproof.engine.wall_clock import WallClock
 
@@ -442,8 +443,8 @@ class FunctionOperator(Operator):
         return self._backend is not None
 
     @property
-    def state_lifetimes(self) -> Mapping[str, int]:
-        """Return the time to live in milliseconds of each keyed state that has one."""
+    def state_lifetimes(self) -> Mapping[str, Lifetime]:
+        """Return the lifetime of each keyed state that has a time to live."""
         return {} if self._backend is None else self._backend.lifetimes()
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:

@@ -17,6 +17,10 @@ NEXT_START: Final = "the next start of the job"
 _logger = logging.getLogger(__name__)
 
 
+class Superseded(OSError):
+    """Another process has claimed the job since this one did. The message is one line."""
+
+
 class DeletingStorage(Protocol):
     """The part of a storage that deletions need."""
 
@@ -27,9 +31,15 @@ class DeletingStorage(Protocol):
 
 @contextmanager
 def deletion_may_fail(deleted_by: str = "the end of the job") -> Iterator[None]:
-    """Log a failed delete as a warning, with what will delete the file, instead of raising it."""
+    """Log a failed delete as a warning, with what will delete the file, instead of raising it.
+
+    Of a job that another process has now nothing is deleted, and there is nothing to say: the files are that
+    process's, and this one learns that it has lost the job when it next writes.
+    """
     try:
         yield
+    except Superseded:
+        pass
     except OSError as error:
         _logger.warning("%s; %s deletes it", error, deleted_by)
 

@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from onceproof.engine.graph import JobGraph
+from onceproof.engine.runtime.deletion import Superseded
 from onceproof.engine.runtime.lease import JobLost
-from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, Superseded, is_claimed_by
+from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, is_claimed_by
 
 CLAIM_LOOKS: Final = 3
 """How often a process looks whether it still has the job before the storage's error counts."""

@@ -64,7 +64,7 @@ from onceproof.engine.messages import AttemptId, Send
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
 from onceproof.engine.runtime.checkpoint_history import JobHistory, OutcomeUnknown
-from onceproof.engine.runtime.deletion import NEXT_START, delete_if_possible, deletion_may_fail
+from onceproof.engine.runtime.deletion import NEXT_START, Superseded, delete_if_possible, deletion_may_fail
 from onceproof.engine.runtime.job_claim import JobClaim
 from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.runtime.job_requests import JobRequest, OpenRequests, Respond, publish_metadata
@@ -72,7 +72,6 @@ from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed
 from onceproof.engine.runtime.recovery import (
     RecoverableStorage,
     Recovered,
-    Superseded,
     discard_checkpoint,
     discard_former,
     retire,

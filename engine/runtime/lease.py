@@ -37,9 +37,10 @@ import msgspec
 from onceproof.engine.file_locks import hold_lock, release_lock
 from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.locations import scheme_of
+from onceproof.engine.runtime.deletion import Superseded
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.mounted_storage import MountedStorage
-from onceproof.engine.runtime.recovery import INCARNATION, Superseded
+from onceproof.engine.runtime.recovery import INCARNATION
 from onceproof.engine.runtime.request_folder import kept_from_running
 from onceproof.engine.runtime.storage import StorageError
 

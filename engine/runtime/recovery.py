@@ -45,7 +45,7 @@ from onceproof.engine.runtime.checkpoint_history import (
     find_record,
     record_incarnation,
 )
-from onceproof.engine.runtime.deletion import NEXT_START, deletion_may_fail
+from onceproof.engine.runtime.deletion import NEXT_START, Superseded, deletion_may_fail
 from onceproof.engine.runtime.starting_point import (
     FROM_NOTHING,
     STARTING_POINT,
@@ -67,10 +67,6 @@ _CHECKPOINT_FILE: Final = re.compile(r"chk-(0|[1-9][0-9]{0,17})/(.+)")
 _SHARED_FILE: Final = re.compile(re.escape(SHARED) + r"chk-(0|[1-9][0-9]{0,17})\..+")
 _MARKER: Final = re.compile(INCARNATION + "([1-9][0-9]{0,17})")
 _TOKEN: Final = re.compile(INCARNATION + "([1-9][0-9]{0,17})[.][0-9a-f]+")
-
-
-class Superseded(OSError):
-    """Another process has claimed the job since this one did. The message is one line."""
 
 
 class RecoverableStorage(Protocol):

@@ -47,8 +47,6 @@ FOREIGN_VARIABLES: Final = (
 _ADDRESS_VARIABLES: Final = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
 
 EVERYWHERE: Final[Mapping[str, str]] = {
-    # Jobs that run side by side, each in a pool of its own, share the cores; else one waits for another.
-    "spark.scheduler.mode": "FAIR",
     # Halves the time of a trivial job, and is off by default.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.catalogImplementation": "in-memory",

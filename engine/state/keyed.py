@@ -186,12 +186,12 @@ class KeyedStateBackend(ABC):
             return list(registered.table)
         return [key for key, own in registered.table if own == namespace]
 
-    def lifetimes(self) -> dict[str, int]:
-        """Return the time to live in milliseconds of each registered state that has one."""
+    def lifetimes(self) -> dict[str, Lifetime]:
+        """Return the lifetime of each state that the job uses and that has a time to live."""
         return {
-            name: registered.ttl.ttl_ms
+            name: registered.lifetime
             for name, registered in self._registered.items()
-            if registered.ttl is not None
+            if registered.lifetime is not None
         }
 
     # For functions, and for operators that scope state to namespaces.

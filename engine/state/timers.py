@@ -35,12 +35,14 @@ TOLERATED_DELETED_TIMERS: Final = 1024
 class FiredTimers:
     """How many timers of a queue have fired: before the end of the input, and because of it.
 
-    Timers for the end of the input itself, MAX_WATERMARK, are not counted.
+    Timers for the end of the input itself, MAX_WATERMARK, are not counted. ``registered`` counts those that
+    came into the queue, restored ones included.
     """
 
-    __slots__ = ("at_end", "before_end")
+    __slots__ = ("at_end", "before_end", "registered")
 
     def __init__(self) -> None:
+        self.registered = 0
         self.before_end = 0
         self.at_end = 0
 
@@ -51,13 +53,12 @@ class TimerQueue:
     The parameter ``timer`` is a timer without its key: the timestamp, or (timestamp, namespace).
     """
 
-    __slots__ = ("_count", "_has_namespaces", "_heap", "_sequence", "_table", "fired")
+    __slots__ = ("_count", "_has_namespaces", "_heap", "_table", "fired")
 
     def __init__(self, table: ValueTable, has_namespaces: bool) -> None:
         self._table = table
         self._has_namespaces = has_namespaces
         self._heap: list[tuple[int, int, Any]] = []
-        self._sequence = 0
         self.fired = FiredTimers()
         self._count = 0
         for key, timer in table:
@@ -114,9 +115,10 @@ class TimerQueue:
         return None
 
     def _push(self, entry: Any, timer: Any) -> None:
-        self._sequence += 1
+        fired = self.fired
+        fired.registered += 1
         timestamp = timer[0] if self._has_namespaces else timer
-        heapq.heappush(self._heap, (timestamp, self._sequence, entry))
+        heapq.heappush(self._heap, (timestamp, fired.registered, entry))
 
     def _forget_deleted(self) -> None:
         table = self._table

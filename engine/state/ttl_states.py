@@ -32,6 +32,12 @@ Held: TypeAlias = tuple[Any, int]
 """A value and the time of its last access in milliseconds."""
 
 
+class Expiries(msgspec.Struct, eq=False):
+    """Whether any value was found expired; it outlives the state, which a trial must not keep."""
+
+    any: bool = False
+
+
 class Lifetime(msgspec.Struct, eq=False):
     """A StateTtlConfig in the form that every access needs, with its clock."""
 
@@ -41,10 +47,14 @@ class Lifetime(msgspec.Struct, eq=False):
     now: Callable[[], int]
     accessed: Callable[[], None] | None = None
     """Called by every access, if the cleanup strategy needs it."""
+    found: Expiries = msgspec.field(default_factory=Expiries)
 
     def has_expired(self, held: Held) -> bool:
         """Whether the time to live is over."""
-        return held[1] + self.ttl_ms <= self.now()
+        if held[1] + self.ttl_ms > self.now():
+            return False
+        self.found.any = True
+        return True
 
     def unexpired(self, held: Held | None) -> Any:
         """Return the value, or None if there is none or the configuration hides it as expired."""

@@ -56,11 +56,13 @@ class WatermarkStrategy(Struct, frozen=True):
     _supplier: GeneratorSupplier
     _assigner: TimestampAssigner | None = None
     _idle_timeout_ms: int | None = None
+    bound_ms: int | None = None
+    """How far a stock strategy's watermarks are behind the newest record; None: its generator decides."""
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
         """Return a strategy for timestamps that never decrease within a split."""
-        return WatermarkStrategy(partial(_bounded, 0))
+        return WatermarkStrategy(partial(_bounded, 0), bound_ms=0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
@@ -76,7 +78,7 @@ class WatermarkStrategy(Struct, frozen=True):
         bound_ms = milliseconds_of(max_out_of_orderness, "max out of orderness")
         if bound_ms < 0:
             raise ValueError(f"max out of orderness {bound_ms} ms must not be negative")
-        return WatermarkStrategy(partial(_bounded, bound_ms))
+        return WatermarkStrategy(partial(_bounded, bound_ms), bound_ms=bound_ms)
 
     @staticmethod
     def for_generator(generator_supplier: GeneratorSupplier) -> WatermarkStrategy:
@@ -126,6 +128,11 @@ class WatermarkStrategy(Struct, frozen=True):
         if timeout_ms <= 0:
             raise ValueError(f"idle timeout {timeout_ms} ms must be positive")
         return replace(self, _idle_timeout_ms=timeout_ms)
+
+    @property
+    def has_idleness(self) -> bool:
+        """Whether a split without records may stop holding back the watermark."""
+        return self._idle_timeout_ms is not None
 
     def without_progress(self) -> WatermarkStrategy:
         """Return this strategy with its timestamps and without watermarks, for BATCH mode (ours)."""

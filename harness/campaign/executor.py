@@ -2,8 +2,10 @@
 
 The rules this module lives by:
 
-- A task receives scenario numbers and derives the rest from them, with the seeds, verdicts and trace hashes
-  of any other run. A task that Spark repeats writes the same rows.
+- A task receives the turns of a family and derives the rest from them, with the seeds, verdicts and trace
+  hashes of any other run. A task that Spark repeats writes the same rows.
+- The tasks of a wave begin in their order, in which the families take turns. So a wave that ends early has
+  run about as many scenarios of each.
 - Its scenarios run in a process below its worker (scenario_worker.py). A user's file travels with the folder
   from which it is imported: its own, or that of its package. It is unpacked where that folder does not exist
   or holds something else.
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from io import BytesIO
+from itertools import chain
 from typing import Final
 from zipfile import ZipFile
 
@@ -114,7 +117,7 @@ def _local_address(source: FamilySource) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The function that mapInArrow calls for each task: it runs scenarios of one family."""
+    """A task: some scenarios of one family."""
 
     source: FamilySource
     tables: TrialTables
@@ -124,7 +127,7 @@ class Simulation:
     place: int
     """The place of this family among them."""
     turns: Sequence[range]
-    """The turns of the family that are to run, in their order; a task receives indexes into all of them."""
+    """The turns of the family that are to run, in their order."""
     store: FileStore
     """Where the Parquet files go; driver and executors share it."""
     budget: Budget
@@ -133,13 +136,13 @@ class Simulation:
     """Seconds since the epoch, after which no scenario is started but the first of each family, because a
     report without a family would look complete."""
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the scenarios of some turns, write their trials, and yield verdicts and an acknowledgement."""
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """Run the scenarios, write their trials, and yield verdicts and an acknowledgement."""
         process = scenario_process(self.run_seed, self.budget)
         place = process.place_of(self._described())
         tables: list[pa.RecordBatch] = []
         all_verdicts: list[pa.RecordBatch] = []
-        for turns in _chunks(self._turns(batches)):
+        for turns in _chunks(chain.from_iterable(self.turns)):
             done = self._run(process, place, turns)
             if done is None:
                 break
@@ -155,16 +158,6 @@ class Simulation:
         until = None if turns.start == 0 else self.deadline
         lines = process.run(Batch(turns.start, len(turns), place=place, until=until)).lines
         return lines or None
-
-    def _turns(self, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-        """Yield the turns behind the indexes that Spark gives to this task."""
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                for turns in self.turns:
-                    if index < len(turns):
-                        yield turns[index]
-                        break
-                    index -= len(turns)
 
     def _described(self) -> FamilyToLoad:
         source = self.source
@@ -196,6 +189,19 @@ class Simulation:
                 f"{self.store.place}: cannot be written to: {error.strerror or error}"
             ) from None
         return {"name": name, "rows": table.num_rows, "digest": digest}
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """The function that mapInArrow calls with the number of a task; it runs the task."""
+
+    tasks: Sequence[Simulation]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the tasks whose numbers Spark gives, one at a time."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.tasks[number].run()
 
 
 def digest_of(data: bytes) -> str:

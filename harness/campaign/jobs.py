@@ -1,18 +1,17 @@
-"""The simulation as Spark jobs: one job for each family of a wave, run in parallel and cancelled together.
+"""The simulation as a Spark job: all tasks of a wave, in their order.
 
 The rules this module lives by:
 
-- Each job runs in its own thread, because Spark's actions block, and in its own scheduler pool, so that all
-  families progress equally. Cores that the last tasks of one job leave idle go to the other jobs.
+- The job runs in a thread of its own, because Spark's actions block.
 - Progress is the number of finished tasks, which Spark reports; the tasks report nothing.
-- A failed job or an interrupt cancels all jobs, so no job continues in the background.
+- An interrupt cancels the job, so that it does not continue in the background.
 - An error in a family's file, or a full disk, is raised on an executor: the original exception is restored
   from Spark's error text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol
@@ -24,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from onceproof.engine.runtime.spark_session import SparkFailed, one_line
-from onceproof.harness.campaign.executor import Simulation
+from onceproof.harness.campaign.executor import Wave
 from onceproof.harness.campaign.trial_store import TrialsLost
 from onceproof.harness.campaign.trial_tables import ANSWERS
 from onceproof.harness.model.family import FamilyError
@@ -39,11 +38,7 @@ _groups = count(1)
 
 
 class Job(Protocol):
-    """The scenarios of one family that one Spark job simulates."""
-
-    @property
-    def family(self) -> str:
-        """The family's name."""
+    """Scenarios that one Spark job simulates."""
 
     @property
     def tasks(self) -> int:
@@ -54,27 +49,25 @@ class Job(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SimulationJob:
-    """The scenarios of one family in one wave."""
+class WaveJob:
+    """The scenarios of a wave, of all families."""
 
-    simulation: Simulation
-    tasks: int
+    wave: Wave
 
     @property
-    def family(self) -> str:
-        """Return the family's name."""
-        return self.simulation.tables.family
+    def tasks(self) -> int:
+        """The number of Spark tasks."""
+        return len(self.wave.tasks)
 
     def run(self, session: SparkSession) -> pa.Table:
         """Simulate the scenarios, write their trials, and return their verdicts."""
-        indexes = session.range(0, sum(map(len, self.simulation.turns)), 1, self.tasks)
-        return indexes.mapInArrow(self.simulation, from_arrow_schema(ANSWERS)).toArrow()
+        # As many partitions as numbers: each task has one, and Spark begins them in this order.
+        numbers = session.range(0, self.tasks, 1, self.tasks)
+        return numbers.mapInArrow(self.wave, from_arrow_schema(ANSWERS)).toArrow()
 
 
-def run_in_parallel(
-    session: SparkSession, jobs: Sequence[Job], progress: Callable[[float], None]
-) -> list[pa.Table]:
-    """Run jobs in parallel and return their tables in the same order.
+def run_job(session: SparkSession, job: Job, progress: Callable[[float], None]) -> pa.Table:
+    """Run a job and return its table.
 
     :param progress: called several times a second with the finished part of all tasks, from 0 to 1
     :raises FamilyError, OutputUnwritable: an executor met an error that the user can fix
@@ -83,34 +76,28 @@ def run_in_parallel(
     context = session.sparkContext
     group = f"onceproof simulation {next(_groups)}"
     failures: list[Exception] = []
-    tables: dict[int, pa.Table] = {}
+    tables: list[pa.Table] = []
 
-    def run(place: int, job: Job) -> None:
+    def run() -> None:
         try:
-            context.setJobGroup(group, f"simulate {job.family}", interruptOnCancel=True)
-            context.setLocalProperty("spark.scheduler.pool", f"family {place}")
-            tables[place] = job.run(session)
+            context.setJobGroup(group, "simulate", interruptOnCancel=True)
+            tables.append(job.run(session))
         except Exception as error:
             failures.append(error)
 
-    threads = [InheritableThread(target=run, args=numbered) for numbered in enumerate(jobs)]
-    for thread in threads:
-        thread.start()
-    tasks = sum(job.tasks for job in jobs)
+    thread = InheritableThread(target=run)
+    thread.start()
     try:
-        while any(thread.is_alive() for thread in threads) and not failures:
-            next(thread for thread in threads if thread.is_alive() or thread is threads[-1]).join(
-                POLL_SECONDS
-            )
-            progress(min(1.0, _finished_tasks(context, group) / tasks))
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            progress(min(1.0, _finished_tasks(context, group) / job.tasks))
     finally:
-        if any(thread.is_alive() for thread in threads):
+        if thread.is_alive():
             context.cancelJobGroup(group)
-        for thread in threads:
-            thread.join()
+        thread.join()
     if failures:
         raise original_error(failures[0]) from failures[0]
-    return [tables[place] for place in range(len(jobs))]
+    return tables[0]
 
 
 def _finished_tasks(context: SparkContext, group: str) -> int:

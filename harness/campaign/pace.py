@@ -7,18 +7,21 @@ The rules this module lives by:
   judgement included. The first wave is small, because workers and the JVM are still warming up.
 - The judgement takes time for each family, even for few scenarios. So it runs once, at the end, or in a large
   campaign after JUDGED_AT_ONCE scenarios.
-- A campaign may owe each family some scenarios. Those that do not fit into its time limit have a later limit
-  of their own; no other scenario is started behind the first one.
+- What a campaign must have run at the least may be missing when its time is over. Then it runs waves of that
+  size until a later limit; no other scenario is started after the first one.
 - The speed of a shared machine can change. So each wave has a deadline after which executors start no
   scenario.
+- The families take turns within a wave, some scenarios at a time, so that a wave that ends early has run
+  about as many of each.
 - This module reads no clock: time is an argument.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 LARGEST_WAVE: Final = 20_000
 LONGEST_WAVE_SECONDS: Final = 20.0
@@ -33,7 +36,10 @@ TASK_SECONDS: Final = 0.8
 FIRST_PER_TASK: Final = 200
 LEAST_TASKS_PER_CORE: Final = 4
 """With several tasks for each core, no core is idle for long while another runs its last task."""
+TURNS_OF_A_FAMILY: Final = 4
+"""The least number of tasks of each family in a wave that its deadline may cut off."""
 MOST_TASKS: Final = 200
+"""Of a family in a wave."""
 
 JUDGED_AT_ONCE: Final = 50_000
 """From this number of unjudged trials on, they are judged before the next wave."""
@@ -47,6 +53,14 @@ JUDGING_SECONDS_PER_SCENARIO: Final = 0.0002
 """The part of the judgement that grows with the number of scenarios."""
 
 
+class WaveSize(NamedTuple):
+    """How much a wave runs."""
+
+    scenarios: int
+    until: float | None
+    """The time after which none of them is started; None for no limit."""
+
+
 @dataclass(slots=True)
 class Pace:
     """The pace of one campaign."""
@@ -57,10 +71,8 @@ class Pace:
     deadline: float | None
     """The end of the campaign in seconds, on the same clock as every ``now``; None for no limit."""
     families: int = 1
-    least: int = 0
-    """How many scenarios are run behind the deadline, too, if they are not behind ``latest``."""
-    latest: float | None = None
-    """The end of a campaign that has not run ``least`` scenarios at its deadline; None for the deadline."""
+    latest: float = 0.0
+    """The end of a campaign that owes scenarios at its deadline, if it is later."""
     _per_second: float = 0.0
     """How many scenarios a second the last wave simulated."""
     _judging_seconds: float = 0.0
@@ -72,57 +84,70 @@ class Pace:
         """Set the estimate for the first judgement."""
         self._judging_seconds = FIRST_JUDGING_SECONDS + FIRST_JUDGING_SECONDS_PER_FAMILY * (self.families - 1)
 
-    def next_count(self, first: int, now: float) -> int:
-        """Return the size of the next wave; 0 if there is none.
+    def next_wave(self, first: int, now: float, owed: int = 0) -> WaveSize | None:
+        """Return the size of the next wave; None if there is none.
 
         :param first: the number of the wave's first scenario
         :param now: the current time in seconds
+        :param owed: how many scenarios the campaign must run, even after its deadline
         """
         left = self.scenarios - first if self.scenarios is not None else LARGEST_WAVE
         if left <= 0:
-            return 0
+            return None
         if self.deadline is None:
             assert self.scenarios is not None
-            return min(left, ceil(self.scenarios / ceil(self.scenarios / LARGEST_WAVE)))
-        seconds = self.deadline - now - self._judging_seconds_of(0)
-        owed = self._owed(first, now)
-        if owed and first:
-            return min(left, owed)
+            return WaveSize(min(left, ceil(self.scenarios / ceil(self.scenarios / LARGEST_WAVE))), None)
+        if count := min(left, self._count_in_time(first, now)):
+            until = self._start_deadline(self.deadline, count)
+            return WaveSize(count, until if first else max(until, now + FIRST_WAVE_SECONDS))
+        if owed and self._seconds_until(self.latest, now) > 0:
+            fitting = min(owed, self._count_in(self._seconds_until(self.latest, now)))
+            # A whole number of rounds, so that all families keep having as many.
+            count = min(left, max(ceil(fitting / self.families), 1) * self.families)
+            return WaveSize(count, self._start_deadline(self.latest, count))
+        return None
+
+    def _count_in_time(self, first: int, now: float) -> int:
+        """Return how many scenarios the next wave has within the deadline."""
+        assert self.deadline is not None
+        seconds = self._seconds_until(self.deadline, now)
         if first and not self._unjudged and seconds < self._judging_seconds:
             # All trials are judged, and there is no time for a further judgement.
             return 0
         if not self._per_second:
             each_core = FIRST_WAVE_PER_CORE if seconds > FIRST_WAVE_SECONDS else LEAST_PER_CORE
-            return min(left, max(self.cores * each_core, self.families))
+            return max(self.cores * each_core, self.families)
+        count = self._count_in(seconds)
+        return count if count > max(self.cores * LEAST_PER_CORE, self.families) else 0
+
+    def _count_in(self, seconds: float) -> int:
+        """Return how many scenarios a wave can run and judge in some seconds."""
         each = 1 / self._per_second + JUDGING_SECONDS_PER_SCENARIO
-        count = min(int(min(seconds, LONGEST_WAVE_SECONDS) / each), LARGEST_WAVE)
-        return min(left, count) if count > max(self.cores * LEAST_PER_CORE, self.families) else 0
+        return max(0, min(int(min(seconds, LONGEST_WAVE_SECONDS) / each), LARGEST_WAVE))
 
-    def start_deadline(self, first: int, count: int, now: float) -> float | None:
-        """Return the time after which no scenario of a wave may start; None for no limit."""
-        if self.deadline is None:
-            return None
-        ends = self.deadline if first >= self.least or self.latest is None else self.latest
-        until = ends - self._judging_seconds_of(count)
-        return until if first else max(until, now + FIRST_WAVE_SECONDS)
+    def _seconds_until(self, end: float, now: float) -> float:
+        """Return how many seconds are left for scenarios before a moment by which all are judged."""
+        return end - now - self._judging_seconds_of(0)
 
-    def _owed(self, first: int, now: float) -> int:
-        """Return how many of the least scenarios are left; 0 if it is too late for any."""
-        assert self.deadline is not None
-        latest = self.deadline if self.latest is None else self.latest
-        in_time = now < latest - self._judging_seconds_of(0)
-        return min(max(self.least - first, 0), LARGEST_WAVE) if in_time else 0
+    def _start_deadline(self, end: float, count: int) -> float:
+        """Return the time after which no scenario of a wave may start that is judged by ``end``."""
+        return end - self._judging_seconds_of(count)
 
     @property
     def is_judging_due(self) -> bool:
         """Return whether the trials must be judged before the next wave."""
         return self._unjudged >= JUDGED_AT_ONCE
 
-    def tasks_of(self, count: int, families: int) -> int:
-        """Return the number of Spark tasks for each family in a wave of ``count`` scenarios."""
+    def turns_of(self, count: int, families: int) -> int:
+        """Return how many scenarios of a family follow each other, in a wave of ``count`` scenarios."""
+        each = ceil(count / families)
         per_task = self._per_second / self.cores * TASK_SECONDS or FIRST_PER_TASK
-        least = ceil(LEAST_TASKS_PER_CORE * self.cores / families)
-        return max(least, min(ceil(count / families / per_task), MOST_TASKS))
+        tasks = max(
+            ceil(LEAST_TASKS_PER_CORE * self.cores / families),
+            1 if self.deadline is None else TURNS_OF_A_FAMILY,
+            min(ceil(each / max(per_task, 1)), MOST_TASKS),
+        )
+        return ceil(each / tasks)
 
     def record_wave(self, simulated: int, seconds: float) -> None:
         """Record the size and duration of a wave, whose trials are now unjudged."""
@@ -144,3 +169,11 @@ class Pace:
     def _judging_seconds_of(self, more: int) -> float:
         """Return the estimated duration of a judgement of ``more`` further scenarios."""
         return self._judging_seconds + JUDGING_SECONDS_PER_SCENARIO * (self._unjudged + more)
+
+
+def by_turns(families: Sequence[Sequence[int]], length: int) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield the place of a family with ``length`` of its numbers, until all families have none left."""
+    for first in range(0, max(map(len, families), default=0), length):
+        for place, numbers in enumerate(families):
+            if part := numbers[first : first + length]:
+                yield place, part

@@ -12,7 +12,7 @@ The rules this module lives by:
   it, and the same command resumes from it, with the result of a campaign that nothing disturbed.
 - As many scenarios are judged as were acknowledged and stand in outcomes.jsonl, or the campaign has failed.
 - A campaign with a time limit measures its speed and sizes each wave by it; executors start no scenario after
-  the deadline. Scenarios that it owes each family may take as long again.
+  the deadline. It goes on until a later limit while it has not run what it must run at the least.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyarrow import compute
+from pyarrow import compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
 from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session
-from onceproof.harness.campaign.executor import FamilySource, Simulation
-from onceproof.harness.campaign.jobs import SimulationJob, run_in_parallel
+from onceproof.harness.campaign.executor import FamilySource, Simulation, Wave
+from onceproof.harness.campaign.jobs import WaveJob, run_job
 from onceproof.harness.campaign.judge import (
     JUDGED_BY_PYTHON,
     Disagreement,
@@ -41,7 +41,7 @@ from onceproof.harness.campaign.judge import (
     disagreements,
     table_in,
 )
-from onceproof.harness.campaign.pace import Pace
+from onceproof.harness.campaign.pace import Pace, WaveSize, by_turns
 from onceproof.harness.campaign.store_probe import probe
 from onceproof.harness.campaign.trial_store import (
     FinishedFile,
@@ -50,11 +50,12 @@ from onceproof.harness.campaign.trial_store import (
     WrittenFile,
     manifest_of,
 )
-from onceproof.harness.campaign.trial_tables import VERDICTS, TrialTables
+from onceproof.harness.campaign.trial_tables import ANSWERS, VERDICTS, TrialTables
 from onceproof.harness.checkers.oracle_spark import SCENARIO, TRIAL_COLUMNS, arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.trials.minimums import Minimums
 from onceproof.harness.trials.output_files import (
     OutcomeFile,
     OutputUnwritable,
@@ -112,10 +113,11 @@ def run_campaign(
     spark: SparkOptions = NO_OPTIONS,
     session: SparkSession | None = None,
     progress: Progress = lambda simulated, failed: None,
-    least_each: int = 0,
+    minimums: Minimums = Minimums(),  # noqa: B008
     store: str | None = None,
     budget: Budget = Budget(),  # noqa: B008
     resumes: bool = True,
+    clock: Callable[[], float] = time.time,
 ) -> CampaignResult:
     """Run scenarios of some families on Spark, up to a number or a time limit, and judge them.
 
@@ -125,24 +127,24 @@ def run_campaign(
     :param seed: the seed of the campaign, from which each scenario's seed follows
     :param out: the folder that gets outcomes.jsonl
     :param spark: Spark's master and options if ``session`` is None
-    :param session: the Spark session, whose settings and temporary views stay as they are; None for the Spark
-        of this process, or that of spark-submit, or a new one
+    :param session: the Spark session, which stays as it is; None for that of this process, or a new one
     :param progress: called after each wave and several times a second with the numbers so far
-    :param least_each: how many scenarios each family gets although ``max_time`` is over, for as long again
+    :param minimums: what the campaign runs although ``max_time`` is over
     :param store: the folder or address of the trials, which all executors reach; None for a folder in ``out``
     :param budget: what each scenario may use
     :param resumes: whether to resume the same campaign, or to begin anew even if another one is unfinished
+    :param clock: the current time in seconds since the epoch
     :return: the result; after an interrupt from the keyboard, of the scenarios so far
     :raises CampaignStopped: a family, an executor, Spark or the store failed
     :raises OutputUnwritable: the store holds what this campaign may not replace
     """
-    started = time.time()
+    started = clock()
     families = load_families(names)
     for family in families:
         check_family(family)
     run = RunResult(families, tuple(names), seed, 0)
     result = CampaignResult(run)
-    sources = [FamilySource.of(name) for name in names]
+    sources = _sharing_modules([FamilySource.of(name) for name in names])
     made_folder(out)
     trials = TrialStore(store or str(out / TRIALS), manifest_of(families, sources, seed, scenarios))
     is_resumed = trials.resumes(resumes)
@@ -157,11 +159,10 @@ def run_campaign(
             trials.begin(is_resumed)
             lines = stack.enter_context(open_output(out))
             assert lines is not None
-            deadline = None if max_time is None else started + max_time
-            latest = None if max_time is None else started + 2 * max_time
-            pace = Pace(run.workers, scenarios, deadline, len(families), least_each * len(families), latest)
-            campaign = _Campaign(session, result, sources, trials, lines, pace, budget, progress)
-            campaign.run_or_keep(is_resumed)
+            ends = None if max_time is None else started + max_time, started + minimums.limit_seconds
+            pace = Pace(run.workers, scenarios, ends[0], len(families), ends[1])
+            work = _Campaign(session, result, sources, trials, lines, pace, minimums, clock, budget, progress)
+            work.run_or_keep(is_resumed)
         except KeyboardInterrupt:
             run.interrupted = True
         except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed, SparkFailed, TrialsLost) as mistake:
@@ -170,8 +171,14 @@ def run_campaign(
                 trials.end()
             raise CampaignStopped(result, mistake) from mistake
         finally:
-            run.seconds = time.time() - started
+            run.seconds = clock() - started
     return result
+
+
+def _sharing_modules(sources: Sequence[FamilySource]) -> list[FamilySource]:
+    """Return the sources with one archive for each folder: all of them travel in one message."""
+    archives = {source.modules: source.modules for source in sources}
+    return [replace(source, modules=archives[source.modules]) for source in sources]
 
 
 @dataclass(slots=True)
@@ -201,7 +208,7 @@ class _FamilyTrials:
         taken = [VERDICTS.empty_table()]
         for file in self.found:
             number = file.verdicts["scenario_id"]
-            wanted = compute.and_(compute.greater_equal(number, first), compute.less(number, stop))
+            wanted = pc.and_(pc.greater_equal(number, first), pc.less(number, stop))
             taken.append(file.verdicts.filter(wanted))
             if file.last < stop:
                 self.add([file.written], file.verdicts)
@@ -224,6 +231,8 @@ class _Campaign:
         store: TrialStore,
         lines: OutcomeFile,
         pace: Pace,
+        minimums: Minimums,
+        clock: Callable[[], float],
         budget: Budget,
         progress: Progress,
     ) -> None:
@@ -232,13 +241,17 @@ class _Campaign:
         self._store = store
         self._lines = lines
         self._progress = progress
+        self._minimums = minimums
         self._budget = budget
+        self._clock = clock
         self._trials = [
             _FamilyTrials(family, TrialTables(family.name, *arrow_schemas_of(family)), source)
             for family, source in zip(result.run.families, sources, strict=True)
         ]
         for trials in self._trials:
             check_judgeable(session, trials.family, trials.tables)
+        # One object for each family, because all tasks of a wave travel together.
+        self._stores = [store.folder(place) for place in range(len(sources))]
         self._pace = pace
         self._taken = 0
         """All scenarios before this number are in the tally, or were left out."""
@@ -257,9 +270,9 @@ class _Campaign:
         """Run waves until there are enough scenarios or the time is over, and judge them."""
         if is_resumed:
             self._find_finished()
-        while count := self._pace.next_count(self._taken, time.time()):
-            self._wave(self._taken, count)
-            if self._pace.is_judging_due or not self._pace.next_count(self._taken, time.time()):
+        while size := self._next_wave():
+            self._wave(self._taken, size)
+            if self._pace.is_judging_due or not self._next_wave():
                 # A judgement that is faster than estimated leaves time for a further wave.
                 self._judge()
         if any(trials.found for trials in self._trials):
@@ -268,6 +281,10 @@ class _Campaign:
             self._judge()
         self._compare_counts()
         self._store.finish([trials.written for trials in self._trials])
+
+    def _next_wave(self) -> WaveSize | None:
+        owed = self._minimums.owed(self._result.run)
+        return self._pace.next_wave(self._taken, self._clock(), owed)
 
     def _find_finished(self) -> None:
         """Find what an earlier attempt has finished."""
@@ -289,38 +306,38 @@ class _Campaign:
         self._take([trials.take_found(self._taken, stop) for trials in self._trials])
         self._taken = max(self._taken, stop)
 
-    def _wave(self, first: int, count: int) -> None:
+    def _wave(self, first: int, size: WaveSize) -> None:
         """Simulate a wave, except for what is finished, and take its outcomes."""
-        jobs = {place: job for place, job in enumerate(self._jobs(first, count)) if job is not None}
+        stop = first + size.scenarios
+        tasks = self._tasks(first, size)
         run = self._result.run
         done, failed = run.tally.scenarios, run.tally.failed
-        begun = time.perf_counter()
-        answers = run_in_parallel(
-            self._session,
-            list(jobs.values()),
-            lambda part: self._progress(done + int(part * count), failed),
-        )
-        seconds = time.perf_counter() - begun
-        taken, new = [], 0
+        begun = self._clock()
+        answer = ANSWERS.empty_table()
+        if tasks:
+            answer = run_job(
+                self._session,
+                WaveJob(Wave(tasks)),
+                lambda part: self._progress(done + int(part * size.scenarios), failed),
+            )
+        seconds = self._clock() - begun
+        taken = []
         for place, trials in enumerate(self._trials):
-            found = trials.take_found(first, first + count)
+            found = trials.take_found(first, stop)
             self._pace.record_found(found.num_rows)
-            if place in jobs:
-                answer = answers[list(jobs).index(place)]
-                verdicts = answer.select(VERDICTS.names)
-                trials.add(_acknowledged(answer), verdicts)
-                found = pa.concat_tables([found, verdicts])
-                new += verdicts.num_rows
-            taken.append(found)
+            own = answer.filter(pc.equal(_places(answer, len(self._trials)), place))
+            verdicts = own.select(VERDICTS.names)
+            trials.add(_acknowledged(own), verdicts)
+            taken += [found, verdicts]
         # Scenarios that the executors did not start in time are left out.
-        self._taken = first + count
+        self._taken = stop
         self._take(taken)
-        if jobs:
-            self._pace.record_wave(new, seconds)
+        if tasks:
+            self._pace.record_wave(answer.num_rows, seconds)
 
     def _judge(self) -> None:
         """Judge all unjudged trials with Spark SQL."""
-        begun = time.perf_counter()
+        begun = self._clock()
         unjudged = [(place, trials) for place, trials in enumerate(self._trials) if trials.files]
         numbers = [self._table(place, trials, (SCENARIO,)) for place, trials in unjudged]
         counts = counted_rows(self._session, numbers) if numbers else []
@@ -343,7 +360,7 @@ class _Campaign:
         for trials in self._trials:
             trials.files.clear()
             trials.verdicts.clear()
-        seconds = time.perf_counter() - begun
+        seconds = self._clock() - begun
         self._result.judging_seconds += seconds
         self._pace.record_judgement(seconds)
 
@@ -361,29 +378,28 @@ class _Campaign:
                 f" judged {judged:,}: repeat the command, which runs what is missing"
             )
 
-    def _jobs(self, first: int, count: int) -> list[SimulationJob | None]:
-        """Return a job for each family, with its turns in a wave that are not finished."""
-        size = len(self._trials)
-        tasks = self._pace.tasks_of(count, size)
-        deadline = self._pace.start_deadline(first, count, time.time())
-        jobs: list[SimulationJob | None] = []
+    def _tasks(self, first: int, size: WaveSize) -> list[Simulation]:
+        """Return the tasks of a wave without what is finished; the families take turns."""
+        families = len(self._trials)
+        unfinished = []
         for place, trials in enumerate(self._trials):
             found = trials.numbers_found()
-            numbers = range(first + (place - first) % size, first + count, size)
-            turns = _ranges([number // size for number in numbers if number not in found])
-            simulation = Simulation(
-                source=trials.source,
-                tables=trials.tables,
+            numbers = range(first + (place - first) % families, first + size.scenarios, families)
+            unfinished.append([number // families for number in numbers if number not in found])
+        return [
+            Simulation(
+                source=self._trials[place].source,
+                tables=self._trials[place].tables,
                 run_seed=self._result.run.seed,
-                families=size,
+                families=families,
                 place=place,
-                turns=turns,
-                store=self._store.folder(place),
+                turns=_ranges(turns),
+                store=self._stores[place],
                 budget=self._budget,
-                deadline=deadline,
+                deadline=size.until,
             )
-            jobs.append(SimulationJob(simulation, tasks) if turns else None)
-        return jobs
+            for place, turns in by_turns(unfinished, self._pace.turns_of(size.scenarios, families))
+        ]
 
     def _take(self, verdicts: Sequence[pa.Table]) -> None:
         """Write the outcomes of a wave and add them to the tally, in the order of the campaign."""
@@ -407,6 +423,12 @@ def _ranges(turns: Sequence[int]) -> list[range]:
         else:
             ranges.append(range(turn, turn + 1))
     return ranges
+
+
+def _places(answer: pa.Table, families: int) -> pa.ChunkedArray:
+    """Return for each row the place of its family, which its number tells."""
+    numbers = answer["scenario_id"]
+    return pc.subtract(numbers, pc.multiply(pc.divide(numbers, families), families))
 
 
 def _acknowledged(answer: pa.Table) -> list[WrittenFile]:

@@ -13,7 +13,8 @@ from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.checkers.outcome import outcome_of
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.trials.family_mistakes import FamilyMistake, undisturbed
+from onceproof.harness.trials.family_mistakes import FamilyMistake
+from onceproof.harness.trials.faultless_runs import undisturbed
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 

@@ -55,6 +55,7 @@ OUTCOME_COLUMNS: Final[dict[str, Any]] = {
     "timers_at_end": pa.int64(),
     "situations": pa.list_(pa.string()),
     "notes": pa.list_(pa.string()),
+    "watched": _COUNTS,
     "recovery_seconds": pa.list_(pa.float64()),
     "waited_milliseconds": pa.float64(),
 }

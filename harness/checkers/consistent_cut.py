@@ -65,7 +65,7 @@ class ConsistentCut:
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return the violations in the order in which they became visible."""
-        follower = _CommitFollower(oracle, scenario.is_exactly_once)
+        follower = _CommitFollower(oracle, history, scenario.is_exactly_once)
         has_rows = is_lost = False
         for step, kind, subject, payload in history.events:
             if kind == TRANSACTION_VISIBLE:
@@ -78,7 +78,7 @@ class ConsistentCut:
                 follower.rows_written(step, subject, payload)
             elif kind == ATTEMPT_STARTED:
                 if is_lost and not has_rows and payload["restored"] is None:
-                    follower = _CommitFollower(oracle, scenario.is_exactly_once, follower.violations)
+                    follower = _CommitFollower(oracle, history, scenario.is_exactly_once, follower.violations)
                 follower.attempt_started(step, subject, payload["restored"])
             elif kind == COMMIT_FAILED:
                 follower.failed_commits.add(subject)
@@ -103,6 +103,7 @@ class _CommitFollower:
         "failed_commits",
         "first_listed",
         "highest_visible",
+        "history",
         "is_exactly_once",
         "last_compared",
         "last_epochs",
@@ -117,8 +118,15 @@ class _CommitFollower:
         "visible_counts",
     )
 
-    def __init__(self, oracle: Oracle, is_exactly_once: bool, violations: Sequence[Violation] = ()) -> None:
+    def __init__(
+        self,
+        oracle: Oracle,
+        history: History,
+        is_exactly_once: bool,
+        violations: Sequence[Violation] = (),
+    ) -> None:
         self.oracle = oracle
+        self.history = history
         self.is_exactly_once = is_exactly_once
         self.violations: list[Violation] = [*violations]
         self.rows: list[Row] = []
@@ -248,7 +256,7 @@ class _CommitFollower:
         while 0 <= index < len(self.checkpoints) and (index <= highest or not self.listed_counts[index]):
             self.last_compared = index
             checkpoint, cut, in_flight = self.checkpoints[index]
-            expected = self.oracle.rows_at(cut, self.rows)
+            expected = self.oracle.rows_at(cut, self.rows, self.history, checkpoint)
             actual = count_rows(self.rows)
             if actual != expected and (missing_and_extra := self._difference(expected, actual, in_flight)):
                 missing, extra = missing_and_extra

@@ -58,7 +58,7 @@ class ExactlyOnce:
             return ()
         visible = rows_at_end(history)
         actual = count_rows(visible)
-        expected = oracle.rows(visible)
+        expected = oracle.rows(visible, history)
         if actual == expected:
             return () if oracle.answers is None else _answered_again(self.property, oracle.answers, history)
         finished = _has_finished(history)

@@ -40,7 +40,7 @@ class Mode:
             elif kind == ATTEMPT_STARTED:
                 attempts += 1
                 restored = restored or payload["restored"] is not None
-        expected, actual = oracle.rows(visible), count_rows(visible)
+        expected, actual = oracle.rows(visible, history), count_rows(visible)
         violations = []
 
         def add(anomaly: str, rows: list[Row]) -> None:

@@ -14,15 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
+from onceproof.harness.checkers.declared_rows import DeclaredRows, SupportsExpected
 from onceproof.harness.model.family import (
     NOTHING_DECLARED,
     AtLeastOnce,
-    Declared,
     Records,
     Rows,
     options_of,
 )
-from onceproof.harness.model.history import Cut, Row
+from onceproof.harness.model.history import Cut, History, Row
 from onceproof.harness.model.scenario import Scenario
 
 RowCounts: TypeAlias = Mapping[Row, int]
@@ -51,18 +51,24 @@ class Oracle(Protocol):
     def table_keys(self) -> int:
         """The number of key columns of the family's sink; 0 if it does not write by key."""
 
-    def rows(self, visible: Rows = ()) -> RowCounts:
+    def rows(self, visible: Rows = (), history: History | None = None) -> RowCounts:
         """Return the rows for the whole input.
 
         :param visible: the rows that the run committed; a family that ``declares`` reads its choices from
             them
+        :param history: the run, which says where it resumed and so which records may be late; None if it is
+            not known
         """
 
-    def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
+    def rows_at(
+        self, cut: Cut, visible: Rows = (), history: History | None = None, checkpoint: int | None = None
+    ) -> RowCounts:
         """Return the rows for the input before a cut.
 
         :param cut: the next offset of each split; a split that it does not name has not begun
         :param visible: the rows that the run has committed so far
+        :param history: the run, if it is known
+        :param checkpoint: the checkpoint in it whose cut it is
         """
 
     def versions_at(self, cut: Cut | None) -> Versions:
@@ -72,19 +78,12 @@ class Oracle(Protocol):
         """
 
 
-class SupportsExpected(Protocol):
-    """The part of a family that an oracle needs."""
-
-    def expected(self, records: Records, declared: Declared) -> Rows:
-        """Return the rows that the job should commit for the records."""
-
-
 class PythonOracle:
     """The oracle of one scenario, computed by its family's ``expected``."""
 
     __slots__ = (
         "_cache",
-        "_declares",
+        "_declared",
         "_family",
         "_lengths",
         "_parameters",
@@ -102,7 +101,7 @@ class PythonOracle:
         self._records = scenario.records
         self._parameters = scenario.parameters
         options = options_of(family)
-        self._declares = options.declares
+        self._declared = DeclaredRows(family, scenario, options) if options.declares else None
         self._versions = options.versions
         self._written_at_end = options.written_at_end
         self.answers = options.answers
@@ -113,18 +112,19 @@ class PythonOracle:
         self._cache: dict[tuple[int, ...], RowCounts] = {}
         """By the number of records of each split, the rows for them."""
 
-    def rows(self, visible: Rows = ()) -> RowCounts:
+    def rows(self, visible: Rows = (), history: History | None = None) -> RowCounts:
         """Return the rows for the whole input."""
-        if self._declares:
-            return count_rows(self._family.expected(self._records, Declared(visible, True, self._parameters)))
+        if self._declared is not None:
+            return self._declared.rows(self._records, visible, history, None, is_whole=True)
         return self._rows(self._lengths)
 
-    def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
+    def rows_at(
+        self, cut: Cut, visible: Rows = (), history: History | None = None, checkpoint: int | None = None
+    ) -> RowCounts:
         """Return the rows for the input before a cut."""
         lengths = tuple([cut.get(split, 0) for split in self._records])
-        if self._declares:
-            declared = Declared(visible, False, self._parameters)
-            return count_rows(self._family.expected(self._before(lengths), declared))
+        if self._declared is not None:
+            return self._declared.rows(self._before(lengths), visible, history, checkpoint, is_whole=False)
         return self._rows(lengths)
 
     def versions_at(self, cut: Cut | None) -> Versions:

@@ -22,6 +22,7 @@ from onceproof.harness.checkers import Signature
 from onceproof.harness.checkers.coverage import mode_point
 from onceproof.harness.checkers.situations import situations_of
 from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.checkers.watched import watched_in
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.scenario import Scenario
@@ -69,6 +70,8 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The names of the situations that the run was in (`situations.py`)."""
     notes: tuple[str, ...] = ()
     """What the run has noticed that breaks no property."""
+    watched: dict[str, int] = msgspec.field(default_factory=dict)
+    """By what might have happened in the run, such as "expiry/seen/60000": 1 if it did, else 0."""
     recovery_seconds: tuple[float, ...] = ()
     """From each kill to the first new rows after it, in seconds; only systems that run in real time measure
     it, and only for kills that new rows followed."""
@@ -139,6 +142,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         timers_at_end=statistics.timers_at_end,
         situations=situations_of(scenario, history),
         notes=statistics.notes,
+        watched={name: int(happened) for name, happened in watched_in(history).items()},
         recovery_seconds=tuple(
             [round(each.seconds, 3) for each in statistics.recoveries if each.seconds is not None]
         ),

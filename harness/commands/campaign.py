@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_options import SparkOptions
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import OUT, RunPlan, budget_of, families_of
+from onceproof.harness.settings.run_plan import OUT, RunPlan, budget_of, decided, families_of
+from onceproof.harness.trials.minimums import KILLS, SCENARIOS, Minimums
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
 from onceproof.reports.text import counted
 
-NIGHT_SECONDS = 60.0
+if TYPE_CHECKING:
+    from onceproof.harness.nightly.night import OwnNight
+
+NIGHT_SECONDS: Final = 60.0
+"""The campaign of a night."""
+LIMIT_SECONDS: Final = 1800.0
+"""The same, at the latest, while it has not reached its minimums."""
 
 
 def campaign_command(plan: RunPlan, spark: SparkOptions, store: str | None = None) -> int:
@@ -78,32 +89,46 @@ def _campaign(plan: RunPlan, spark: SparkOptions, store: str | None) -> int:
     return exit_code(report)
 
 
+class NightOptions(Struct, frozen=True, kw_only=True):
+    """What the command line says of a night; None leaves an option to the settings."""
+
+    families: Sequence[str] | None = None
+    max_time: float | None = None
+    limit_time: float | None = None
+    least_scenarios: int | None = None
+    least_kills: int | None = None
+    seed: int | None = None
+    out: Path | None = None
+    junit: Path | None = None
+    as_json: bool = False
+
+
 def nightly_command(
-    settings: Settings,
-    spark: SparkOptions,
-    max_time: float | None,
-    seed: int | None,
-    out: Path | None,
-    junit: Path | None,
-    command: str,
-    as_json: bool = False,
+    settings: Settings, spark: SparkOptions, options: NightOptions, command: str, own: OwnNight | None = None
 ) -> int:
-    """Run the nightly job with the settings of the project, and return the exit code."""
+    """Run the nightly job with the settings of the project, and return the exit code.
+
+    ``own`` holds the further parts of a night and the command that runs them.
+    """
     from onceproof.harness.nightly.night import nightly
 
-    if max_time is None:
-        max_time = NIGHT_SECONDS if settings.max_time is None else settings.max_time
     return nightly(
-        out or settings.out or OUT,
-        max_time,
-        seed,
-        command,
-        families=families_of(settings),
+        options.out or settings.out or OUT,
+        decided(options.max_time, settings.max_time, NIGHT_SECONDS),
+        options.seed,
+        command if own is None else own.command,
+        families=families_of(settings, options.families),
+        minimums=Minimums(
+            decided(options.least_scenarios, settings.least_scenarios, SCENARIOS),
+            decided(options.least_kills, settings.least_kills, KILLS),
+            decided(options.limit_time, settings.limit_time, LIMIT_SECONDS),
+        ),
+        parts=() if own is None else own.parts,
         known=settings.known,
         history=settings.history,
         keep=settings.nights,
-        junit=junit,
-        as_json=as_json,
+        junit=options.junit,
+        as_json=options.as_json,
         spark=spark,
         budget=budget_of(settings),
     )

@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer.models import CommandInfo, TyperInfo
@@ -30,6 +30,7 @@ from onceproof.harness.commands.interruption import interruptible
 from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.merge_cli import merge
 from onceproof.harness.commands.mutants_cli import mutants
+from onceproof.harness.commands.nightly_cli import nightly
 from onceproof.harness.commands.serve_cli import serve
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.setup_cli import completion, doctor, init
@@ -49,8 +50,6 @@ from onceproof.harness.commands.shared_options import (
     Junit,
     Master,
     MaxTime,
-    NightMaxTime,
-    NightSeed,
     OneFamily,
     PropertiesFile,
     RunSeed,
@@ -74,6 +73,9 @@ from onceproof.harness.model import exit_codes
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE
 from onceproof.harness.model.seeds import Share
 
+if TYPE_CHECKING:
+    from onceproof.harness.nightly.night import OwnNight
+
 BISECT = "--bisect"
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
@@ -87,7 +89,7 @@ app = typer.Typer(
     name="onceproof",
     help="Prove, or disprove, that a stateful stream job counts every record exactly once.",
     epilog="Exit codes: 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or bad input, 5"
-    " nothing ran, 130 interrupted, 143 ended by SIGTERM.",
+    " nothing or too little ran, 130 interrupted, 143 ended by SIGTERM.",
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -262,31 +264,6 @@ def campaign(
 
 
 @app.command()
-def nightly(
-    max_time: NightMaxTime = None,
-    seed: NightSeed = None,
-    master: Master = None,
-    conf: SparkSettings = None,
-    properties_file: PropertiesFile = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out")
-    ] = None,
-    junit: Junit = None,
-    as_json: AsJson = False,
-) -> None:
-    """Run a year of flights under kills, then a campaign, and report both."""
-    from onceproof.engine.extras import DATA, SPARK, require
-
-    require("onceproof nightly", SPARK, DATA)
-    from onceproof.engine.runtime.spark_options import SparkOptions
-    from onceproof.harness.commands.campaign import nightly_command
-    from onceproof.harness.settings.project_settings import load_settings
-
-    spark = SparkOptions.of(master, conf or (), properties_file)
-    raise typer.Exit(nightly_command(load_settings(), spark, max_time, seed, out, junit, _command(), as_json))
-
-
-@app.command()
 def flights(
     system: FlightsSystem = "spark-cluster",
     seed: Annotated[int, typer.Option("--seed", help="Seed from which the kills are drawn.")] = 0,
@@ -411,7 +388,7 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-for _command_of_its_module in (hunt, mutants, bench, merge, serve, init, doctor, completion):
+for _command_of_its_module in (hunt, nightly, mutants, bench, merge, serve, init, doctor, completion):
     app.command()(_command_of_its_module)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")
@@ -438,10 +415,11 @@ def _command() -> str:
     return shlex.join(("onceproof", *sys.argv[1:]))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, night: OwnNight | None = None) -> int:
     """Run the command line and return its exit code.
 
-    ``arguments`` are those after the command's name; None stands for those of the process.
+    ``arguments`` are those after the command's name; None stands for those of the process. ``night`` has
+    further parts for `nightly`.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = DEBUG in given
@@ -453,14 +431,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         main(["--help"])
         return _print_error("no command is given", USAGE)
     with interruptible() as interruption:
-        code = interruption.exit_code(_run(given, debug))
+        code = interruption.exit_code(_run(given, debug, night))
     return exit_codes.code_for_bisect(code) if BISECT in given else code
 
 
-def _run(given: list[str], debug: bool) -> int:
+def _run(given: list[str], debug: bool, night: OwnNight | None) -> int:
     """Run the command line, and return its exit code; an error is a line."""
     try:
-        code = typer.main.get_command(app).main(given, prog_name="onceproof", standalone_mode=False)
+        command = typer.main.get_command(app)
+        code = command.main(given, prog_name="onceproof", standalone_mode=False, obj=night)
         sys.stdout.flush()
         return int(code or 0)
     except typer.TyperException as error:

@@ -108,9 +108,8 @@ def _lines_of(case: FailureCase, real: bool) -> Iterator[str]:
     yield shrunk_text(case, real)
     if needed := wording.needed_text(case.scenario):
         yield needed
-    accuses = case.mistake is None or not case.mistake.title
     for title, text in (("cause", explanation.cause), ("first divergence", explanation.first_divergence)):
-        if text and accuses:
+        if text and case.is_explained:
             yield f"{title}: {text}"
     if takes is not None:
         yield from _section("what it takes", tuple(decision_lines(takes)))

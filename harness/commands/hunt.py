@@ -33,13 +33,8 @@ from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.model.family import Family, FamilyError, turns_of
 from onceproof.harness.model.system import reason_against
 from onceproof.harness.reporting.progress import Bar, progress_bar
-from onceproof.harness.reporting.report_builder import (
-    build_report,
-    engine_version,
-    failure_of,
-    time_text,
-    write_report,
-)
+from onceproof.harness.reporting.report_builder import build_report, failure_of, time_text, write_report
+from onceproof.harness.reporting.revisions import engine_version
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.examination import examine, limit_of, unexamined

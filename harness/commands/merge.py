@@ -116,9 +116,11 @@ def _merged(wanted: Merge, reports: Sequence[Report]) -> RunResult:
             ("seed", first.seed, report.facts.seed),
             ("system", first.system, report.facts.system),
             ("version", first.engine_version, report.facts.engine_version),
+            ("commit of the families", first.families_version, report.facts.families_version),
         ):
             if one != other:
-                raise UsageError(f"{folder}: its {what} is {other}, and that of {wanted.folders[0]} is {one}")
+                others = f"that of {wanted.folders[0]} is {one or 'unknown'}"
+                raise UsageError(f"{folder}: its {what} is {other or 'unknown'}, and {others}")
     own = {load_family(address).name: address for address in wanted.families}
     outcomes = [each for folder in wanted.folders for each in _outcomes_in(folder)]
     seen: set[tuple[str, int | None]] = set()

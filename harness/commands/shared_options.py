@@ -145,7 +145,41 @@ Bisect: TypeAlias = Annotated[
 NightMaxTime: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        "--max-time", min=0, metavar="SECONDS", help="Stop the campaign after this time.", show_default="60"
+        "--max-time",
+        min=0,
+        metavar="SECONDS",
+        help="Stop the campaign after this time, if it has reached its minimums.",
+        show_default="60",
+    ),
+]
+NightLimitTime: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--limit-time",
+        min=0,
+        metavar="SECONDS",
+        help="Stop the campaign after this time, even if it has not reached them.",
+        show_default="1800",
+    ),
+]
+LeastScenarios: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--least-scenarios",
+        min=0,
+        metavar="N",
+        help="Least number of scenarios of each family.",
+        show_default="100",
+    ),
+]
+LeastKills: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--least-kills",
+        min=0,
+        metavar="N",
+        help="Least number of kills under which each property is asked.",
+        show_default="20",
     ),
 ]
 NightSeed: TypeAlias = Annotated[

@@ -29,6 +29,7 @@ from onceproof.harness.generation.drawn_operations import (
     draw_operations,
     draw_rescales,
 )
+from onceproof.harness.generation.drawn_times import with_times
 from onceproof.harness.generation.fault_patterns import (
     MOST_FAULTS,
     FaultDraw,
@@ -60,6 +61,7 @@ from onceproof.harness.model.family import (
     tasks_with,
     workload_of,
 )
+from onceproof.harness.model.family_places import is_built_in
 from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import (
@@ -149,7 +151,9 @@ PRIORITIES: Final = UNAIMED._replace(schedules=(("priority", 1),))
 def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
     scenario = _draw(family, seed, drawing)
-    return _with_time_to_drain(scenario) if may_expire(family) and scenario.is_endless else scenario
+    if may_expire(family) and scenario.is_endless:
+        scenario = _with_time_to_drain(scenario)
+    return scenario if is_built_in(family) else with_times(scenario, seed)
 
 
 def _with_time_to_drain(scenario: Scenario) -> Scenario:

@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or unusable input, 5 nothing ran, 130
-  interrupted, 143 ended by SIGTERM; with --bisect 125 in place of 3, 4 and 5. They never change:
+- 0 passed, 1 a property failed, 3 internal error, 4 wrong usage or unusable input, 5 nothing, or too little,
+  ran, 130 interrupted, 143 ended by SIGTERM; with --bisect 125 in place of 3, 4 and 5. They never change:
   `git bisect run` and CI depend on them.
 - What the user can correct is reported in one line, without a traceback, and with exit code 4. What only the
   project can correct is exit code 3, in one line too; --debug shows the traceback.

@@ -198,6 +198,12 @@ class FamilyOptions:
     declares: bool = False
     """Whether rows declare what the run chose. Then ``expected`` gets the rows that became visible, and
     ``oracle_sql`` may read them from the view ``declared``: scenario_id and the columns of ``row_schema``."""
+    late: str | Callable[[Row], bool] | None = None
+    """The rows that declare a record late: a tag that is one of their cells, or a function of a row. It
+    implies ``declares``. Only rows of records that may be late reach ``expected`` (`checkers/arrivals.py`)."""
+    due: Callable[[Row], int | None] | None = None
+    """For ``late``: the watermark at which a row is due, such as the end of its window less 1 ms; None for
+    rows that do not wait. A record is late if all its rows are due; without this, if it is behind."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
@@ -275,6 +281,10 @@ class FamilyOptions:
             value = getattr(self, name)
             if not fits(value):
                 raise FamilyError(f"{name!r} in FamilyOptions must be {asked}, not {value!r}")
+        if self.late is not None:
+            object.__setattr__(self, "declares", True)
+        elif self.due is not None:
+            raise FamilyError("due in FamilyOptions belongs to late rows: late is missing")
         if bool(self.table_keys) != (self.versions is not None):
             raise FamilyError("table_keys and versions belong together in FamilyOptions: one is missing")
         if self.barriers == "at_least_once" and self.at_least_once is None:
@@ -285,6 +295,10 @@ class FamilyOptions:
     def sends_batches_with(self, parameters: Mapping[str, Parameter]) -> bool:
         """Return ``sends_batches`` for the parameters of a workload."""
         return bool(self.sends_batches(parameters)) if callable(self.sends_batches) else self.sends_batches
+
+    def is_late(self, row: Row) -> bool:
+        """Return whether a row declares a record late."""
+        return bool(self.late(row)) if callable(self.late) else self.late is not None and self.late in row
 
     @property
     def draws_graphs(self) -> bool:
@@ -320,6 +334,11 @@ _Members: TypeAlias = Mapping[str, tuple[Callable[[Any], object], str]]
 
 _OPTIONS: Final[_Members] = {
     "declares": (lambda value: type(value) is bool, "True or False"),
+    "late": (
+        lambda value: value is None or callable(value) or (type(value) is str and bool(value)),
+        "the tag of late rows, or a function late(row)",
+    ),
+    "due": (_is_function_or_none, "a function due(row)"),
     "any_backend": (lambda value: type(value) is bool, "True or False"),
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
@@ -353,7 +372,7 @@ _OPTIONS: Final[_Members] = {
 }
 
 _FUNCTIONS: Final = (
-    *("versions", "answers", "streaming_query", "bytewax_flow", "quix_app", "with_key"),
+    *("versions", "answers", "due", "streaming_query", "bytewax_flow", "quix_app", "with_key"),
     *("tasks_with", "simpler_parameters", "as_program"),
 )
 NO_OPTIONS: Final = FamilyOptions()
@@ -424,22 +443,6 @@ def tasks_with(family: Family, parameters: Mapping[str, Parameter]) -> Vertices:
     """Return the vertices of the job that a family builds for the parameters of a workload."""
     tasks_of = options_of(family).tasks_with
     return family.tasks if tasks_of is None else tasks_of(parameters)
-
-
-def check_table_keys(family: Family, keys: int, sink: str) -> None:
-    """Raise FamilyError where a job replaces rows by key and the family does not say so, or by other keys.
-
-    :param keys: the key columns by which the job writes; 0 if it replaces no rows
-    :param sink: the call that says so in the job
-    """
-    said = options_of(family).table_keys
-    if keys and keys != said:
-        place = source_file(family) or family.name
-        was = f"options say table_keys={said}" if said else "expected() is compared with rows that are added"
-        raise FamilyError(
-            f"{place}: {sink} replaces rows by key, and {was}: set options = FamilyOptions(table_keys={keys},"
-            " versions=versions), where versions(records) returns all rows that each key may show"
-        )
 
 
 def family_of(candidate: object, place: str) -> Family:

@@ -22,7 +22,15 @@ from types import ModuleType
 from typing import Final
 
 from onceproof import scenarios
-from onceproof.harness.model.family import FAMILY_MODULE, Family, FamilyError, family_of, nearest
+from onceproof.harness.model.family import (
+    FAMILY_MODULE,
+    Family,
+    FamilyError,
+    family_of,
+    nearest,
+    options_of,
+    source_file,
+)
 from onceproof.harness.model.program_family import ProgramFamily, program_family
 from onceproof.harness.model.user_file import error_line, import_file
 
@@ -61,6 +69,12 @@ def _built_in_places() -> Mapping[str, tuple[str, str]]:
 def _name_of(module: str) -> str:
     """Return the name of the built-in family in a module."""
     return module.removeprefix(_BUILT_IN).replace(".", "_")
+
+
+def is_built_in(family: Family) -> bool:
+    """Return whether a family is one of this project's own."""
+    module = family.__name__ if isinstance(family, ModuleType) else type(family).__module__
+    return module.startswith(_BUILT_IN)
 
 
 def load_family(address: str) -> Family:
@@ -162,3 +176,19 @@ def _from_file(path: Path, attribute: str) -> Family:
     if not hasattr(module, attribute):
         raise FamilyError(f"{path}: it has no {attribute!r}{nearest(attribute, vars(module))}")
     return family_of(getattr(module, attribute), f"{path}:{attribute}")
+
+
+def check_table_keys(family: Family, keys: int, sink: str) -> None:
+    """Raise FamilyError where a job replaces rows by key and the family does not say so, or by other keys.
+
+    :param keys: the key columns by which the job writes; 0 if it replaces no rows
+    :param sink: the call that says so in the job
+    """
+    said = options_of(family).table_keys
+    if keys and keys != said:
+        place = source_file(family) or family.name
+        was = f"options say table_keys={said}" if said else "expected() is compared with rows that are added"
+        raise FamilyError(
+            f"{place}: {sink} replaces rows by key, and {was}: set options = FamilyOptions(table_keys={keys},"
+            " versions=versions), where versions(records) returns all rows that each key may show"
+        )

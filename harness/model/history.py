@@ -50,6 +50,12 @@ INPUT_READ: Final = "input_read"
 LOOK: Final = "look "
 """With a number behind it the name of a look at an output that shows no transactions."""
 
+EXPIRY: Final = "expiry"
+TIMER: Final = "timer"
+ROWS: Final = "rows"
+KILL: Final = "kill"
+"""What is watched: times to live, timers in processing time, rows of a sink, a kill between two rows."""
+
 RESTART_WAIT: Final = "restart"
 INTERVAL_WAIT: Final = "interval"
 EXPIRY_WAIT: Final = "expiry"
@@ -138,6 +144,9 @@ class Statistics:
     them."""
     notes: tuple[str, ...] = ()
     """What the run has noticed that breaks no property; only the simulation looks for it."""
+    watched: dict[str, bool] = field(default_factory=dict)
+    """By what might have happened in the run ("expiry/seen/60000", "timer/totals"), whether it did; only the
+    simulation looks for it."""
     stops_failed: int = 0
     """How many stops came to nothing, whatever the reason; only the simulation counts them."""
     recoveries: list[Recovery] = field(default_factory=list)

@@ -42,6 +42,8 @@ STEPS_PER_RECORD: Final = 20_000
 """By how much each record raises it."""
 MOST_MS: Final = 10**12
 """The longest duration and the highest count of anything else: 31 years in milliseconds."""
+LATEST_START_MS: Final = 2**53
+"""The latest date at which a scenario starts."""
 TIMES: Final = (-(2**63), 2**63 - 1)
 """The first and last timestamp of a record."""
 
@@ -250,8 +252,15 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endless: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether the sources never end: records arrive while the job runs, and once all are read its user stops
     it, drained. If unset, all records are there from the beginning and the sources end behind them."""
+    started_ms: Count | msgspec.UnsetType = msgspec.UNSET
+    """What the wall clock of the simulation shows at the start; the epoch if unset."""
     needed: Needed | msgspec.UnsetType = msgspec.UNSET
     """Of a shrunk scenario that stays large: its parts, which it needs. No run reads it."""
+
+    @property
+    def starts_at_ms(self) -> int:
+        """What the wall clock shows at the start, with its default."""
+        return 0 if self.started_ms is msgspec.UNSET else self.started_ms
 
     @property
     def is_endless(self) -> bool:
@@ -461,6 +470,7 @@ def _bounded(scenario: Scenario) -> Iterator[tuple[str, int, int]]:
         yield name, getattr(scenario, name), MOST_MS
     for name in ("aligned_timeout_ms", "max_concurrent", "min_pause_ms"):
         yield f"mode.{name}", getattr(scenario.checkpoint_mode, name), MOST_MS
+    yield "started_ms", scenario.starts_at_ms, LATEST_START_MS
     yield "schedule.horizon", scenario.schedule.horizon, steps
     for index, fault in enumerate(scenario.faults):
         yield f"faults[{index}].rescale_to", fault.rescale_to, MOST_SUBTASKS

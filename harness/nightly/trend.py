@@ -26,7 +26,7 @@ from onceproof.harness.nightly.night_history import (
     SignatureFigures,
 )
 from onceproof.harness.reporting.report_builder import RECOVERY_STEPS, REPLAYED
-from onceproof.reports.headline import conclude, known_scenarios, real_input_failed, signature_text
+from onceproof.reports.headline import conclude, known_scenarios, real_input_failed
 from onceproof.reports.model import (
     Distribution,
     Failure,
@@ -36,6 +36,7 @@ from onceproof.reports.model import (
     RealInput,
     Report,
 )
+from onceproof.reports.notes import signature_text
 
 MOST_NIGHTS: Final = 60
 """Largest number of nights that a page shows."""
@@ -47,9 +48,7 @@ def with_history(report: Report, before: Sequence[NightRow]) -> Report:
     """Return the report with the earlier nights of each failure; ``before`` starts with the oldest night."""
     return msgspec.structs.replace(
         report,
-        failures=tuple(
-            _seen_before(failure, before, report.facts.engine_version) for failure in report.failures
-        ),
+        failures=tuple(_seen_before(failure, before, report.facts.revision) for failure in report.failures),
         known=tuple(_missed_before(known, before) for known in report.known),
     )
 
@@ -64,7 +63,7 @@ def added_to_history(history: NightHistory, report: Report, started: datetime, s
     before = history.read()
     report = with_history(report, before)
     tonight = night_row(report, started, seconds)
-    if tonight.status == "empty":
+    if tonight.status == "empty" and not tonight.scenarios:
         return with_nights(report, before)
     try:
         history.add(tonight)
@@ -80,7 +79,7 @@ def night_row(report: Report, started: datetime, seconds: float) -> NightRow:
     return NightRow(
         started=started.astimezone(UTC),
         seed=report.facts.seed,
-        revision=report.facts.engine_version,
+        revision=report.facts.revision,
         status=conclude(report).status,
         scenarios=report.facts.scenarios,
         failed=sum(family.failed for family in report.families),

@@ -20,12 +20,12 @@ from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.reporting.report_builder import (
-    engine_version,
     failure_of,
     family_result,
     machine_text,
     time_text,
 )
+from onceproof.harness.reporting.revisions import engine_version, families_version
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import waiting_share
@@ -108,6 +108,7 @@ def _facts(runs: Sequence[ComparedRun], left_out: Sequence[str], command: str) -
         scenarios=sum(result.tally.scenarios for result in results),
         seed=results[0].seed,
         engine_version=engine_version(),
+        families_version=families_version(results[0].names),
         started=time_text(results[0].started),
         seconds=round(sum(result.seconds for result in results), 3),
         machine=machine_text(),

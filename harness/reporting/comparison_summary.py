@@ -171,7 +171,7 @@ def _end(report: Report, page: Path) -> Iterator[str]:
     if report.interrupted:
         yield "ended early; the results of the finished scenarios are kept"
     headline = conclude(report)
-    yield from headline.notes
+    yield from map(str, headline.notes)
     yield f"{headline.word}. {headline.asked}"
     if headline.thin:
         yield f"A sample: {'; '.join(headline.thin)}."

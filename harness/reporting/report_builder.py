@@ -11,22 +11,16 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onceproof.harness.checkers import CONTINUATIONS, properties_asked_of
 from onceproof.harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
-from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
-from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
-from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import (
     fault_text,
@@ -38,16 +32,18 @@ from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
-from onceproof.harness.model.family import options_of
+from onceproof.harness.model.family_places import is_built_in
 from onceproof.harness.model.fault_kinds import POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.system import System, can_strike
+from onceproof.harness.reporting.revisions import engine_version, families_version
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
+from onceproof.harness.trials.minimums import properties_asked
 from onceproof.harness.trials.output_files import OutputUnwritable, unwritable, write_file
 from onceproof.harness.trials.runner import RunResult
-from onceproof.harness.trials.tally import Tally
+from onceproof.harness.trials.tally import FamilyTally, Tally
 from onceproof.harness.trials.trial import SIMULATED
 from onceproof.reports.junit import junit
 from onceproof.reports.model import (
@@ -79,6 +75,8 @@ SYSTEM: Final = "simulated"
 REPLAYED: Final = "records read again"
 RECOVERY_STEPS: Final = "steps without a running job"
 MOST_WITNESSES: Final = 5
+LEAST_WATCHED: Final = 20
+"""In fewer scenarios it says nothing that something never happened."""
 MOST_SEEDS: Final = 5
 """How many scenarios of a family the page lists."""
 
@@ -176,6 +174,7 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
         scenarios=tally.scenarios,
         seed=result.seed,
         engine_version=engine_version(),
+        families_version=families_version(result.names),
         started=time_text(result.started),
         seconds=round(result.seconds, 3),
         machine=machine_text(),
@@ -227,25 +226,6 @@ def cost_text(seconds: float, share: float) -> str:
 def time_text(moment: datetime) -> str:
     """Return a moment in the format of the report: `2026-11-20 02:17:05 UTC`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def engine_version() -> str:
-    """Return the version of the distribution, with the commit if onceproof runs from a checkout."""
-    version = metadata.version("onceproof")
-    root = Path(__file__).parents[1]
-    if not (root / ".git").exists():
-        return version
-    try:
-        commit = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "--short", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return version
-    return f"{version} at {commit}"
 
 
 def machine_text() -> str:
@@ -323,7 +303,7 @@ def failure_of(case: FailureCase) -> Failure:
         mend=() if mistake is None else tuple(mistake.example.splitlines()),
         title="" if mistake is None else mistake.title,
         # Where the family is to be mended, no step of the job is the cause.
-        cause="" if mistake is not None and mistake.title else explanation.cause,
+        cause=explanation.cause if case.is_explained else "",
         shrinking=Shrinking(
             before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),
             after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),
@@ -358,31 +338,21 @@ def _decisions(takes: DecisionEffects) -> tuple[Decision, ...]:
 
 def family_result(name: str, result: RunResult, known: Sequence[KnownSignature]) -> FamilyResult:
     """Return the verdicts of one family of a run, by property; ``known`` are the listed failures."""
-    tally, capabilities = result.tally, result.system.capabilities
+    tally = result.tally
     family = tally.families[name]
     listed = [
         group
         for (family_name, signature), group in tally.groups.items()
         if family_name == name and find_known(known, name, signature)
     ]
-    asked = dict.fromkeys(properties_asked_of(capabilities), family.scenarios)
-    asked[ExactlyOnce.property] -= family.at_least_once
-    asked[Mode.property] = family.at_least_once
-    if not family.at_least_once and options_of(result.family(name)).at_least_once is None:
-        # The family is never run in that mode.
-        del asked[Mode.property]
-    if Capability.CONTINUATIONS in capabilities:
-        asked |= dict.fromkeys(CONTINUATIONS, family.continued)
-    if Capability.DETERMINISM in capabilities:
-        asked[DETERMINISM] = family.checked_twice
     results = [
         PropertyResult(
             each,
-            max(number - family.broken[each], 0),
+            max(asked.scenarios - family.broken[each], 0),
             family.broken[each],
             sum(group.broken[each] for group in listed),
         )
-        for each, number in asked.items()
+        for each, asked in properties_asked(result, name).items()
     ]
     return FamilyResult(
         family=name,
@@ -391,11 +361,25 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
         properties=tuple(results),
         known=sum(group.count for group in listed),
         seconds=round(family.milliseconds / 1000, 3),
-        timers_only_at_end=family.timers_only_at_end,
-        notes=dict(sorted(family.notes.items())),
+        **_notes_of(family, is_built_in(result.family(name))),
         seeds=tuple(first_seeds(tally, name)),
         replay=replay_command(Path("SEED"), result.asked_for(name), result.system.name),
     )
+
+
+def _notes_of(family: FamilyTally, is_ours: bool) -> dict[str, Any]:
+    """Return the fields of a family's notes; a built-in family has none: its users cannot change it."""
+    if is_ours:
+        return {}
+    return {
+        "timers_only_at_end": family.timers_only_at_end,
+        "notes": dict(sorted(family.notes.items())),
+        "never": {
+            name: scenarios
+            for name, scenarios in sorted(family.watched.items())
+            if scenarios >= LEAST_WATCHED and not family.happened[name]
+        },
+    }
 
 
 def first_seeds(tally: Tally, family: str) -> Iterator[int]:

@@ -6,6 +6,7 @@ The rules this module lives by:
   summary goes to stderr.
 - Each failure is printed with the command that replays it. Its line begins with FAILED, or with "known" if
   the settings list it. Only a failure that is not listed makes the exit code 1.
+- A family that failed has a line of its own. All that passed share one.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ EXIT_CODES: Final = {
     "known": PASSED,
     "failed": FAILED,
     "interrupted": INTERRUPTED,
+    # No scenario, or fewer than a night must have.
     "empty": NOTHING_RAN,
 }
 
@@ -119,13 +121,20 @@ def summary_lines(
     tally = result.tally
     if report.interrupted:
         yield "ended early; the results of the finished scenarios are kept"
+    passed = {name: family.scenarios for name, family in tally.families.items() if not family.failed}
+    if len(passed) > 1:
+        fewest, most = min(passed.values()), max(passed.values())
+        each = f"{fewest:,} to {most:,} scenarios" if fewest < most else counted(most, "scenario")
+        yield f"{len(passed):,} families: {each} each, passed"
     for name, family in sorted(tally.families.items()):
+        if name in passed and len(passed) > 1:
+            continue
         known = sum(case.count for case in cases if case.known and case.family.name == name)
         yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
     yield from exhausted_lines(result)
     yield from _refused_lines(report)
     headline = conclude(report)
-    yield from headline.notes
+    yield from map(str, headline.notes)
     if headline.asked:
         yield f"{headline.word}. {headline.asked}"
     if headline.thin:
@@ -205,6 +214,8 @@ def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
         yield from (f"    {line}".rstrip() for line in mistake.example.splitlines())
     elif case.explanation.sentence:
         yield f"  {case.explanation.sentence}"
+    if case.cause is not None:
+        yield f"  {case.cause.sentence}"
     if case.replay:
         yield f"  {case.replay}"
     if case.replay_seed:

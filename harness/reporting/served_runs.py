@@ -247,7 +247,7 @@ def _read_run(key: str, path: Path, stamp: tuple[int, int]) -> _Read:
         failed=sum(family.failed for family in report.families),
         families=len(report.families),
         seed=facts.seed,
-        engine_version=facts.engine_version,
+        engine_version=facts.revision,
         system=facts.system,
         seconds=facts.seconds,
         signatures=tuple(

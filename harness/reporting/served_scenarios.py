@@ -91,7 +91,9 @@ class ScenarioReplays:
         explanation = explanation_of(trial)
         actual = rows_at_end(shown)
         expected = [
-            row for row, count in PythonOracle(family, scenario).rows(actual).items() for _ in range(count)
+            row
+            for row, count in PythonOracle(family, scenario).rows(actual, shown).items()
+            for _ in range(count)
         ]
         served = ServedScenario(
             family=family.name,

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from onceproof.harness.campaign.executor import FamilySource, load
-from onceproof.harness.campaign.jobs import run_in_parallel
+from onceproof.harness.campaign.jobs import run_job
 from onceproof.harness.checkers.outcome import from_line, to_line
 from onceproof.harness.model.scenario import from_json, to_json
 from onceproof.harness.sensitivity.designed import designed_family
@@ -68,7 +68,6 @@ class DesignedSimulation:
 class DesignedJob:
     """All scenarios of an experiment as one Spark job."""
 
-    family: str
     simulation: DesignedSimulation
     tasks: int
 
@@ -92,9 +91,8 @@ def run_experiment(
     simulation = DesignedSimulation(FamilySource.of(asked), experiment)
     cores = session.sparkContext.defaultParallelism
     tasks = max(cores * LEAST_TASKS_PER_CORE, experiment.scenarios // SCENARIOS_PER_TASK)
-    job = DesignedJob(asked, simulation, min(tasks, experiment.scenarios))
-    (table,) = run_in_parallel(session, [job], progress)
-    table = table.sort_by("number")
+    job = DesignedJob(simulation, min(tasks, experiment.scenarios))
+    table = run_job(session, job, progress).sort_by("number")
     columns = (table.column(name).to_pylist() for name in TRIALS.names)
     return [
         DesignedTrial(number, from_json(scenario), from_line(line), steps)

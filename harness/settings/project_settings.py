@@ -46,6 +46,7 @@ NIGHTS: Final = 365
 _LONGEST_VALUE: Final = 60
 
 Whole: TypeAlias = Annotated[int, Meta(ge=1)]
+NoneOrMore: TypeAlias = Annotated[int, Meta(ge=0)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Families: TypeAlias = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
@@ -71,6 +72,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_time: Annotated[
         Seconds | None,
         Meta(description="for how many seconds `run` and `campaign` go on, and the campaign in `nightly`"),
+    ] = None
+    limit_time: Annotated[
+        Seconds | None,
+        Meta(
+            description=(
+                "for how many seconds the campaign in `nightly` goes on at the most, to reach the next two"
+            )
+        ),
+    ] = None
+    least_scenarios: Annotated[
+        NoneOrMore | None,
+        Meta(description="how many scenarios of each family a night must have run to pass"),
+    ] = None
+    least_kills: Annotated[
+        NoneOrMore | None,
+        Meta(description="under how many kills a night must have asked each property to pass"),
     ] = None
     seed: Annotated[
         Annotated[int, Meta(ge=LEAST_SEED, le=LARGEST_SEED)] | None,
@@ -133,6 +150,9 @@ _ASKED: Final[Mapping[str, str]] = {
     "families[]": "the name or the path of a family",
     "scenarios": "a whole number of 1 or more",
     "max_time": "a number of seconds, 0 or more",
+    "limit_time": "a number of seconds, 0 or more",
+    "least_scenarios": "a whole number of 0 or more",
+    "least_kills": "a whole number of 0 or more",
     "seed": "a whole number of 64 bits",
     "system": "a system",
     "workers": "a whole number of 1 or more",
@@ -212,7 +232,7 @@ def _settings_of(table: dict[str, Any], folder: Path) -> Settings:
         settings = msgspec.convert(table, Settings, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise _unfit(table, str(error)) from None
-    for name in ("max_time", "shrink_time", "scenario_time"):
+    for name in ("max_time", "limit_time", "shrink_time", "scenario_time"):
         if not isfinite(getattr(settings, name) or 0.0):
             raise _Unfit(f"must be {_ASKED[name]}, not {_shown(table[name])}", name)
     if settings.system is not None and settings.system not in system_names():

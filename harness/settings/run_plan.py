@@ -107,7 +107,7 @@ def plan_run(
         takes_all=takes_all,
         scenarios=scenarios,
         max_time=max_time,
-        seed=_first(seed, settings.seed, SEED),
+        seed=decided(seed, settings.seed, SEED),
         system=on_trial,
         workers=workers if workers is not None else settings.workers,
         share=Share(share.of, share.first % share.of),
@@ -125,8 +125,8 @@ def plan_run(
 def budget_of(settings: Settings, scenario_time: float | None = None) -> Budget:
     """Return what a scenario may use."""
     return Budget(
-        _first(scenario_time, settings.scenario_time, SECONDS_OF_SCENARIO),
-        _first(None, settings.scenario_memory, MEMORY_MB),
+        decided(scenario_time, settings.scenario_time, SECONDS_OF_SCENARIO),
+        decided(None, settings.scenario_memory, MEMORY_MB),
     )
 
 
@@ -135,7 +135,7 @@ def system_of(settings: Settings, families: Sequence[str] | None = None, system:
     asked = families or settings.families
     if system is None and asked and all(map(is_program, asked)):
         return PROGRAMS
-    return _first(system, settings.system, SYSTEM)
+    return decided(system, settings.system, SYSTEM)
 
 
 def families_of(
@@ -155,7 +155,8 @@ def refused_by(system: str) -> tuple[tuple[str, str], ...]:
     return tuple([(name, reason) for name, reason in reasons if reason])
 
 
-def _first(option: Value | None, setting: Value | None, default: Value) -> Value:
+def decided(option: Value | None, setting: Value | None, default: Value) -> Value:
+    """Return the option of the command line, else the setting, else the default."""
     if option is not None:
         return option
     return setting if setting is not None else default

@@ -63,6 +63,8 @@ def failure_lines(proof: Proof, failure: FailureCase, context: PytestContext) ->
     else:
         yield failure.mistake.sentence
         yield from (f"  {line}" for line in failure.mistake.example.splitlines())
+    if failure.cause is not None:
+        yield failure.cause.sentence
     yield ""
     yield from _case_lines(proof, failure)
     yield from _row_lines(proof, failure)
@@ -157,7 +159,7 @@ def _row_lines(proof: Proof, failure: FailureCase) -> Iterator[str]:
     if ExactlyOnce.property not in failure.verdict.failed_properties():
         return
     visible = rows_at_end(failure.history)
-    expected = PythonOracle(proof.family, failure.scenario).rows(visible)
+    expected = PythonOracle(proof.family, failure.scenario).rows(visible, failure.history)
     seen = Counter(visible)
     for title, rows in (
         ("missing rows:", Counter(expected) - seen),

@@ -29,6 +29,7 @@ from onceproof.harness.model.system import System
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
+from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.examination import limit_of, shrink_scenario
 from onceproof.harness.trials.failures import FailureCase, explanation_of, failure_paths, write_scenario
 from onceproof.harness.trials.family_mistakes import mistake_behind
@@ -153,6 +154,7 @@ def _explained(
     """Run a small scenario again with its trace, if the system is deterministic, and explain it."""
     trial = way.trial
     repeats = True
+    cause = None
     if _may_be_run_again(system, way):
         again = try_scenario(
             family,
@@ -165,6 +167,7 @@ def _explained(
         repeats = again.verdict.signature == signature
         if repeats:
             trial = again
+            cause = confirmed_cause(family, shrunk.scenario, signature, way.scenario)
     return FailureCase(
         family=family,
         signature=signature,
@@ -173,11 +176,12 @@ def _explained(
         shrunk=shrunk,
         history=trial.shown,
         verdict=trial.verdict,
-        explanation=explanation_of(trial),
+        explanation=explanation_of(trial, cause),
         path=path,
         repeated=repeats,
         mistake=mistake_behind(family, shrunk.scenario, signature)
         if repeats and way.trial.lost is None and _may_be_simulated(system)
         else None,
+        cause=cause,
         known=find_known(known, family.name, signature),
     )

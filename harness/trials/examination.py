@@ -21,6 +21,7 @@ from typing import Final
 from onceproof.harness.checkers import CONTINUATIONS
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
+from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import DecisionEffects, measure_decisions
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, options_of
@@ -30,6 +31,7 @@ from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials import real_shrinking as real_runs
+from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.family_mistakes import FamilyMistake, mistake_behind, replaced_rows_mistake
 from onceproof.harness.trials.real_shrinking import LimitReached, RealRuns, RealShrink
 from onceproof.harness.trials.supervision import limited_memory
@@ -58,6 +60,8 @@ class Examined:
     """The effects of its decisions; None if they were not measured."""
     mistake: FamilyMistake | None = None
     """The mistake of the family that explains the failure; None if it needs a fault or a race."""
+    cause: ConfirmedCause | None = None
+    """The cause in the user's job that a counterfactual run has confirmed."""
     notes: tuple[str, ...] = ()
     """Sentences for the report: how the failure was examined, and what remains uncertain."""
 
@@ -129,7 +133,8 @@ def _examine_by_many_runs(
     repeated = trial.verdict.signature == signature
     takes = what_it_takes(family, shrunk.scenario, signature, system) if repeated else None
     mistake = mistake_behind(family, shrunk.scenario, signature) if repeated else None
-    return Examined(shrunk, trial, repeated, takes, mistake)
+    cause = confirmed_cause(family, shrunk.scenario, signature, scenario)
+    return Examined(shrunk, trial, repeated, takes, mistake, cause)
 
 
 def shrink_scenario(
@@ -219,7 +224,7 @@ def _examine_by_few_runs(
         found.signature is not None,
         takes,
         mistake,
-        tuple(_notes(system, runs, found, takes)),
+        notes=tuple(_notes(system, runs, found, takes)),
     )
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import explain_command, replay_command
 from onceproof.harness.explanation.explanation import Explanation, explain, explain_continuation
@@ -82,6 +83,8 @@ class FailureCase:
     """The effects of its decisions; None if they were not measured."""
     mistake: FamilyMistake | None = None
     """The mistake of the family that explains it; None if it needs a fault or a race."""
+    cause: ConfirmedCause | None = None
+    """The cause in the user's job that a counterfactual run has confirmed."""
     notes: tuple[str, ...] = ()
     """How the failure was examined, and what remains uncertain."""
     repeated: bool = True
@@ -96,6 +99,11 @@ class FailureCase:
         return own or ", ".join(self.signature)
 
     @property
+    def is_explained(self) -> bool:
+        """Whether the cause may be shown: events do not explain a job that may be correct."""
+        return self.cause is not None or self.mistake is None or not self.mistake.title
+
+    @property
     def scenario(self) -> Scenario:
         """The small scenario."""
         return self.shrunk.scenario
@@ -103,7 +111,7 @@ class FailureCase:
     @property
     def expected_rows(self) -> Rows:
         """The rows that should have become visible, each as often as it should."""
-        counts = PythonOracle(self.family, self.scenario).rows(self.actual_rows)
+        counts = PythonOracle(self.family, self.scenario).rows(self.actual_rows, self.history)
         return [row for row, count in counts.items() for _ in range(count)]
 
     @property
@@ -205,7 +213,7 @@ def store_failure(
         explanation = Explanation(_sentence_of(group.first), "")
     else:
         assert trial is not None, "a failure that repeats has a trial"
-        explanation = explanation_of(trial)
+        explanation = explanation_of(trial, examined.cause)
     if history.trace is None and examined.repeated:
         history.trace = visible_trace(history)
     return FailureCase(
@@ -223,14 +231,23 @@ def store_failure(
         shrink=explain_command(paths[1], asked, system.name) if is_written else "",
         takes=examined.takes,
         mistake=examined.mistake,
+        cause=examined.cause,
         notes=examined.notes,
         repeated=is_run,
         known=known,
     )
 
 
-def explanation_of(trial: Trial) -> Explanation:
-    """Return the explanation of a trial: of its run, or of the job restored from one of its checkpoints."""
+def explanation_of(trial: Trial, cause: ConfirmedCause | None = None) -> Explanation:
+    """Return the explanation of a trial: of its run, or of the job restored from one of its checkpoints.
+
+    :param cause: the confirmed cause, which stands in place of what the events show
+    """
+    explained = _explanation_by_events(trial)
+    return explained if cause is None else replace(explained, cause=cause.sentence)
+
+
+def _explanation_by_events(trial: Trial) -> Explanation:
     history, verdict, continuation = trial.shown, trial.verdict, trial.continuation
     if continuation is None:
         return explain(trial.scenario, history, history.trace, verdict)

@@ -14,12 +14,9 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-from msgspec import UNSET
-from msgspec.structs import replace
 
 from onceproof.harness.checkers import Signature, Violation, state_equivalence
 from onceproof.harness.checkers.consistent_cut import WRONG_CUT, ConsistentCut
@@ -31,12 +28,12 @@ from onceproof.harness.checkers.oracle import PythonOracle, count_rows
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.explanation.sentences import row_text, sentence_of
 from onceproof.harness.model.family import Family, FamilyError, Rows, options_of, source_file
-from onceproof.harness.model.history import Cut, rows_at_end
+from onceproof.harness.model.history import TIMER, Cut, rows_at_end
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.model.step_limits import with_ample_limits
 from onceproof.harness.systems.simulation.comparison_runs import undisturbed_rows
 from onceproof.harness.trials.checkpoint_trials import state_differences
+from onceproof.harness.trials.faultless_runs import Condition, conditions_of, silences_of, undisturbed
 from onceproof.harness.trials.schemas import misfit_of
 from onceproof.harness.trials.trial import (
     SIMULATED,
@@ -93,25 +90,31 @@ class FamilyMistake:
     """The property that fails because of it; empty if it explains any failure."""
     title: str = ""
     """What stands in place of a signature that would accuse a job which may be correct."""
+    condition: str = ""
+    """The condition under which it shows; empty if it shows undisturbed."""
+
+
+def distinct(mistakes: Iterable[FamilyMistake]) -> list[FamilyMistake]:
+    """Return one mistake for each member: where one shows undisturbed, none that needs a condition."""
+    found: dict[str, FamilyMistake] = {}
+    for mistake in sorted(mistakes, key=lambda each: bool(each.condition)):
+        if not (mistake.condition and any(not each.condition for each in found.values())):
+            found.setdefault(mistake.member, mistake)
+    return list(found.values())
 
 
 def mistakes_of(
     family: Family, seed: int = 0, scenarios: int = FEW_SCENARIOS, parallelisms: Sequence[int] = ()
-) -> Iterator[FamilyMistake]:
-    """Yield the mistakes of a family, one for each member.
+) -> list[FamilyMistake]:
+    """Return the mistakes of a family, one for each member.
 
     :param seed: the seed of a run; the scenarios are the first ones of that run, undisturbed
     :param parallelisms: at which to run them besides the drawn one
     :raises FamilyError: the family's own code raised, or its members do not fit together
     """
     check_family(family)
-    found: set[str] = set()
-    for number in range(scenarios):
-        scenario = scenario_of(family, scenario_seed(seed, family.name, number))
-        for mistake in mistakes_in(family, scenario, parallelisms):
-            if mistake.member not in found:
-                found.add(mistake.member)
-                yield mistake
+    drawn = (scenario_of(family, scenario_seed(seed, family.name, number)) for number in range(scenarios))
+    return distinct(mistake for each in drawn for mistake in mistakes_in(family, each, parallelisms))
 
 
 def mistake_behind(family: Family, scenario: Scenario, signature: Signature) -> FamilyMistake | None:
@@ -168,23 +171,13 @@ def mistakes_in(family: Family, scenario: Scenario, parallelisms: Sequence[int])
         )
         return
     mistakes = list(_run_mistakes(family, scenario, parallelisms))
+    if not mistakes:
+        # A failure after a request is shown and explained by the run that the short check begins.
+        conditions = conditions_of(family, scenario) if parallelisms else silences_of(scenario)
+        mistakes += _faultless_mistakes(family, conditions)
     yield from mistakes
     if not mistakes:
         yield from _state_mistakes(family, scenario)
-
-
-def undisturbed(scenario: Scenario, schedule: Schedule = Schedule(), parallelism: int = 0) -> Scenario:  # noqa: B008 (nothing in it changes)
-    """Return a scenario with nothing that goes wrong, at another parallelism if one is given."""
-    return with_ample_limits(
-        replace(
-            scenario,
-            faults=(),
-            operations=UNSET,
-            mode=UNSET,
-            schedule=schedule,
-            parallelism=parallelism or scenario.parallelism,
-        )
-    )
 
 
 def _undisturbed_runs(family: Family, scenario: Scenario, parallelisms: Sequence[int]) -> Iterator[Trial]:
@@ -223,6 +216,28 @@ def _run_mistakes(
     violation = [*others, *found][0]
     explains = "" if violation.property == NoError.property else violation.property
     yield FamilyMistake("job", f"{_calmly(scenario)} {sentence_of(violation)} Check job().", "", explains)
+
+
+def _faultless_mistakes(family: Family, conditions: Iterator[Condition]) -> Iterator[FamilyMistake]:
+    """Yield the mistake that a run without a fault shows under the first condition in which one fails."""
+    has_timers = False
+    for condition in conditions:
+        if condition.for_times_to_live and has_timers:
+            continue
+        trial = try_scenario(family, condition.scenario, twice=False, continued=False)
+        if not trial.verdict.passed:
+            yield _mistake_under(condition, trial.verdict)
+            return
+        watched = trial.history.statistics.watched
+        has_timers = has_timers or any(name.startswith(f"{TIMER}/") for name in watched)
+
+
+def _mistake_under(condition: Condition, verdict: Verdict) -> FamilyMistake:
+    found = verdict.violations
+    rows = [each for each in found if each.property == ExactlyOnce.property]
+    sentence = sentence_of((*rows, *found)[0])
+    where = f"Seed {condition.scenario.seed} fails without a fault, {condition.name}:"
+    return FamilyMistake(condition.member, f"{where} {sentence} {condition.remedy}", condition=condition.name)
 
 
 def _wrong_rows(
@@ -273,7 +288,8 @@ def _mistake_at_cuts(family: Family, trial: Trial) -> FamilyMistake | None:
         if all(cut.get(split) == len(records) for split, records in scenario.records.items()):
             # The input is read, and what the end of the input gives may be there before the job has finished.
             early = [tuple(row) for row in violation.witness["not of the cut"]]
-            expected = PythonOracle(family, scenario).rows(rows_at_end(trial.history))
+            oracle = PythonOracle(family, scenario)
+            expected = oracle.rows(rows_at_end(trial.history), trial.history)
             if early and all(row in expected for row in early):
                 found = f"has row {row_text(early[0])} already, and expected() does not allow it yet"
                 return _undetermined(family, cut, found)

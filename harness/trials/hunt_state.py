@@ -66,6 +66,8 @@ class FamilyState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     not_applicable: Count
     in_situation: Counts
     notes: Counts = {}
+    watched: Counts = {}
+    happened: Counts = {}
     seeds: list[int]
     """The first of its scenarios."""
 
@@ -175,6 +177,8 @@ def family_state(
         not_applicable=tally.not_applicable,
         in_situation=dict(tally.situations),
         notes=dict(tally.notes),
+        watched=dict(tally.watched),
+        happened=dict(tally.happened),
         seeds=list(seeds),
     )
 
@@ -223,6 +227,8 @@ def _family_tally(state: FamilyState) -> FamilyTally:
         replayed=array("q"),
         situations=Counter(state.in_situation),
         notes=Counter(state.notes),
+        watched=Counter(state.watched),
+        happened=Counter(state.happened),
     )
 
 

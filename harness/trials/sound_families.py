@@ -20,6 +20,8 @@ from onceproof.harness.model.family import Family, source_file
 FOLDER: Final = Path(".onceproof", "checked")
 IGNORED: Final = "*\n"
 _SIZE: Final = 32
+_CHECK: Final = 2
+"""Raised whenever the short check looks for more."""
 
 
 def is_known_sound(family: Family, folder: Path = FOLDER) -> bool:
@@ -58,4 +60,4 @@ def _note_of(family: Family, folder: Path) -> tuple[Path | None, bytes]:
         return None, b""
     address = f"{Path(path).resolve()}:{family.name}"
     name = blake2b(address.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return folder / name, blake2b(source, digest_size=_SIZE, salt=str(GENERATION).encode()).digest()
+    return folder / name, blake2b(source, digest_size=_SIZE, salt=f"{GENERATION}/{_CHECK}".encode()).digest()

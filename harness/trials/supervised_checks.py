@@ -17,7 +17,7 @@ import msgspec
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.trials.family_mistakes import FEW_SCENARIOS, FamilyMistake, mistakes_in
+from onceproof.harness.trials.family_mistakes import FEW_SCENARIOS, FamilyMistake, distinct, mistakes_in
 from onceproof.harness.trials.pool import Batch, Done, Start, WorkerPool, error_of, raise_error_of
 from onceproof.harness.trials.stopping import Stopped, stopped_in_time
 from onceproof.harness.trials.supervision import Lost, Notes, end_out_of_memory, is_out_of_memory, lost_by
@@ -39,15 +39,14 @@ def supervised_mistakes(
     :param budget: what each scenario may use
     :raises FamilyError, WorkerDied, WorkerFailed: the family, or a process, failed
     """
-    found: dict[str, FamilyMistake] = {}
+    found: list[FamilyMistake] = []
     start = Start(seed, (address,), SIMULATED.name, checks=tuple(parallelisms), budget=budget)
     with WorkerPool(1, start, lambda line: None) as pool:
         for done in pool.run(iter([Batch(0, scenarios)])):
             raise_error_of([done])
             for line in done.lines:
-                for mistake in _decoder.decode(line):
-                    found.setdefault(mistake.member, mistake)
-    return list(found.values())
+                found += _decoder.decode(line)
+    return distinct(found)
 
 
 def _mistake_of(lost: Lost, seed: int) -> FamilyMistake:

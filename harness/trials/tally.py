@@ -69,6 +69,10 @@ class FamilyTally:
     """How many event-time timers fired before the end of the input."""
     timers_at_end: int = 0
     kills: int = 0
+    kills_checked_twice: int = 0
+    """In the scenarios that ``checked_twice`` counts; likewise the next two."""
+    kills_continued: int = 0
+    kills_at_least_once: int = 0
     not_applicable: int = 0
     """How many planned faults the system cannot inject."""
     replayed: array[int] = field(default_factory=lambda: array("q"))
@@ -77,6 +81,10 @@ class FamilyTally:
     """By situation, how many scenarios were in it."""
     notes: Counter[str] = field(default_factory=Counter)
     """By what runs have noticed that breaks no property, in how many scenarios."""
+    watched: Counter[str] = field(default_factory=Counter)
+    """By what might have happened in a scenario, in how many of them."""
+    happened: Counter[str] = field(default_factory=Counter)
+    """By what might have happened in a scenario, in how many of them it did."""
     recovery_seconds: array[float] = field(default_factory=lambda: array("d"))
     """From each kill to the first new rows after it; empty for a system that does not run in real time."""
 
@@ -127,12 +135,21 @@ class Tally:
         family.milliseconds += outcome.milliseconds
         if outcome.waited_milliseconds is not None:
             family.waited_milliseconds = (family.waited_milliseconds or 0.0) + outcome.waited_milliseconds
-        family.checked_twice += is_checked_twice(outcome.seed)
-        family.continued += is_continued(outcome.seed) and _passed_before_continuations(outcome)
-        family.at_least_once += AT_LEAST_ONCE in outcome.points
+        if is_checked_twice(outcome.seed):
+            family.checked_twice += 1
+            family.kills_checked_twice += outcome.kills
+        if is_continued(outcome.seed) and _passed_before_continuations(outcome):
+            family.continued += 1
+            family.kills_continued += outcome.kills
+        if AT_LEAST_ONCE in outcome.points:
+            family.at_least_once += 1
+            family.kills_at_least_once += outcome.kills
         family.timers_before_end += outcome.timers_before_end
         family.timers_at_end += outcome.timers_at_end
         family.notes.update(outcome.notes)
+        for name, happened in outcome.watched.items():
+            family.watched[name] += 1
+            family.happened[name] += happened
         self.kills += outcome.kills
         self.rescales += outcome.rescales
         _add_counts(self.fired, outcome.coverage)

@@ -19,7 +19,7 @@ from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json,
 from onceproof.harness.shrinking.reductions import cost_of
 from onceproof.harness.shrinking.shrinker import shrink
 from onceproof.harness.systems.simulation.world import World
-from onceproof.harness.trials.family_mistakes import undisturbed
+from onceproof.harness.trials.faultless_runs import undisturbed
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._graph import EDGES, KINDS, GraphError, graph_of, tasks_of
 from onceproof.scenarios.random_graphs._printing import as_program

@@ -103,7 +103,9 @@ def live(make: Callable[[Ends], Worker], heartbeat_interval_ms: int, ends: Ends)
     keep_alive(ends.lifeline, heartbeat_interval_ms)
     try:
         with few_garbage_collections():
-            make(ends).run()
+            # Its sockets are open until the process ends: collected before, they cause a ResourceWarning.
+            worker = make(ends)
+            worker.run()
         code = 0
     finally:
         with suppress(OSError, ValueError):

@@ -140,8 +140,8 @@ class CheckpointRecorder:
         for operator, node in zip(task.operators, task.vertex.operators, strict=True):
             if isinstance(operator, FunctionOperator) and operator.has_keyed_state:
                 self._keyed.add(node.operator_id)
-                for state, lifetime_ms in operator.state_lifetimes.items():
-                    self._lifetimes[node.operator_id, state] = lifetime_ms
+                for state, lifetime in operator.state_lifetimes.items():
+                    self._lifetimes[node.operator_id, state] = lifetime.ttl_ms
 
     def checkpoint_completed(self, metadata: CheckpointMetadata, cut: Cut) -> None:
         """Record a checkpoint or savepoint with the world around it."""

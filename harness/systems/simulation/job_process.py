@@ -48,8 +48,8 @@ from onceproof.engine.protocol_points import (
     METADATA_WRITTEN,
     SNAPSHOTTED,
 )
-from onceproof.engine.runtime.deletion import delete_if_possible
-from onceproof.engine.runtime.recovery import Recovered, Superseded, metadata_path
+from onceproof.engine.runtime.deletion import Superseded, delete_if_possible
+from onceproof.engine.runtime.recovery import Recovered, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.state.snapshot import EncodedSnapshot, encode_task_snapshot

@@ -17,17 +17,19 @@ from typing import Any, Final, Protocol, TypeAlias
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.job.events import Deploy
 from onceproof.engine.messages import SYNC_SAVEPOINT
+from onceproof.engine.operators.base import FunctionOperator
 from onceproof.engine.operators.interval_join import IntervalJoinOperator
 from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.owned import ValueWatch
 from onceproof.engine.state.timers import FiredTimers
+from onceproof.engine.state.ttl_states import Expiries
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import CHECKPOINT_ABORTED, JOB_FINISHED, Cut, History
+from onceproof.harness.model.history import CHECKPOINT_ABORTED, EXPIRY, JOB_FINISHED, TIMER, Cut, History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import Action
 from onceproof.harness.systems.simulation.clock import Clock
@@ -66,6 +68,7 @@ class RunRecorder:
     __slots__ = (
         "_clock",
         "_down_since",
+        "_expiries",
         "_fired_timers",
         "_history",
         "_is_restored",
@@ -73,6 +76,7 @@ class RunRecorder:
         "_latest_cut",
         "_log",
         "_notes",
+        "_processing_timers",
         "_restored_operators",
         "_tracer",
         "is_tracing",
@@ -100,6 +104,9 @@ class RunRecorder:
         """Whether the attempt that runs was restored from a checkpoint."""
         self._restored_operators: list[WindowOperator | IntervalJoinOperator] = []
         """Those of restored attempts that drop records which come too late."""
+        self._expiries: list[tuple[str, Expiries]] = []
+        """By key of ``Statistics.watched``, those of the states of all attempts."""
+        self._processing_timers: list[tuple[str, FiredTimers]] = []
         self.value_watch = ValueWatch()
         self.observer: CheckpointObserver | None = None
         """Only a run whose checkpoints are looked into has one."""
@@ -247,6 +254,14 @@ class RunRecorder:
     def task_restored(self, task: Task) -> None:
         """Take the counts of a task's timers and late records, which go on while it lives."""
         self._fired_timers += [each.timers.event.fired for each in task.operators if each.timers is not None]
+        for each in task.operators:
+            if each.timers is not None:
+                self._processing_timers.append((f"{TIMER}/{task.vertex.name}", each.timers.processing.fired))
+            if isinstance(each, FunctionOperator):
+                self._expiries += [
+                    (f"{EXPIRY}/{state}/{lifetime.ttl_ms}", lifetime.found)
+                    for state, lifetime in each.state_lifetimes.items()
+                ]
         if self._is_restored:
             self._restored_operators += [each for each in task.operators if isinstance(each, _DROP_LATE)]
 
@@ -256,7 +271,18 @@ class RunRecorder:
         statistics.notes = tuple(self.value_watch.findings())
         statistics.timers_before_end = sum(fired.before_end for fired in self._fired_timers)
         statistics.timers_at_end = sum(fired.at_end for fired in self._fired_timers)
+        statistics.watched = self._watched()
         statistics.late_after_restore = sum(each.late_records for each in self._restored_operators)
+
+    def _watched(self) -> dict[str, bool]:
+        """Return which times to live and timers in processing time the job had, and whether any ended."""
+        watched: dict[str, bool] = {}
+        for key, expiries in self._expiries:
+            watched[key] = watched.get(key, False) or expiries.any
+        for key, timers in self._processing_timers:
+            if timers.registered:
+                watched[key] = watched.get(key, False) or timers.before_end > 0
+        return watched
 
     def task_failed(self, task: Task, cause: str, injected: bool) -> None:
         """Record the death of a task; ``injected`` says whether a fault of the scenario caused it."""

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.graph import JobGraph
-from onceproof.harness.model.family import Family, check_table_keys, options_of
+from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family_places import check_table_keys
 from onceproof.harness.model.history import Cut
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.systems.job_configuration import check_configuration

@@ -118,7 +118,7 @@ class World:
         self._tracer = tracer
         self.history = History()
         self.clock = clock = Clock()
-        clock.ahead_ms = first_ahead_ms(scenario.faults)
+        clock.ahead_ms = scenario.starts_at_ms + first_ahead_ms(scenario.faults)
         self.agenda = agenda = Agenda(clock)
         self.storage = storage_for(scenario, clock, agenda)
         self.external = TransactionalSystem(self.history, clock, agenda=agenda)

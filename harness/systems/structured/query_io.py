@@ -21,7 +21,8 @@ from typing import Literal, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from onceproof.harness.model.family import Family, FamilyError, check_table_keys, options_of
+from onceproof.harness.model.family import Family, FamilyError, options_of
+from onceproof.harness.model.family_places import check_table_keys
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec

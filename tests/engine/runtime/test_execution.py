@@ -25,8 +25,9 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
 )
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, TRIGGERED
+from onceproof.engine.runtime.deletion import Superseded
 from onceproof.engine.runtime.execution import Execution
-from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, Recovered, Superseded, metadata_path
+from onceproof.engine.runtime.recovery import FINISHED, INCARNATION, Recovered, metadata_path
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage
 from onceproof.engine.state.snapshot import encode_task_snapshot
 from onceproof.engine.task.events import POLL, Deliver, SnapshotStored

@@ -80,7 +80,7 @@ def test_child_that_does_not_come_back_is_left_alone(tmp_path, start, how, worke
     assert rows(tmp_path) == Counter(range(COUNT))
 
 
-LONG = "heartbeat.timeout=PATIENCE_SECONDS min"
+LONG = "heartbeat.timeout=10 min"
 """Only the processes themselves, and their connections, say that they are gone."""
 
 

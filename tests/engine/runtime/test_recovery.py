@@ -366,3 +366,22 @@ def test_job_whose_checkpoints_cannot_be_deleted_has_finished_nevertheless(caplo
     retire(storage)
     assert "chk-3/_metadata cannot be deleted; the next start of the job deletes it" in caplog.text
     assert recover(storage, 1).finished
+
+
+class TakenOver(MemoryCheckpointStorage):
+    """Another process claims the job as soon as this one looks for what it may delete."""
+
+    def list(self, prefix):
+        if prefix == "chk-":
+            self.create_exclusive("incarnation-2")
+            super().delete("incarnation-1")
+        return super().list(prefix)
+
+
+def test_a_process_that_loses_the_job_deletes_nothing_and_does_not_warn_of_it(caplog):
+    storage = TakenOver()
+    for checkpoint_id in (3, 4):
+        complete(storage, checkpoint_id)
+    assert ids(recover(storage, 1)) == [4]
+    assert MemoryCheckpointStorage.list(storage, "chk-3/") == ["chk-3/_metadata", "chk-3/op-0-1.1"]
+    assert caplog.records == []

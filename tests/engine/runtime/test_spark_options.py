@@ -169,14 +169,14 @@ def test_what_a_user_sets_wins_and_options_for_java_are_added() -> None:
     conf = {
         "spark.executor.extraJavaOptions": "-Dmine=1",
         "spark.local.dir": "/big",
-        "spark.scheduler.mode": "FIFO",
+        "spark.sql.catalogImplementation": "hive",
         "spark.app.name": "theirs",
         "spark.pyspark.python": "/opt/python",
     }
     options = SparkOptions("spark://host:7077", conf)
     found = settings(options)
     assert found["spark.executor.extraJavaOptions"] == "-Duser.timezone=UTC -Dmine=1"
-    assert (found["spark.scheduler.mode"], found["spark.app.name"]) == ("FIFO", "theirs")
+    assert (found["spark.sql.catalogImplementation"], found["spark.app.name"]) == ("hive", "theirs")
     variables = launch_variables(options, FOLDER, FOLDER, FOLDER / "own", JAVA)
     assert "SPARK_LOCAL_DIRS" not in variables
     assert variables["PYSPARK_PYTHON"] == "/opt/python"

@@ -18,12 +18,12 @@ from onceproof.engine.runtime.checkpoint_history import (
     find_record,
     recorded_starting_point,
 )
+from onceproof.engine.runtime.deletion import Superseded
 from onceproof.engine.runtime.job_requests import publish_metadata
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import (
     FINISHED,
     INCARNATION,
-    Superseded,
     is_claimed_by,
     metadata_path,
     recover,

@@ -20,9 +20,9 @@ import pytest
 from onceproof.engine import Configuration, StreamExecutionEnvironment
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.graph import InvalidJob
+from onceproof.engine.runtime.deletion import Superseded
 from onceproof.engine.runtime.job_startup import open_job_storage
 from onceproof.engine.runtime.lease import STANDBY, LeaseNote, held
-from onceproof.engine.runtime.recovery import Superseded
 from onceproof.engine.runtime.request_folder import is_running
 from tests.engine.runtime.exact_rows import computed, differences, rows_in_files
 from tests.engine.runtime.killed_job import checkpoints_of, make_input

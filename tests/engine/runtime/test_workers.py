@@ -402,13 +402,16 @@ def test_slots_are_workers_unless_their_number_is_set_or_spark_has_its_own(job):
 @pytest.mark.parametrize("option", [["--workers", "2"], ["-D", "taskmanager.numberOfTaskSlots=2"]])
 def test_program_is_run_in_workers_from_the_command_line(tmp_path, option):
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    # A worker that is collected before its process ends warns of its sockets.
+    strict = "import gc, warnings; warnings.simplefilter('error'); gc.set_threshold(1, 1, 1)"
+    program.write_text(f"{strict}\n{PROGRAM}")
     main = "from onceproof.harness.commands.cli import main; main()"
     command = [sys.executable, "-c", main, "job", "run", str(program)]
     ran = subprocess.run(
         [*command, *option, "-p", "2"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
+    assert "ResourceWarning" not in ran.stderr
     parts = [path.read_text() for path in tmp_path.glob("out/part*")]
     processes = [line.split(",") for part in parts for line in part.splitlines()]
     assert sorted(int(number) for number, _ in processes) == list(range(100))

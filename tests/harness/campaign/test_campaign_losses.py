@@ -71,7 +71,7 @@ def after_the_wave(monkeypatch: pytest.MonkeyPatch, harm: Any) -> None:
     """Do harm once, after the executors have answered and before Spark SQL judges."""
     from onceproof.harness.campaign import pipeline
 
-    simulate, harms = pipeline.run_in_parallel, [harm]
+    simulate, harms = pipeline.run_job, [harm]
 
     def harmed(*arguments: Any) -> Any:
         answers = simulate(*arguments)
@@ -79,7 +79,7 @@ def after_the_wave(monkeypatch: pytest.MonkeyPatch, harm: Any) -> None:
             harms.pop()()
         return answers
 
-    monkeypatch.setattr(pipeline, "run_in_parallel", harmed)
+    monkeypatch.setattr(pipeline, "run_job", harmed)
 
 
 def test_trials_that_are_gone_are_not_judged_and_run_again(

@@ -10,6 +10,7 @@ from onceproof.harness.campaign.pace import (
     LONGEST_WAVE_SECONDS,
     MOST_TASKS,
     Pace,
+    by_turns,
 )
 
 
@@ -26,8 +27,7 @@ class Machine:
         self.waves: list[int] = []
         self.judged: list[int] = []
 
-    def wave(self, pace: Pace, first: int, count: int) -> None:
-        until = pace.start_deadline(first, count, self.now)
+    def wave(self, pace: Pace, count: int, until: float | None) -> None:
         begun = self.now
         done = 0
         while done < count and (until is None or self.now < until):
@@ -46,12 +46,12 @@ class Machine:
         self._unjudged = 0
         pace.record_judgement(seconds)
 
-    def campaign(self, pace: Pace) -> int:
+    def campaign(self, pace: Pace, least: int = 0) -> int:
         first = 0
-        while count := pace.next_count(first, self.now):
-            self.wave(pace, first, count)
-            first += count
-            if pace.is_judging_due or not pace.next_count(first, self.now):
+        while size := pace.next_wave(first, self.now, max(least - sum(self.waves), 0)):
+            self.wave(pace, *size)
+            first += size.scenarios
+            if pace.is_judging_due or not pace.next_wave(first, self.now, max(least - sum(self.waves), 0)):
                 self.judge(pace)
         assert sum(self.judged) == sum(self.waves)
         return sum(self.waves)
@@ -84,7 +84,7 @@ def test_thirty_families_leave_most_of_a_minute_to_simulation(speed: float) -> N
 @pytest.mark.parametrize("speed", [50, 100, 600])
 def test_each_family_gets_its_least_scenarios_behind_the_time_limit(speed: float) -> None:
     machine = Machine(5.0, speed, 9.0)
-    done = machine.campaign(Pace(2, None, 60.0, 40, 4_000, 120.0))
+    done = machine.campaign(Pace(2, None, 60.0, 40, 120.0), 4_000)
     assert done >= 4_000
     assert machine.now < 125.0
     if speed == 600:
@@ -94,13 +94,37 @@ def test_each_family_gets_its_least_scenarios_behind_the_time_limit(speed: float
 
 def test_least_scenarios_end_at_their_own_limit_on_a_machine_that_is_too_slow() -> None:
     machine = Machine(5.0, 10.0, 9.0)
-    assert 200 < machine.campaign(Pace(2, None, 60.0, 40, 4_000, 120.0)) < 1_200
+    assert 200 < machine.campaign(Pace(2, None, 60.0, 40, 120.0), 4_000) < 1_200
     assert machine.now < 125.0
 
 
 def test_scenarios_beyond_the_least_ones_are_not_run_behind_the_time_limit() -> None:
     machine = Machine(5.0, 50.0, 9.0)
-    assert machine.campaign(Pace(2, None, 60.0, 40, 4_000, 120.0)) == 4_000
+    # All families have as many, so the last round is whole.
+    assert 4_000 <= machine.campaign(Pace(2, None, 60.0, 40, 120.0), 4_000) < 4_000 + 40
+
+
+@pytest.mark.parametrize(("speed", "reaches"), [(300.0, True), (10.0, True), (5.0, False), (0.3, False)])
+def test_a_machine_under_load_gets_the_time_that_the_least_takes_up_to_the_limit(
+    speed: float, reaches: bool
+) -> None:
+    machine = Machine(40.0, speed, 40.0)
+    done = machine.campaign(Pace(2, None, 60.0, 88, 1_800.0), 8_800)
+    assert (done >= 8_800) is reaches
+    assert machine.now < (200.0 if speed == 300.0 else 1_900.0)
+
+
+def test_families_have_as_many_scenarios_wherever_a_wave_is_cut_off() -> None:
+    unfinished = [list(range(100)) for _ in range(88)]
+    turns = list(by_turns(unfinished, 25))
+    for cut in range(len(turns)):
+        had = [0] * 88
+        for place, part in turns[:cut]:
+            had[place] += len(part)
+        assert max(had) - min(had) <= 25
+    assert [number for place, part in turns for number in part if place == 3] == list(range(100))
+    # Of a resumed campaign a part is there.
+    assert list(by_turns([[4, 5, 6], [], [7]], 2)) == [(0, [4, 5]), (2, [7]), (0, [6])]
 
 
 def test_a_campaign_is_judged_at_its_end_and_a_huge_one_in_between() -> None:
@@ -112,7 +136,7 @@ def test_a_campaign_is_judged_at_its_end_and_a_huge_one_in_between() -> None:
 
 
 def test_every_family_is_in_the_first_wave_even_if_it_starts_late() -> None:
-    assert Pace(2, None, 5.0, 30).next_count(0, 4.0) == 30
+    assert Pace(2, None, 5.0, 30).next_wave(0, 4.0) == (30, 5.0)
 
 
 def test_a_first_wave_runs_even_if_spark_took_all_the_time() -> None:
@@ -145,11 +169,21 @@ def test_no_wave_exceeds_its_time_limit() -> None:
 
 def test_every_core_has_several_tasks_and_no_wave_has_too_many() -> None:
     pace = Pace(4, None, None)
-    assert pace.tasks_of(30, 3) == 6
-    assert pace.tasks_of(20_000, 4) == 25
+    # Two scenarios of each family follow each other, in five tasks.
+    assert pace.turns_of(30, 3) == 2
+    assert pace.turns_of(20_000, 4) == 200
     pace.record_wave(500, 1.0)
-    assert pace.tasks_of(20_000, 4) == 50
-    assert pace.tasks_of(10**7, 4) == MOST_TASKS
+    assert pace.turns_of(20_000, 4) == 100
+    assert pace.turns_of(10**7, 4) == 10**7 // 4 // MOST_TASKS
+
+
+@pytest.mark.parametrize("speed", [1.0, 30.0, 600.0, 5_000.0])
+def test_a_wave_that_may_be_cut_off_gives_each_family_several_turns(speed: float) -> None:
+    pace = Pace(2, None, 60.0, 88)
+    pace.record_wave(1_000, 1_000 / speed)
+    for each in (1, 3, 40, 200):
+        turns = pace.turns_of(each * 88, 88)
+        assert turns <= max(1, each / 3)
 
 
 def test_a_resumed_campaign_measures_its_speed_in_a_small_wave_of_its_own() -> None:
@@ -157,4 +191,5 @@ def test_a_resumed_campaign_measures_its_speed_in_a_small_wave_of_its_own() -> N
     pace.record_found(JUDGED_AT_ONCE)
     assert pace.is_judging_due
     # Nothing is known of the speed, although the first scenarios are there.
-    assert pace.next_count(JUDGED_AT_ONCE, 5.0) == pace.next_count(0, 5.0) > 0
+    waves = [pace.next_wave(first, 5.0) for first in (JUDGED_AT_ONCE, 0)]
+    assert [wave and wave.scenarios for wave in waves] == [200, 200]

@@ -51,8 +51,7 @@ def simulate(store: TrialStore, turns: range) -> list[WrittenFile]:
         store=store.folder(0),
         budget=Budget(),
     )
-    batches = simulation([pa.record_batch({"id": list(range(len(turns)))})])
-    rows = [row for batch in batches for row in batch.column("written").to_pylist()]
+    rows = [row for batch in simulation.run() for row in batch.column("written").to_pylist()]
     return [WrittenFile(**row) for row in rows if row]
 
 
@@ -99,7 +98,7 @@ def test_verdicts_read_back_from_a_file_are_those_of_its_task(tmp_path: Path) ->
         store=store.folder(0),
         budget=Budget(),
     )
-    answers = pa.Table.from_batches(list(simulation([pa.record_batch({"id": list(range(9))})])))
+    answers = pa.Table.from_batches(list(simulation.run()))
     [file] = store.finished(0)
     assert file.verdicts.equals(answers.drop_columns(["written"]))
 

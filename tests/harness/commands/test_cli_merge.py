@@ -92,9 +92,14 @@ def test_shares_that_do_not_fit_are_one_line(onceproof: Command) -> None:
     damaged.mkdir()
     (damaged / "report.json").write_bytes(Path("share-0", "report.json").read_bytes())
     (damaged / OUTCOMES).write_text("{}\n", encoding="utf-8")
+    report = json.loads(Path("share-0", "report.json").read_bytes())
+    report["facts"]["families_version"] = "shop 1a2b3c4"
+    Path("moved").mkdir()
+    Path("moved", "report.json").write_text(json.dumps(report), encoding="utf-8")
     for folders, words in (
         (("share-0", "share-0"), ["is there twice"]),
         (("share-0", "other"), ["other: its seed is 8", "share-0 is 7"]),
+        (("share-0", "moved"), ["moved: its commit of the families is shop 1a2b3c4", "share-0 is unknown"]),
         (("absent",), ["absent: no results of a run"]),
         (("share-0", "damaged"), [f"damaged/{OUTCOMES}:1: not an outcome"]),
     ):

@@ -72,6 +72,18 @@ def test_sound_family_passes(onceproof: Command, sales: Path) -> None:
     assert {path.name for path in Path("out").iterdir()} == {OUTCOMES, "index.html", "report.json"}
 
 
+def test_families_that_passed_share_a_line_and_one_that_failed_has_its_own(
+    onceproof: Command, forgetful: Path
+) -> None:
+    names = ("word_count", "page_views", str(forgetful))
+    ended = onceproof("run", *names, "--scenarios", "92", "-n", "1", "--out", "out", "--shrink-time", "0")
+    assert ended.code == 1
+    lines = [line for line in ended.out.splitlines() if re.search(r"\d scenarios.*(passed|FAILED)$", line)]
+    assert lines[0] == "2 families: 31 scenarios each, passed"
+    assert re.fullmatch(r"forgetful: 30 scenarios, \d+ FAILED", lines[1])
+    assert len(lines) == 2
+
+
 @pytest.mark.local_kill
 def test_run_on_the_local_runtime_kills_processes_and_passes(onceproof: Command) -> None:
     seed = str(seed_of_run(load_family("word_count"), LocalSystem(), kills_the_process_after_a_checkpoint))

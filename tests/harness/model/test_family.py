@@ -271,7 +271,7 @@ def test_arrival_states_may_depend_on_the_parameters_of_a_workload() -> None:
     ("given", "said"),
     [
         ({"table_key": 1}, "FamilyOptions has no option 'table_key'; did you mean table_keys?"),
-        ({"zzz": 1}, "FamilyOptions has no option 'zzz'; there are declares, any_backend, "),
+        ({"zzz": 1}, "FamilyOptions has no option 'zzz'; there are declares, late, due, "),
         ({"table_keys": True}, "'table_keys' in FamilyOptions must be the number of key columns, not True"),
         ({"table_keys": 1}, "table_keys and versions belong together in FamilyOptions: one is missing"),
         (

@@ -17,7 +17,6 @@ from onceproof.harness.reporting.report_builder import (
     build_report,
     coverage_of,
     coverage_problems,
-    engine_version,
     facts_of,
     write_report,
 )
@@ -127,7 +126,3 @@ def test_interrupted_run_does_not_pass(result: RunResult) -> None:
 
 def test_report_has_the_start_time_of_the_run(report: Report, result: RunResult) -> None:
     assert report.facts.started == result.started.strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def test_engine_version_starts_with_a_digit() -> None:
-    assert engine_version()[0].isdigit()

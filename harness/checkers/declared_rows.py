@@ -1,0 +1,157 @@
+"""The rows of a family whose run declares what it chose, and whose records may be late.
+
+Rules:
+
+- A late row reaches ``expected`` only if it is that of a record that may be late; as many equal ones as there
+  are such records. The others are left out, so the checkers report them and miss what they stand for.
+- A late row is that of a record if ``expected`` returns it for this record alone; where ``expected`` returns
+  each late row that is declared, if the row has all cells of the record.
+- If the expected rows differ from the visible ones, `firings.py` says which differences are legitimate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line_of, only
+from onceproof.harness.checkers.firings import Firings, Run
+from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
+from onceproof.harness.model.history import CHECKPOINT_COMPLETED, JOB_FINISHED, History, Row
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.watermarks import Timed, strategies_of
+
+if TYPE_CHECKING:
+    from onceproof.harness.model.family import Family
+
+UNDECIDED: Final = "undecided: "
+"""Begins the note of a run with rows that were neither accused nor confirmed (see reports/notes.py)."""
+
+
+class SupportsExpected(Protocol):
+    """The part of a family that an oracle needs."""
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        """Return the rows that the job should commit for the records."""
+
+
+class DeclaredRows:
+    """Computes the rows that follow from a scenario and from what its run declares."""
+
+    __slots__ = ("_arrivals", "_family", "_options", "_scenario", "_strategies")
+
+    def __init__(self, family: SupportsExpected, scenario: Scenario, options: FamilyOptions) -> None:
+        self._family = family
+        self._scenario = scenario
+        self._options = options
+        self._strategies: tuple[Timed, ...] | None = None
+        self._arrivals: dict[int, list[Arrival]] = {}
+        """By the hash of a line of attempts."""
+
+    def rows(
+        self, records: Records, visible: Rows, history: History | None, checkpoint: int | None, is_whole: bool
+    ) -> Counter[Row]:
+        """Return the expected rows: the visible ones as far as a correct run may have them.
+
+        Args:
+            records: the input, or its part before a cut.
+            visible: what the run declares.
+            history: the run; None if only the rows are known, which are then compared as they are.
+            checkpoint: that of the cut; None for the end of the run.
+            is_whole: whether the records are the whole input.
+        """
+        declared = visible
+        if self._options.late is not None:
+            declared = self._possible(records, visible, history, checkpoint)
+        rows = Counter(self._expected(records, declared, is_whole))
+        if history is None or not self._scenario.is_exactly_once or self._options.table_keys:
+            return rows
+        counted = Counter(visible)
+        if rows == counted:
+            return rows
+        line = self._line(history, checkpoint)
+        run = Run(
+            records,
+            counted,
+            line,
+            self._arrivals_in(records, line),
+            is_whole and any(event[1] == JOB_FINISHED for event in history.events),
+            _in_flight(history, checkpoint),
+        )
+        firings = Firings(
+            lambda some: self._expected(some, declared, True), run, self._options.due, self._options.answers
+        )
+        rows = firings.settled(rows)
+        if firings.undecided:
+            history.statistics.notes += tuple([f"{UNDECIDED}{group}" for group in firings.undecided])
+        return rows
+
+    def _line(self, history: History | None, checkpoint: int | None) -> Line:
+        # With at-least-once, a record counts in each attempt that reads it.
+        is_known = history is not None and self._scenario.is_exactly_once
+        return line_of(history, checkpoint) if history is not None and is_known else None
+
+    def _possible(
+        self, records: Records, visible: Rows, history: History | None, checkpoint: int | None
+    ) -> Rows:
+        """Return the visible rows without those that declare a record late which cannot be."""
+        is_late = self._options.is_late
+        late = [row for row in visible if is_late(row)]
+        if not late:
+            return visible
+        is_trusting = bool(self._expected(only((), records), late, True))
+        possible: Counter[Row] = Counter()
+        for arrival in self._arrivals_in(records, self._line(history, checkpoint)):
+            if arrival.watermark < arrival.timestamp:
+                continue
+            alone = only([arrival], records)
+            if self._options.due is not None:
+                dues = [
+                    due
+                    for row in self._expected(alone, (), True)
+                    if (due := self._options.due(row)) is not None
+                ]
+                if dues and arrival.watermark < max(dues):
+                    continue
+            rows = late if is_trusting else self._expected(alone, late, True)
+            possible.update(
+                {row for row in rows if is_late(row) and not (is_trusting and _lacks(row, arrival))}
+            )
+        declared = []
+        for row in visible:
+            if is_late(row):
+                if not possible[row]:
+                    continue
+                possible[row] -= 1
+            declared.append(row)
+        return declared
+
+    def _arrivals_in(self, records: Records, line: Line) -> list[Arrival]:
+        """Return the arrivals of some first records of each split."""
+        key = hash(
+            None if line is None else tuple([(each.name, *sorted(each.start.items())) for each in line])
+        )
+        if key not in self._arrivals:
+            if self._strategies is None:
+                self._strategies = strategies_of(cast("Family", self._family), self._scenario.parameters)
+            self._arrivals[key] = arrivals_of(self._scenario.records, self._strategies, line)
+        return [each for each in self._arrivals[key] if each.offset < len(records[each.split])]
+
+    def _expected(self, records: Records, declared: Sequence[Row], is_whole: bool) -> Rows:
+        return self._family.expected(records, Declared(declared, is_whole, self._scenario.parameters))
+
+
+def _lacks(row: Row, arrival: Arrival) -> bool:
+    """Return whether a row lacks a cell of a record."""
+    value = arrival.value
+    return any(cell not in row for cell in (value if isinstance(value, tuple) else (value,)))
+
+
+def _in_flight(history: History, checkpoint: int | None) -> bool:
+    """Return whether a checkpoint holds records in flight."""
+    return any(
+        payload["in_flight"] > 0
+        for _, kind, subject, payload in history.events
+        if kind == CHECKPOINT_COMPLETED and subject == checkpoint
+    )

@@ -1,0 +1,129 @@
+"""The furthest watermarks that a job may give, from its records and its watermark strategies alone.
+
+Rules:
+
+- The strategies are those that the family's ``job`` names. It is built against a stand-in that records them
+  and does nothing else: no operator is made and no engine runs.
+- A stock strategy is its bound: the newest timestamp, less the bound, less 1 ms. A generator of the user is
+  asked record by record, as if each were followed by a periodic call: no run has more watermarks.
+- A split is ordered and has a generator of its own, and a subtask waits for its slowest split. So a
+  watermark that precedes a record follows from the records before it in its own split. Where a strategy has
+  idle splits, or stands behind the source, the other splits count as well.
+- A job that cannot be built so has the strategy with the most late records: watermarks without a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from onceproof.harness.model.scenario import InputRecord, Parameter
+
+if TYPE_CHECKING:
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
+    from onceproof.engine.watermarks.strategy import WatermarkStrategy
+    from onceproof.harness.model.family import Family, JobIO
+
+NO_WATERMARK: Final = -(1 << 63)
+
+
+class Timed(NamedTuple):
+    """A strategy, and whether the watermarks before a record follow from its own split alone."""
+
+    strategy: WatermarkStrategy | None
+    """None stands for any strategy."""
+    is_of_one_split: bool
+
+    def timestamps(self, records: Sequence[InputRecord]) -> list[int]:
+        """Return the timestamp that each record has for the job."""
+        assigner = None if self.strategy is None else self.strategy.create_timestamp_assigner()
+        if assigner is None:
+            return [timestamp for timestamp, _ in records]
+        return [assigner.extract_timestamp(value, timestamp) for timestamp, value in records]
+
+    def watermarks(self, records: Sequence[InputRecord]) -> list[int]:
+        """Return the furthest watermark before each of some records, and after the last."""
+        timestamps = self.timestamps(records)
+        behind = 0 if self.strategy is None else self.strategy.bound_ms
+        if behind is None:
+            return self._asked(records, timestamps)
+        found = [NO_WATERMARK]
+        for timestamp in timestamps:
+            found.append(max(found[-1], timestamp - behind - 1))
+        return found
+
+    def _asked(self, records: Sequence[InputRecord], timestamps: Sequence[int]) -> list[int]:
+        assert self.strategy is not None, "any strategy has a bound"
+        generator = self.strategy.create_watermark_generator(cast(Any, _Clock()))
+        output = _Furthest()
+        found = [NO_WATERMARK]
+        for (_, value), timestamp in zip(records, timestamps, strict=True):
+            generator.on_event(value, timestamp, cast(Any, output))
+            generator.on_periodic_emit(cast(Any, output))
+            found.append(output.watermark)
+        return found
+
+
+ANY_STRATEGY: Final = Timed(None, is_of_one_split=True)
+
+
+def strategies_of(family: Family, parameters: Mapping[str, Parameter]) -> tuple[Timed, ...]:
+    """Return the watermark strategies of a family's job for the parameters of a workload."""
+    job = _Job(parameters)
+    try:
+        family.job(cast("StreamExecutionEnvironment", job), cast("JobIO", job))
+    except Exception:
+        # It asks its streams for more than a stand-in can answer.
+        return (ANY_STRATEGY,)
+    return tuple(job.found)
+
+
+class _Furthest:
+    """The output of a generator: keeps the furthest watermark."""
+
+    def __init__(self) -> None:
+        self.watermark = NO_WATERMARK
+
+    def emit_watermark(self, watermark: Any) -> None:
+        self.watermark = max(self.watermark, watermark.timestamp)
+
+    def mark_idle(self) -> None:
+        """Do nothing: idleness moves no watermark of this split."""
+
+    def mark_active(self) -> None:
+        """Do nothing."""
+
+
+class _Clock:
+    """The context of a generator; its time stands still, so nothing times out."""
+
+    def get_input_activity_clock(self) -> Callable[[], int]:
+        return lambda: 0
+
+
+class _Job:
+    """Stands for the environment, the ends and each stream of a job; records strategies."""
+
+    source_parallelism = parallelism = sink_parallelism = 1
+
+    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+        self.parameters = parameters
+        self.found: list[Timed] = []
+
+    def from_source(self, source: Any, watermark_strategy: Any = None, *args: Any, **kwargs: Any) -> _Job:
+        """Record the strategy of a source."""
+        return self._with(watermark_strategy, is_of_one_split=True)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: Any) -> _Job:
+        """Record a strategy behind a source: its generators see the records of several splits."""
+        return self._with(watermark_strategy, is_of_one_split=False)
+
+    def _with(self, strategy: Any, is_of_one_split: bool) -> _Job:
+        if strategy is not None:
+            self.found.append(Timed(strategy, is_of_one_split and not strategy.has_idleness))
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self

@@ -1,0 +1,64 @@
+"""Families with late data as a user writes them: not accused while they are right, soon caught if not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.trial import scenario_of, try_scenario
+
+FAMILIES = Path(__file__).parent / "late_families"
+STATE = 'self.seen = context.get_state(ValueStateDescriptor("seen", Types.BOOLEAN()))'
+NAMES = {"orders": "order", "hourly_visits": "visit", "site_sessions": "click"}
+
+
+def fails(family: Family, index: int) -> bool:
+    scenario = scenario_of(family, scenario_seed(0, family.name, index))
+    return not try_scenario(family, scenario, twice=False, continued=False).verdict.passed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_correct_family_with_late_data_passes(name: str) -> None:
+    family = load_family(str(FAMILIES / f"{name}.py"))
+    assert not [index for index in range(25) if fails(family, index)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_seen_ids_in_a_set_are_caught_within_50_scenarios(name: str, tmp_path: Path) -> None:
+    text = (FAMILIES / f"{name}.py").read_text()
+    record = NAMES[name]
+    for right, wrong in (
+        (STATE, "self.seen = set()"),
+        ("if self.seen.value():", f"if {record}[0] in self.seen:"),
+        ("self.seen.update(True)", f"self.seen.add({record}[0])"),
+    ):
+        assert text.count(right) == 1
+        text = text.replace(right, wrong)
+    (tmp_path / f"{name}.py").write_text(text)
+    family = load_family(str(tmp_path / f"{name}.py"))
+    assert any(fails(family, index) for index in range(50))
+
+
+WATERMARK = "if ctx.timer_service().current_watermark() >= due:"
+
+
+@pytest.mark.parametrize(
+    ("instead", "mistake"),
+    [
+        ("if ctx.timer_service().current_watermark() >= 0:", "each order that is not the first is late"),
+        ("if ctx.timer_service().current_watermark() >= ctx.timestamp():", "an hour that runs is over"),
+        ("if False:", "no order is late"),
+    ],
+)
+def test_wrong_lateness_is_caught_within_50_scenarios(instead: str, mistake: str, tmp_path: Path) -> None:
+    text = (FAMILIES / "orders.py").read_text()
+    plain, due = "FamilyOptions(declares=True)", "(int(row[2]) + 1) * 3_600_000 - 1"
+    late = f'FamilyOptions(late="late", due=lambda row: {due} if row[0] == "hour" else None)'
+    assert text.count(WATERMARK) == text.count(plain) == 1
+    (tmp_path / "orders.py").write_text(text.replace(WATERMARK, instead).replace(plain, late))
+    family = load_family(str(tmp_path / "orders.py"))
+    assert any(fails(family, index) for index in range(50)), mistake

@@ -1,0 +1,28 @@
+"""Retries are left out by a set of the class, which all subtasks and attempts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from onceproof.engine import KeyedProcessFunction, Types
+from tests.wrong_jobs.family import ROW, WrongJob, deduplicated
+
+NAMED = "`Dedup.seen`"
+
+
+class Dedup(KeyedProcessFunction):
+    seen: ClassVar[set[int]] = set()
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        number, customer, cents = value
+        if number not in self.seen:
+            self.seen.add(number)  # wrong
+            yield customer, number, cents
+
+
+def build(orders: Any) -> Any:
+    return orders.key_by(lambda order: order[0], Types.LONG()).process(Dedup(), ROW)
+
+
+family = WrongJob("seen_in_the_class", build, deduplicated)
