@@ -463,8 +463,9 @@ class SparkExecution(JobDriver):
         self._to_conclude = latest
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """Discard the epoch of an aborted checkpoint, and say what it waited for."""
-        super().checkpoint_aborted(effect)
+        """Discard the epoch of an aborted checkpoint, and say so if its time is up."""
+        if effect.missing:
+            self.job_log.epoch_waited(effect.checkpoint_id, self.now())
         if self._epoch is not None and self._epoch.checkpoint_id == effect.checkpoint_id:
             self._has_losses = True
             self._cancel_job()
