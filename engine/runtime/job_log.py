@@ -87,8 +87,8 @@ class JobLog:
         """Say that an expired checkpoint waited for its epoch on Spark, at whose end all subtasks answer."""
         self._warn(
             "epoch waited",
-            f"checkpoint {checkpoint_id} waited longest for its epoch, which had not ended: on Spark all subtasks"
-            f" answer at its end: {SHORTER_EPOCHS}, {MORE_TIME}; see {PAGE}",
+            f"checkpoint {checkpoint_id} waited longest for its epoch, which had not ended: on Spark all"
+            f" subtasks answer at its end: {SHORTER_EPOCHS}, {MORE_TIME}; see {PAGE}",
             now,
         )
 
