@@ -83,11 +83,13 @@ class JobLog:
             now,
         )
 
-    def epoch_waited(self, checkpoint_id: int, now: int) -> None:
+    def epoch_waited(self, effect: CheckpointAborted, now: int) -> None:
         """Say that an expired checkpoint waited for its epoch on Spark, at whose end all subtasks answer."""
+        if not effect.missing:
+            return
         self._warn(
             "epoch waited",
-            f"checkpoint {checkpoint_id} waited longest for its epoch, which had not ended: on Spark all"
+            f"checkpoint {effect.checkpoint_id} waited longest for its epoch, which had not ended: on Spark all"
             f" subtasks answer at its end: {SHORTER_EPOCHS}, {MORE_TIME}; see {PAGE}",
             now,
         )

@@ -1,6 +1,4 @@
-"""Runs a job on Spark: the driver is the job master, each epoch a Spark job.
-
-The rules this module lives by:
+"""Runs a job on Spark: the driver is the job master, each epoch a Spark job. Rules:
 
 - An epoch leads from one complete checkpoint to the next: the trigger, the Spark job, its acknowledgements,
   the metadata, then the commits in this process. Two epochs never overlap.
@@ -464,8 +462,7 @@ class SparkExecution(JobDriver):
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """Discard the epoch of an aborted checkpoint, and say so if its time is up."""
-        if effect.missing:
-            self.job_log.epoch_waited(effect.checkpoint_id, self.now())
+        self.job_log.epoch_waited(effect, self.now())
         if self._epoch is not None and self._epoch.checkpoint_id == effect.checkpoint_id:
             self._has_losses = True
             self._cancel_job()
