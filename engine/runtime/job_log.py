@@ -89,8 +89,8 @@ class JobLog:
             return
         self._warn(
             "epoch waited",
-            f"checkpoint {effect.checkpoint_id} waited longest for its epoch, which had not ended: on Spark all"
-            f" subtasks answer at its end: {SHORTER_EPOCHS}, {MORE_TIME}; see {PAGE}",
+            f"checkpoint {effect.checkpoint_id} waited longest for its epoch, which had not ended: on Spark"
+            f" all subtasks answer at its end: {SHORTER_EPOCHS}, {MORE_TIME}; see {PAGE}",
             now,
         )
 

@@ -1,4 +1,4 @@
-"""Runs a job on Spark: the driver is the job master, each epoch a Spark job. Rules:
+"""Runs a job on Spark: the driver is the job master, each epoch a Spark job.
 
 - An epoch leads from one complete checkpoint to the next: the trigger, the Spark job, its acknowledgements,
   the metadata, then the commits in this process. Two epochs never overlap.

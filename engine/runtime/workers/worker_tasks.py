@@ -1,4 +1,4 @@
-"""A worker: a process that owns subtasks of one attempt, and ends with it. Rules:
+"""A worker: a process that owns subtasks of one attempt, and ends with it.
 
 - One thread runs the machines of the tasks, a second one writes their snapshots, as in the local runtime
   (local.py). The same schedule gives the turns, and the same clocks are read.
