@@ -226,14 +226,15 @@ def reasons_of(report: Report) -> tuple[str, ...]:
 
 
 def failure_sentence(report: Report) -> str:
-    """Return the number of failed scenarios and signatures as a sentence."""
+    """Return the number of findings and of failed scenarios as a sentence."""
     parts: list[str] = []
     failed = failed_scenarios(report)
     if failed:
         total = total_scenarios(report)
         of = f" of {total:,}" if total else ""
-        text = f"{failed:,}{of} {'scenario' if failed == 1 and not of else 'scenarios'} violated a property"
-        parts.append(text + _signatures_text(report.failures))
+        text = f"{failed:,}{of} {'scenario' if failed == 1 and not of else 'scenarios'}"
+        found = _findings_text(report.failures)
+        parts.append(f"{found}, in {text}" if found else f"{text} violated a property")
     parts += [f"the real input {real.name} failed" for real in report.real_inputs if real_input_failed(real)]
     mended = [failure for failure in report.failures if failure.title]
     for title in dict.fromkeys(failure.title for failure in mended):
@@ -244,15 +245,15 @@ def failure_sentence(report: Report) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else "The reasons are listed below."
 
 
-def _signatures_text(failures: Sequence[Failure]) -> str:
-    """Return the number of signatures, and how many of them are known."""
+def _findings_text(failures: Sequence[Failure]) -> str:
+    """Return the number of findings, and how many of them are known: `3 findings (1 known)`."""
     if not failures:
         return ""
     known = sum(failure.known for failure in failures)
-    text = f", with {counted(len(failures), 'signature')}"
+    text = counted(len(failures), "finding")
     if known == len(failures):
-        return f"{text}, {'which is known' if known == 1 else 'all of them known'}"
-    return f"{text}, {known} of them known" if known else text
+        return f"{text} ({'known' if known == 1 else 'all known'})"
+    return f"{text} ({known} known)" if known else text
 
 
 def pass_sentence(report: Report) -> str:

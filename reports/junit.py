@@ -109,7 +109,7 @@ def _property_case(
     own = [
         failure
         for failure in failures
-        if failure.property == result.property
+        if result.property in (failure.property, *(each.property for each in failure.symptoms))
         or (failure.property not in names and result.property in failure.also)
     ]
     own.sort(key=lambda failure: failure.known)

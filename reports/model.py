@@ -76,6 +76,7 @@ __all__ = [
     "Shrinking",
     "SituationCount",
     "Sizes",
+    "Symptom",
     "SystemResult",
     "Trace",
     "decode",
@@ -160,6 +161,7 @@ class Shrinking(ReportStruct, frozen=True):
     before: Sizes
     after: Sizes
     seconds: float = 0.0
+    """In reports of earlier versions, which shrank for a time."""
     runs: int = 0
     needed: str = ""
     """Of a scenario that stays large: that it was run without each of its parts."""
@@ -174,8 +176,18 @@ class InputRecord(ReportStruct, frozen=True):
     timestamp: int | None = None
 
 
+class Symptom(ReportStruct, frozen=True):
+    """Another signature with which a bug shows."""
+
+    property: str
+    anomaly: str
+    scenarios: int = 1
+    sentence: str = ""
+    replay: str = ""
+
+
 class Failure(ReportStruct, frozen=True, kw_only=True):
-    """A signature of failures, with its smallest scenario."""
+    """A finding: one bug, shown by its smallest scenario."""
 
     family: str
     property: str
@@ -187,20 +199,22 @@ class Failure(ReportStruct, frozen=True, kw_only=True):
     """The command that shrinks and explains it again."""
     seed: int | None = None
     scenarios: int = 1
-    """Number of scenarios that failed with this signature."""
+    """Number of scenarios that failed by it, with this signature or another of its symptoms."""
+    symptoms: tuple[Symptom, ...] = ()
+    """The other signatures with which it shows."""
     known: bool = False
     """The settings list it, so it does not fail the run."""
     known_since: str = ""
     known_why: str = ""
     """The reason in the settings."""
     first_seen: str = ""
-    """Date of the first night with this signature; empty if no stored night had it."""
+    """Date of the first night with one of its signatures; empty if no stored night had any."""
     last_without: str = ""
     """Code of the last night before that, or before this one, whose scenarios of the family had it not."""
     first_with: str = ""
-    """Code of the first night with this signature: this one's if no stored night had it."""
+    """Code of the first night with one of its signatures: this one's if no stored night had any."""
     nights_seen: int = 0
-    """Number of the ``nights_before`` with this signature."""
+    """Number of the ``nights_before`` with one of its signatures."""
     nights_before: int = 0
     sentence: str = ""
     mend: tuple[str, ...] = ()

@@ -23,11 +23,15 @@ MOST_ITEMS = 4
 NEVER = {
     "expiry": (
         "Times to live that never expired",
-        "draw more records of a key, so that time passes between two of them",
+        "draw more records of a key; time passes by 25 hours at most, so let a trial have a shorter one",
     ),
     "timer": (
         "Timers in processing time that never fired",
         "draw more records, so that time passes while a timer waits",
+    ),
+    "read": (
+        "State that was never read after a restore",
+        "draw more records of a key, so that some of them come after a restore",
     ),
     "rows": (
         "Sinks without a row",
@@ -159,6 +163,8 @@ def _what(name: str) -> str:
             return f"the TTL of {state!r} ({_span_text(int(milliseconds))}) expired"
         case "timer":
             return f"a timer of {subject} fired"
+        case "read":
+            return f"restored entries of state {subject!r} were read"
         case "rows":
             return f"a row of sink {subject} became visible" if subject else "a row became visible"
     return "a kill came between"

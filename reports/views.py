@@ -6,6 +6,7 @@ page. report.json has all of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,7 @@ from onceproof.reports.model import (
 from onceproof.reports.text import counted, duration, number
 from onceproof.reports.trend_charts import Line, lines_of, trend_chart
 
+_STEP = re.compile(r"step (\d+):")
 MOST_FAILURES = 25
 MOST_OPEN = 3
 MOST_ROWS = 40
@@ -74,6 +76,8 @@ class FailureView:
     rows_left_out: int
     records_left_out: int
     is_open: bool
+    opens_at: int | None
+    """The step of the first divergence, at which the diagram opens; None: at its beginning."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +174,7 @@ def failure_view(failure: Failure, position: int) -> FailureView:
         rows_left_out=len(failure.rows) - len(rows),
         records_left_out=max(0, len(failure.records) - MOST_RECORDS),
         is_open=position <= MOST_OPEN,
+        opens_at=int(step[1]) if (step := _STEP.match(failure.first_divergence)) else None,
     )
 
 
@@ -206,7 +211,7 @@ def failure_anchors(failures: Sequence[Failure]) -> dict[tuple[str, str], str]:
         for name in (failure.property, ""):
             anchors.setdefault((subject, name), anchor)
     for place, failure in enumerate(failures, 1):
-        for name in failure.also:
+        for name in (*failure.also, *(each.property for each in failure.symptoms)):
             anchors.setdefault((subject_of(failure), name), f"#failure-{place}-section")
     return anchors
 

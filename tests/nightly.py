@@ -93,9 +93,9 @@ def planted_bugs(
     least = min(LEAST_MUTANTS, len(mutants))
     begun, by_record = clock(), 0
     workers = min(usable_processors(), len(mutants))
-    for result in measure_all(mutants, family_names(), night.seed, MUTANT_SCENARIOS, workers, 0.0):
+    for result in measure_all(mutants, family_names(), night.seed, MUTANT_SCENARIOS, workers, 0):
         mutant = by_id[result.id]
-        again = None if result.killed else tried_where_recorded(mutant, kills.get(mutant.id), 0.0)
+        again = None if result.killed else tried_where_recorded(mutant, kills.get(mutant.id), 0)
         by_record += again is not None
         night.mutants.append(mutant_of(result, again))
         night.bar.describe(f"planted bugs: {len(night.mutants)} of {len(mutants)}")

@@ -40,6 +40,7 @@ from onceproof.engine.owned import Own, ValueWatch, own_result
 from onceproof.engine.state.backend_factory import backend_factory
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.keyed import KeyedStateBackend
+from onceproof.engine.state.occurrences import Occurrence
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.raw import RAW, StatePartition, partitions_of, without_raw
 from onceproof.engine.state.snapshot import OperatorSnapshot
@@ -446,6 +447,11 @@ class FunctionOperator(Operator):
     def state_lifetimes(self) -> Mapping[str, Lifetime]:
         """Return the lifetime of each keyed state that has a time to live."""
         return {} if self._backend is None else self._backend.lifetimes()
+
+    @property
+    def restored_reads(self) -> Mapping[str, Occurrence]:
+        """Return of each keyed state with restored entries, in a trial, whether any of them was read."""
+        return {} if self._backend is None else self._backend.restored_reads()
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend | None:
         """Return the keyed backend; operators on keyed streams override this."""

@@ -42,6 +42,7 @@ from onceproof.engine.state.descriptors import (
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
 from onceproof.engine.state.isolated import isolated
+from onceproof.engine.state.occurrences import Occurrence, WatchedReads
 from onceproof.engine.state.opaque import CheckedTable, limit_check, opaque_check
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
@@ -87,6 +88,9 @@ class Registered(msgspec.Struct, eq=False, kw_only=True):
     ttl: StateTtlConfig | None
     table: Any = None
     lifetime: Lifetime | None = None
+    restored: set[Any] = msgspec.field(default_factory=set)
+    read: Occurrence | None = None
+    """In a trial, of a state with restored entries that functions use: whether any of them was read."""
     cleanup: Cleanup | None = None
 
     @property
@@ -174,7 +178,9 @@ class KeyedStateBackend(ABC):
             raise StateError(
                 f"state {descriptor.name!r} is {descriptor.kind} state, which is no table of values"
             )
-        table: ValueTable = self._register(descriptor, namespace_type).table
+        registered = self._register(descriptor, namespace_type)
+        registered.read = None
+        table: ValueTable = registered.table
         return table
 
     def keys(self, descriptor: StateDescriptor, namespace: Any = None) -> list[Any]:
@@ -194,12 +200,18 @@ class KeyedStateBackend(ABC):
             if registered.lifetime is not None
         }
 
+    def restored_reads(self) -> dict[str, Occurrence]:
+        """Return of each state with restored entries, in a trial, whether any of them was read."""
+        return {name: each.read for name, each in self._registered.items() if each.read is not None}
+
     # For functions, and for operators that scope state to namespaces.
 
     def live_state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
         """Return the state of a descriptor of any kind for an operator, which gets the stored objects."""
         state = self.state(descriptor, namespace_type)
-        state.use_table(self._table_of(self._registered[descriptor.name]))
+        registered = self._registered[descriptor.name]
+        state.use_table(self._table_of(registered))
+        registered.read = None
         return state
 
     def state(self, descriptor: StateDescriptor, namespace_type: TypeInformation | None = None) -> Any:
@@ -270,6 +282,8 @@ class KeyedStateBackend(ABC):
         registered = self._register(descriptor, namespace_type)
         namespaced = namespace_type is not None
         table = self._table_of(registered)
+        if registered.read is not None:
+            table = WatchedReads(table, registered.restored, registered.read)
         if self.keeps_objects and registered.can_change:
             where = f"operator {self.operator_name!r} modified a value of state {registered.name!r}"
             table = isolated(registered.kind, table, self.value_watch, where)
@@ -279,10 +293,12 @@ class KeyedStateBackend(ABC):
             raise StateError(f"state {descriptor.name!r} has a time to live, but its backend has no clock")
         if registered.lifetime is None:
             registered.lifetime = lifetime_of(registered.ttl, self._clock)
-        state = timed(self, descriptor.name, namespaced, table, function, _life=registered.lifetime)
         if registered.cleanup is None:
-            self._begin_cleanup(registered, state)
-        return state
+            # Over the table itself: what a cleanup looks at, no function has read.
+            own = self._table_of(registered)
+            swept = timed(self, descriptor.name, namespaced, own, function, _life=registered.lifetime)
+            self._begin_cleanup(registered, swept)
+        return timed(self, descriptor.name, namespaced, table, function, _life=registered.lifetime)
 
     def _table_of(self, registered: Registered) -> Any:
         """Return the table of a state; one that may hold opaque objects refuses them without permission."""
@@ -315,6 +331,9 @@ class KeyedStateBackend(ABC):
             return found
         registered = _registration(descriptor, namespace_type)
         registered.table = self._open_table(registered)
+        if self.keeps_objects and self.value_watch is not None:
+            registered.restored = set(registered.table)
+            registered.read = Occurrence() if registered.restored else None
         self._registered[descriptor.name] = registered
         return registered
 

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from onceproof.engine.state.interfaces import AggregatingState, ListState, MapState, ReducingState, ValueState
+from onceproof.engine.state.occurrences import Occurrence
 from onceproof.engine.state.opaque import Check
 from onceproof.engine.state.states import (
     KeyedState,
@@ -32,12 +33,6 @@ Held: TypeAlias = tuple[Any, int]
 """A value and the time of its last access in milliseconds."""
 
 
-class Expiries(msgspec.Struct, eq=False):
-    """Whether any value was found expired; it outlives the state, which a trial must not keep."""
-
-    any: bool = False
-
-
 class Lifetime(msgspec.Struct, eq=False):
     """A StateTtlConfig in the form that every access needs, with its clock."""
 
@@ -47,13 +42,14 @@ class Lifetime(msgspec.Struct, eq=False):
     now: Callable[[], int]
     accessed: Callable[[], None] | None = None
     """Called by every access, if the cleanup strategy needs it."""
-    found: Expiries = msgspec.field(default_factory=Expiries)
+    expiry: Occurrence = msgspec.field(default_factory=Occurrence)
+    """Whether any value was found expired."""
 
     def has_expired(self, held: Held) -> bool:
         """Whether the time to live is over."""
         if held[1] + self.ttl_ms > self.now():
             return False
-        self.found.any = True
+        self.expiry.happened = True
         return True
 
     def unexpired(self, held: Held | None) -> Any:

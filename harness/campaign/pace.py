@@ -37,7 +37,9 @@ FIRST_PER_TASK: Final = 200
 LEAST_TASKS_PER_CORE: Final = 4
 """With several tasks for each core, no core is idle for long while another runs its last task."""
 TURNS_OF_A_FAMILY: Final = 4
-"""The least number of tasks of each family in a wave that its deadline may cut off."""
+"""So many tasks each family has at least in a wave that its deadline may cut off."""
+LEAST_PER_TASK: Final = 4
+"""But no task has fewer scenarios than this, unless they take long."""
 MOST_TASKS: Final = 200
 """Of a family in a wave."""
 
@@ -142,9 +144,10 @@ class Pace:
         """Return how many scenarios of a family follow each other, in a wave of ``count`` scenarios."""
         each = ceil(count / families)
         per_task = self._per_second / self.cores * TASK_SECONDS or FIRST_PER_TASK
+        least = max(1, min(LEAST_PER_TASK, int(per_task)))
         tasks = max(
             ceil(LEAST_TASKS_PER_CORE * self.cores / families),
-            1 if self.deadline is None else TURNS_OF_A_FAMILY,
+            1 if self.deadline is None else min(TURNS_OF_A_FAMILY, ceil(each / least)),
             min(ceil(each / max(per_task, 1)), MOST_TASKS),
         )
         return ceil(each / tasks)

@@ -156,7 +156,7 @@ def run_to_tables(loaded: _LoadedFamily, seed: int, batch: Batch, notes: Notes |
     drawn = ((family, scenario_seed(seed, family.name, turn), USUAL) for turn in turns)
     try:
         trials = [
-            TriedScenario.of(turn * described.families + described.place, *tried)
+            TriedScenario.of(turn * described.families + described.place, *tried).for_query(family)
             for turn, tried in zip(turns, tried_scenarios(drawn, batch, SIMULATED, notes), strict=False)
         ]
         if trials:

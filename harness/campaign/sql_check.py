@@ -44,4 +44,4 @@ def _trials(family: Family, seed: int, scenarios: int) -> Iterator[TriedScenario
         scenario = undisturbed(scenario_of(family, scenario_seed(seed, family.name, number)))
         trial = try_scenario(family, scenario, twice=False, continued=False)
         outcome = outcome_of(trial.scenario, trial.history, trial.verdict)
-        yield TriedScenario.of(number, trial.scenario, outcome, trial.history)
+        yield TriedScenario.of(number, trial.scenario, outcome, trial.history).for_query(family)

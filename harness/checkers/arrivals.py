@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 from onceproof.harness.model.family import Records
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History
 from onceproof.harness.model.scenario import InputRecord, RecordValue
-from onceproof.harness.model.watermarks import NO_WATERMARK, Timed
+from onceproof.harness.model.watermarks import MAX_WATERMARK, NO_WATERMARK, Timed
 
 
 class Attempt(NamedTuple):
@@ -93,14 +93,21 @@ class Arrival(NamedTuple):
         return max(self.watermark, self.earlier)
 
 
-def arrivals_of(records: Records, strategies: Sequence[Timed], line: Line) -> list[Arrival]:
+def arrivals_of(records: Records, strategies: Sequence[Timed] | None, line: Line) -> list[Arrival]:
     """Return all records with the watermarks that may have come before them.
 
     Args:
         records: by split, in the order of offsets.
-        strategies: those of the job; where it has several, the furthest watermark of them counts.
+        strategies: those of the job; where it has several, the furthest watermark of them counts. None: they
+            are not known, and any watermark may come before any record.
         line: the attempts that led to the rows in question.
     """
+    if strategies is None:
+        return [
+            Arrival(split, offset, timestamp, value, MAX_WATERMARK, MAX_WATERMARK)
+            for split, own in records.items()
+            for offset, (timestamp, value) in enumerate(own)
+        ]
     found: dict[tuple[str, int], Arrival] = {}
     for strategy in strategies:
         for arrival in _of_one_strategy(records, strategy, line):

@@ -39,13 +39,14 @@ class SupportsExpected(Protocol):
 class DeclaredRows:
     """Computes the rows that follow from a scenario and from what its run declares."""
 
-    __slots__ = ("_arrivals", "_family", "_options", "_scenario", "_strategies")
+    __slots__ = ("_arrivals", "_family", "_has_strategies", "_options", "_scenario", "_strategies")
 
     def __init__(self, family: SupportsExpected, scenario: Scenario, options: FamilyOptions) -> None:
         self._family = family
         self._scenario = scenario
         self._options = options
         self._strategies: tuple[Timed, ...] | None = None
+        self._has_strategies = False
         self._arrivals: dict[int, list[Arrival]] = {}
         """By the hash of a line of attempts."""
 
@@ -71,14 +72,26 @@ class DeclaredRows:
         if rows == counted:
             return rows
         line = self._line(history, checkpoint)
+        arrivals = self._arrivals_in(records, line)
+        if not any(each.furthest >= each.timestamp - 1 for each in arrivals):
+            return rows
         run = Run(
             records,
             counted,
             line,
-            self._arrivals_in(records, line),
+            arrivals,
             is_whole and any(event[1] == JOB_FINISHED for event in history.events),
             _in_flight(history, checkpoint),
         )
+        try:
+            return self._settled(rows, run, declared, history)
+        except Exception:
+            if self._options.late is not None:
+                raise
+            # A family without the option need not have an ``expected`` for parts of its input.
+            return rows
+
+    def _settled(self, rows: Counter[Row], run: Run, declared: Rows, history: History) -> Counter[Row]:
         firings = Firings(
             lambda some: self._expected(some, declared, True), run, self._options.due, self._options.answers
         )
@@ -133,10 +146,19 @@ class DeclaredRows:
             None if line is None else tuple([(each.name, *sorted(each.start.items())) for each in line])
         )
         if key not in self._arrivals:
-            if self._strategies is None:
-                self._strategies = strategies_of(cast("Family", self._family), self._scenario.parameters)
-            self._arrivals[key] = arrivals_of(self._scenario.records, self._strategies, line)
+            self._arrivals[key] = self._all_arrivals(line)
         return [each for each in self._arrivals[key] if each.offset < len(records[each.split])]
+
+    def _all_arrivals(self, line: Line) -> list[Arrival]:
+        scenario = self._scenario
+        if not self._has_strategies:
+            self._has_strategies = True
+            self._strategies = strategies_of(
+                cast("Family", self._family), scenario.parameters, scenario.records
+            )
+        if self._strategies is None and self._options.late is None:
+            return []
+        return arrivals_of(scenario.records, self._strategies, line)
 
     def _expected(self, records: Records, declared: Sequence[Row], is_whole: bool) -> Rows:
         return self._family.expected(records, Declared(declared, is_whole, self._scenario.parameters))

@@ -74,7 +74,7 @@ def _campaign(plan: RunPlan, spark: SparkOptions, store: str | None) -> int:
             plan.out,
             bar.describe,
             plan.known,
-            limit_seconds=plan.shrink_time,
+            shrink_runs=plan.shrink_runs,
             unwritten=unwritten,
         )
         bar.describe("writing the report")

@@ -42,8 +42,8 @@ from onceproof.harness.commands.shared_options import (
     ComparedFamilies,
     ComparesSql,
     EnumeratedFamilies,
-    ExplainMaxTime,
     ExplainOut,
+    ExplainShrinkRuns,
     Families,
     FirstOfShare,
     FlightsSystem,
@@ -60,7 +60,7 @@ from onceproof.harness.commands.shared_options import (
     Seed,
     ShareOfRun,
     ShownSystem,
-    ShrinkTime,
+    ShrinkRuns,
     SparkSettings,
     Subject,
     Systems,
@@ -124,7 +124,7 @@ def run(
     share: ShareOfRun = 1,
     first: FirstOfShare = 0,
     until_exhausted: UntilExhausted = None,
-    shrink_time: ShrinkTime = None,
+    shrink_runs: ShrinkRuns = None,
     scenario_time: ScenarioTime = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
@@ -148,7 +148,7 @@ def run(
         workers=workers,
         share=Share(share, first),
         until_exhausted=until_exhausted,
-        shrink_time=shrink_time,
+        shrink_runs=shrink_runs,
         scenario_time=scenario_time,
         out=out,
         junit=junit,
@@ -165,7 +165,7 @@ def compare(
     scenarios: ScenariosOfEach = 20,
     seed: RunSeed = None,
     workers: Workers = None,
-    shrink_time: ShrinkTime = None,
+    shrink_runs: ShrinkRuns = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/compare")
     ] = None,
@@ -183,7 +183,7 @@ def compare(
         scenarios=scenarios,
         seed=seed,
         workers=workers,
-        shrink_time=shrink_time,
+        shrink_runs=shrink_runs,
         out=out,
         as_json=as_json,
         command=_command(),
@@ -328,13 +328,13 @@ def explain(
     family: OneFamily = None,
     system: RunSystem = None,
     out: ExplainOut = EXPLAIN_FOLDER,
-    max_time: ExplainMaxTime = None,
+    shrink_runs: ExplainShrinkRuns = None,
     as_json: AsJson = False,
 ) -> None:
     """Shrink a failing scenario, explain why it fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
-    raise typer.Exit(explain_command(subject, family, system, out, max_time, _command(), as_json))
+    raise typer.Exit(explain_command(subject, family, system, out, shrink_runs, _command(), as_json))
 
 
 @app.command()

@@ -70,7 +70,7 @@ def _show(bar: Bar, result: Enumerated) -> None:
 
 
 def _examined(result: Enumerated, out: Path, bar: Bar, known: Sequence[KnownSignature]) -> list[FailureCase]:
-    """Shrink one failure of each signature and write its scenario into ``out``."""
+    """Shrink one failure of each signature, write its scenario into ``out``, and return the findings."""
     tally = Tally(failed=result.counts.failed)
     originals = {}
     for key, (_, found) in result.failures.items():

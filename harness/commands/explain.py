@@ -31,7 +31,7 @@ from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.report_builder import facts_of, failure_of, write_report
 from onceproof.harness.reporting.run_summary import shrunk_text
-from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats
+from onceproof.harness.trials.examination import Examined, examine, repeats, runs_of
 from onceproof.harness.trials.failures import FailureCase, store_failure
 from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.runner import RunResult
@@ -45,13 +45,13 @@ def explain_command(
     family: str | None,
     system: str | None,
     out: Path,
-    limit_seconds: float | None,
+    shrink_runs: int | None,
     command: str,
     as_json: bool = False,
 ) -> int:
     """Explain why a scenario fails on a system, write a page about it, and return the exit code.
 
-    ``limit_seconds`` bounds the shrinking; None stands for the default of the system. With
+    ``shrink_runs`` bounds the shrinking; None stands for the default of the system. With
     ``as_json`` the failure as the page's report.json holds it is the one document on stdout.
     """
     lines_to = sys.stderr if as_json else sys.stdout
@@ -60,10 +60,10 @@ def explain_command(
     on_trial = find_system(system)
     scenario = as_run(on_trial, loaded, scenario)
     asked = family or scenario.family
-    limit = limit_of(on_trial, limit_seconds)
-    with let_go(on_trial), scenario_limit(), progress_bar(None, limit) as bar:
+    most_runs = runs_of(on_trial, shrink_runs, is_wanted=True)
+    with let_go(on_trial), scenario_limit(), progress_bar(None, None) as bar:
         examined = examine(
-            on_trial, loaded, scenario, None, limit, lambda run: bar.describe(f"shrinking, run {run}")
+            on_trial, loaded, scenario, None, most_runs, lambda run: bar.describe(f"shrinking, run {run}")
         )
     trial = examined.trial
     if trial is None:
@@ -77,7 +77,7 @@ def explain_command(
         if as_json:
             _print_json({"verdict": "passed", "sentence": story.sentence, "story": story.story})
         return PASSED
-    result = RunResult((loaded,), (asked,), 0, 1, seconds=examined.shrunk.seconds, system=on_trial)
+    result = RunResult((loaded,), (asked,), 0, 1, system=on_trial)
     result.tally.add(outcome_of(trial.scenario, trial.history, trial.verdict))
     [group] = result.tally.groups.values()
     case = store_failure(examined, on_trial, loaded, asked, scenario, out, group)

@@ -33,12 +33,18 @@ from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.model.family import Family, FamilyError, turns_of
 from onceproof.harness.model.system import reason_against
 from onceproof.harness.reporting.progress import Bar, progress_bar
-from onceproof.harness.reporting.report_builder import build_report, failure_of, time_text, write_report
+from onceproof.harness.reporting.report_builder import (
+    build_report,
+    failure_of,
+    merged,
+    time_text,
+    write_report,
+)
 from onceproof.harness.reporting.revisions import engine_version
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.trials.examination import examine, limit_of, unexamined
-from onceproof.harness.trials.failures import store_failure
+from onceproof.harness.trials.examination import examine, runs_of, unexamined
+from onceproof.harness.trials.failures import identity_of, store_failure
 from onceproof.harness.trials.hunt_state import (
     Finding,
     HuntError,
@@ -69,7 +75,7 @@ from onceproof.harness.trials.supervision import is_lost
 from onceproof.harness.trials.trial import SIMULATED, check_family
 from onceproof.harness.trials.worker import run_batch
 from onceproof.reports.headline import conclude, missing_situations, rare_texts
-from onceproof.reports.model import Failure, Report
+from onceproof.reports.model import Failure, Report, Sizes
 from onceproof.reports.render import PAGE_NAME, render
 from onceproof.reports.text import counted, duration
 
@@ -94,7 +100,7 @@ class HuntPlan:
     """Seconds over all sessions; None: until it is stopped."""
     workers: int | None
     patience: int
-    shrink_time: float | None
+    shrink_runs: int | None
     budget: Budget
     out: Path
     known: tuple[KnownSignature, ...]
@@ -187,7 +193,7 @@ class _Session:
     def finish(self, mistake: Exception | None) -> Report:
         """Store the hunt, write its page for the last time and return the report."""
         # After an interrupt failures are not shrunk, because the user wants the command to end.
-        self._examine(0.0)
+        self._examine(0)
         if mistake is not None:
             self._interrupted = " ".join(str(mistake).split())
         self._bar.describe("writing the report")
@@ -230,7 +236,7 @@ class _Session:
         # An interrupt in between would count a part of the batch.
         with interrupts_held():
             self._new.extend(self._hunt.take(done))
-        self._examine(limit_of(SIMULATED, self._plan.shrink_time))
+        self._examine(runs_of(SIMULATED, self._plan.shrink_runs))
         now = perf_counter()
         if now - self._stored_at >= STORED_EACH_SECONDS:
             self._store()
@@ -240,7 +246,7 @@ class _Session:
             self._page_at = now
         self._show()
 
-    def _examine(self, limit_seconds: float) -> None:
+    def _examine(self, most_runs: int) -> None:
         """Shrink, explain and store the failures of new kinds."""
         while self._new:
             new = self._new[0]
@@ -249,16 +255,22 @@ class _Session:
             known = find_known(self._plan.known, *new.key)
             shown = f"{family.name}: {', '.join(new.key[1])}"
             self._bar.describe(f"shrinking {shown}")
-            limit = limit_seconds if len(self._findings) < MOST_SHRUNK else 0.0
             if is_lost(new.outcome):
                 examined = unexamined(new.scenario)
             else:
-                examined = examine(SIMULATED, family, new.scenario, new.key[1], limit)
+                shrinks = len(self._findings) < MOST_SHRUNK
+                examined = examine(SIMULATED, family, new.scenario, new.key[1], most_runs if shrinks else 0)
             group = self._hunt.tally.groups[new.key]
             case = store_failure(
                 examined, SIMULATED, family, asked, new.scenario, self._plan.out, group, known
             )
-            self._findings[new.key] = Finding(first=new.outcome, count=1, broken={}, failure=failure_of(case))
+            self._findings[new.key] = Finding(
+                first=new.outcome,
+                count=1,
+                broken={},
+                failure=failure_of(case),
+                identity=identity_of(case),
+            )
             self._new.popleft()
             self._bar.warn(f"{'known' if known else 'FAILED'} {shown}: {case.replay}")
 
@@ -274,6 +286,15 @@ class _Session:
             )
             for key, each in self._findings.items()
         ]
+
+    def _bugs(self) -> Iterator[Failure]:
+        """Yield the findings of one bug as one, which is shown by the smallest of them."""
+        same: dict[tuple[str, ...], list[Failure]] = {}
+        for each in self._counted():
+            key = (*each.identity, str(each.failure.known)) if each.identity else key_of(each)[1]
+            same.setdefault((each.failure.family, *key), []).append(each.failure)
+        for failures in same.values():
+            yield merged(sorted(failures, key=_size))
 
     def _store(self) -> None:
         """Replace the stored moment by this one."""
@@ -317,7 +338,7 @@ class _Session:
                 report,
                 title=f"Hunt{', going on' if runs else ''}",
                 interrupted=self._interrupted,
-                failures=tuple(each.failure for each in self._counted()),
+                failures=tuple(self._bugs()),
                 families=tuple([replace(each, seeds=seeds[each.family]) for each in report.families]),
                 facts=replace(report.facts, trace_hash="", others=others),
                 costs=(),
@@ -330,13 +351,19 @@ class _Session:
         if tally.scenarios:
             text += f", {duration(tally.scenario_seconds)} each"
         if self._findings:
-            text += f", {counted(len(self._findings), 'kind')} of failures"
+            text += f", {counted(len(list(self._bugs())), 'finding')}"
         if exhausted := len(self._hunt.exhausted()):
             text += f", {exhausted} of {len(self._families)} families exhausted"
         self._bar.advance(perf_counter() - self._begun, text)
 
     def _seconds(self) -> float:
         return self._before + perf_counter() - self._begun
+
+
+def _size(failure: Failure) -> tuple[int, int, int]:
+    """Return the size of a failure's small scenario; the one that is read with the least effort is first."""
+    after = failure.shrinking.after if failure.shrinking else Sizes()
+    return after.faults, after.records, after.schedule
 
 
 def _as_known(failure: Failure, key: tuple[str, Signature], known: Sequence[KnownSignature]) -> Failure:

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from onceproof.harness.commands.completion import complete_family
-from onceproof.harness.commands.shared_options import AsJson, Seed, ShrinkTime, Workers
+from onceproof.harness.commands.shared_options import AsJson, Seed, ShrinkRuns, Workers
 
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
@@ -57,7 +57,7 @@ def hunt(
             help="A family whose last N scenarios met nothing new gives its share to the others.",
         ),
     ] = 2000,
-    shrink_time: ShrinkTime = None,
+    shrink_runs: ShrinkRuns = None,
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the hunt; one that was stopped goes on.")
     ] = Path("reports", "out", "hunt"),
@@ -76,7 +76,7 @@ def hunt(
         max_time=max_time,
         workers=workers or settings.workers,
         patience=patience,
-        shrink_time=shrink_time if shrink_time is not None else settings.shrink_time,
+        shrink_runs=shrink_runs if shrink_runs is not None else settings.shrink_runs,
         budget=budget_of(settings),
         out=out,
         known=settings.known,

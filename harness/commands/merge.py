@@ -54,7 +54,7 @@ class Merge:
     history: str | None
     keep: int
     known: tuple[KnownSignature, ...]
-    shrink_time: float | None
+    shrink_runs: int | None
     junit: Path | None
     as_json: bool
     command: str
@@ -69,8 +69,8 @@ def merge_command(wanted: Merge) -> int:
     result = _merged(wanted, reports)
     out = wanted.out or MERGED
     with claimed_folder(out), progress_bar(None, None) as bar:
-        limit = wanted.shrink_time
-        cases = examine_failures(result, out, bar.describe, wanted.known, limit_seconds=limit)
+        shrink_runs = wanted.shrink_runs
+        cases = examine_failures(result, out, bar.describe, wanted.known, shrink_runs=shrink_runs)
         report = build_report(result, cases, wanted.command, None, wanted.known)
         ended = [
             f"{folder}: {each.interrupted}"

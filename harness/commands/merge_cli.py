@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from onceproof.harness.commands.shared_options import AsJson, Junit, ShrinkTime
+from onceproof.harness.commands.shared_options import AsJson, Junit, ShrinkRuns
 
 
 def merge(
@@ -40,7 +40,7 @@ def merge(
             show_default=False,
         ),
     ] = None,
-    shrink_time: ShrinkTime = None,
+    shrink_runs: ShrinkRuns = None,
     junit: Junit = None,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +59,7 @@ def merge(
         history=history,
         keep=settings.nights,
         known=settings.known,
-        shrink_time=shrink_time,
+        shrink_runs=shrink_runs,
         junit=junit,
         as_json=as_json,
         command=shlex.join(("onceproof", *sys.argv[1:])),

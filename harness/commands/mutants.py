@@ -17,7 +17,8 @@ from msgspec import Struct
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED
 from onceproof.harness.model.family_places import family_names
 from onceproof.harness.model.mutants import Mutant, built_in_mutants, find_mutant, load_mutants
-from onceproof.harness.trials.mutant_trials import SHRINK_SECONDS, Result, measure_all
+from onceproof.harness.shrinking.shrinker import MOST_RUNS
+from onceproof.harness.trials.mutant_trials import Result, measure_all
 from onceproof.harness.trials.runner import usable_processors
 from onceproof.harness.trials.shrunk_sizes import shrunk_lines
 
@@ -53,7 +54,7 @@ def mutants_command(only: Sequence[str], load: Path | None, trials: MutantTrials
         trials.seed,
         limit=trials.scenarios,
         workers=min(trials.workers or usable_processors(), len(mutants) * trials.seeds),
-        shrink_seconds=SHRINK_SECONDS if trials.shrinks else 0.0,
+        shrink_runs=MOST_RUNS if trials.shrinks else 0,
         seeds=trials.seeds,
     ):
         if not as_json:

@@ -89,7 +89,7 @@ def run_and_examine(
 ) -> tuple[RunResult, list[FailureCase], RunStopped | None]:
     """Run the planned scenarios, and shrink and explain what failed.
 
-    Returns the result, one case for each family and signature, and the error that ended the run early. Errors
+    Returns the result, one case for each finding, and the error that ended the run early. Errors
     of writing the failing scenarios go into ``unwritten``; without it the first one is raised.
     """
     mistake: RunStopped | None = None
@@ -116,7 +116,7 @@ def run_and_examine(
         plan.out,
         bar.describe,
         plan.known,
-        limit_seconds=plan.shrink_time,
+        shrink_runs=plan.shrink_runs,
         unwritten=unwritten,
     )
     return result, cases, mistake

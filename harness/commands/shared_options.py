@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -114,15 +114,14 @@ Workers: TypeAlias = Annotated[
     int | None,
     typer.Option("-n", "--workers", min=1, help="Number of worker processes. Default: one per processor."),
 ]
-SHRINK_SECONDS: Final = "5 in the simulation, 120 on a real system"
-ShrinkTime: TypeAlias = Annotated[
-    float | None,
+ShrinkRuns: TypeAlias = Annotated[
+    int | None,
     typer.Option(
-        "--shrink-time",
+        "--shrink-runs",
         min=0,
-        metavar="SECONDS",
-        help="Time to shrink each failure. A run that has started is finished.",
-        show_default=SHRINK_SECONDS,
+        metavar="N",
+        help="Shrink each failure in at most N runs.",
+        show_default="1,000 in the simulation, 0 on a real system",
     ),
 ]
 ScenarioTime: TypeAlias = Annotated[
@@ -191,14 +190,14 @@ NightSeed: TypeAlias = Annotated[
         show_default="another one each night",
     ),
 ]
-ExplainMaxTime: TypeAlias = Annotated[
-    float | None,
+ExplainShrinkRuns: TypeAlias = Annotated[
+    int | None,
     typer.Option(
-        "--max-time",
+        "--shrink-runs",
         min=0,
-        metavar="SECONDS",
-        help="Time to shrink the scenario before it is explained; 0: explain it as it is.",
-        show_default=SHRINK_SECONDS,
+        metavar="N",
+        help="Shrink the scenario in at most N runs before it is explained; 0: explain it as it is.",
+        show_default="1,000 in the simulation, 40 on a real system",
     ),
 ]
 ExplainOut: TypeAlias = Annotated[

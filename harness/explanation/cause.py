@@ -1,13 +1,13 @@
-"""The cause of a failed run, as far as visible events show it.
+"""What preceded a failure, as far as visible events show it.
 
 The rules this module lives by:
 
-- The cause names what preceded the first wrong output: the fault, the checkpoint, the attempt, and the step
-  of the protocol that was missed.
-- Causes are tried from the most specific to the least. Each follows from the history alone; if none fits, the
-  text names the last faults and claims nothing.
-- The text claims no more than the history shows. The content of a snapshot is not visible, so a wrong restore
-  is described by the output that follows it.
+- The text names what preceded the first wrong output: the fault, the checkpoint, the attempt, and the step
+  of the protocol that was missed. The most specific text that fits is taken; if none fits, it names the last
+  faults.
+- The text claims no more than the history shows, and accuses neither the engine nor the job: that takes a
+  counterfactual run (`trials/counterfactuals.py`). The content of a snapshot is not visible, so a wrong
+  restore is described by the output that follows it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,8 @@ def cause_of(facts: Facts, violations: Violations, step: int) -> str:
     faults = [(fault.step, fault_story(fault)) for fault in facts.faults_before(step)]
     rescales = [(at, rescale_story(parallelism)) for at, parallelism in facts.rescales if at <= step]
     before = sorted([*faults, *rescales], key=itemgetter(0))
-    if not before and any(not visible.is_transaction for visible in facts.visible):
-        return "No fault had fired before: the program does this undisturbed."
     if not before:
-        return "No fault had fired before: the order of steps alone caused the failure."
+        return "No fault had fired before."
     last = "; ".join(f"at step {at} {what}" for at, what in before[-2:])
     return f"Before that, {last}."
 
@@ -156,8 +154,7 @@ def _written_again(facts: Facts, violations: Violations) -> str:
             step, text = max(between)
             return (
                 f"Row {row_text(row)} of start {first.attempt} was there at step {first.step}. At step"
-                f" {step} {text}. Start {again.attempt} wrote it again: the"
-                " program shows its rows before it has stored how far it has come."
+                f" {step} {text}. Start {again.attempt} wrote it again."
             )
     return ""
 
@@ -175,10 +172,7 @@ def _vanished(facts: Facts, violations: Violations) -> str:
     text = f"Row {row_text(row)} of start {looks[-1].attempt} was there at step {looks[-1].step}."
     if attempt.name == looks[-1].attempt:
         return f"{text} The same start took it away again."
-    return (
-        f"{text} Start {attempt.name} took it away: the program shows rows before it has stored how far it"
-        " has come, and goes back behind what readers have seen."
-    )
+    return f"{text} Start {attempt.name} took it away."
 
 
 def _not_written(facts: Facts, violations: Violations) -> str:
@@ -188,10 +182,7 @@ def _not_written(facts: Facts, violations: Violations) -> str:
     if lost is None or not deaths:
         return ""
     row = row_text(lost.witness["rows"][0]["row"])
-    return (
-        f"Row {row} never came. At step {deaths[0].step} {fault_story(deaths[0])}: the program had stored how"
-        " far it had come before its rows were safe, or does not read again what it must."
-    )
+    return f"Row {row} never came. At step {deaths[0].step} {fault_story(deaths[0])}."
 
 
 def _after_restore(facts: Facts, violations: Violations) -> str:
@@ -214,7 +205,7 @@ def _after_restore(facts: Facts, violations: Violations) -> str:
 
 
 def _restored_state_text(facts: Facts, violations: Violations, restored: Checkpoint) -> str:
-    """Return what the wrong rows say about the restored state: empty, applied twice, or of another cut."""
+    """Return how the wrong rows depart from the restored checkpoint."""
     duplicate = _with_anomaly(violations, ExactlyOnce.property, exactly_once.DUPLICATED)
     if duplicate is not None:
         lost = _with_anomaly(violations, ExactlyOnce.property, exactly_once.LOST)
@@ -226,19 +217,15 @@ def _restored_state_text(facts: Facts, violations: Violations, restored: Checkpo
         )
         if restarted:
             return (
-                f"Key {', '.join(map(str, restarted[0][:-1]))} started from empty state: the state that"
-                f" checkpoint {restored.number} holds for it was not restored."
+                f"The rows of key {', '.join(map(str, restarted[0][:-1]))} begin again, as from empty state."
             )
         first = facts.holding(duplicate.witness["rows"][0]["row"])[0]
         listing = facts.first_listing(first.name)
         if listing is not None and listing.number <= restored.number:
             row = row_text(duplicate.witness["rows"][0]["row"])
-            return (
-                f"Row {row} was already part of checkpoint {listing.number}: the job applied input again that"
-                " the checkpoint covers, or wrote its output again."
-            )
+            return f"Row {row} was already part of checkpoint {listing.number}."
     position = ", ".join(f"{split} at {offset}" for split, offset in restored.cut.items())
-    return f"The restored state is not the state at that checkpoint's cut ({position})."
+    return f"Its rows do not continue what the input before that checkpoint's cut gives ({position})."
 
 
 def _with_rescale(facts: Facts, name: str) -> str:
@@ -257,12 +244,9 @@ def _cut(facts: Facts, violations: Violations) -> str:
     witness = violation.witness
     number = witness["checkpoint"]
     if witness["not of the cut"] and not witness["missing"]:
-        return (
-            f"Records behind the barrier of checkpoint {number} were processed before it, so their rows"
-            " belong to a checkpoint whose offsets do not cover them."
-        )
+        return f"The transactions of checkpoint {number} hold rows that do not follow from its offsets."
     if witness["missing"] and not witness["not of the cut"]:
-        return f"Records before the barrier of checkpoint {number} have no rows in its transactions."
+        return f"The transactions of checkpoint {number} lack rows that follow from its offsets."
     return f"The rows in the transactions of checkpoint {number} do not match the checkpoint's offsets."
 
 

@@ -34,6 +34,6 @@ class ConfirmedCause:
     @property
     def sentence(self) -> str:
         """Return the cause in two sentences."""
-        where = f", in operator {self.operator}" if self.operator else ""
+        where = f" in {self.operator}" if self.operator else ""
         counterfactual = f"{self.counterfactual[:1].upper()}{self.counterfactual[1:]}"
-        return f"{self.place}: {self.what}{where}. {counterfactual}, every property holds."
+        return f"{self.place}{where}: {self.what}. {counterfactual}, every property holds."

@@ -462,7 +462,7 @@ def _earlier(place: _Place) -> Iterator[Edit]:
     if isinstance(body, list) and node in body and body.index(node) and isinstance(node, ast.stmt):
         at = body.index(node)
         before = body[at - 1]
-        if not isinstance(before, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+        if not isinstance(before, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom | ast.While):
             swapped = [*body[: at - 1], node, before, *body[at + 1 :]]
             first = code_of(node.test) if isinstance(node, ast.If) else code_of(node)
             yield place.edit(

@@ -136,11 +136,13 @@ class YearOracle:
             split: expected({split: flights}, NOTHING_DECLARED) for split, flights in records.items()
         }
 
-    def rows(self, visible: Rows = ()) -> RowCounts:
+    def rows(self, visible: Rows = (), history: History | None = None) -> RowCounts:
         """Return the rows of the year."""
         return count_rows(chain.from_iterable(self._rows.values()))
 
-    def rows_at(self, cut: Cut, visible: Rows = ()) -> RowCounts:
+    def rows_at(
+        self, cut: Cut, visible: Rows = (), history: History | None = None, checkpoint: int | None = None
+    ) -> RowCounts:
         """Return the rows of the flights before a cut."""
         return count_rows(
             chain.from_iterable([rows[: cut.get(split, 0)] for split, rows in self._rows.items()])

@@ -200,7 +200,7 @@ class FamilyOptions:
     ``oracle_sql`` may read them from the view ``declared``: scenario_id and the columns of ``row_schema``."""
     late: str | Callable[[Row], bool] | None = None
     """The rows that declare a record late: a tag that is one of their cells, or a function of a row. It
-    implies ``declares``. Only rows of records that may be late reach ``expected`` (`checkers/arrivals.py`)."""
+    implies ``declares``. Only those of records that may be late reach ``expected``."""
     due: Callable[[Row], int | None] | None = None
     """For ``late``: the watermark at which a row is due, such as the end of its window less 1 ms; None for
     rows that do not wait. A record is late if all its rows are due; without this, if it is behind."""

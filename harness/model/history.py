@@ -52,9 +52,11 @@ LOOK: Final = "look "
 
 EXPIRY: Final = "expiry"
 TIMER: Final = "timer"
+READ: Final = "read"
 ROWS: Final = "rows"
 KILL: Final = "kill"
-"""What is watched: times to live, timers in processing time, rows of a sink, a kill between two rows."""
+"""What is watched: times to live, timers in processing time, reads of restored state, rows of a sink, a kill
+between two rows."""
 
 RESTART_WAIT: Final = "restart"
 INTERVAL_WAIT: Final = "interval"

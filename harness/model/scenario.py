@@ -42,7 +42,7 @@ STEPS_PER_RECORD: Final = 20_000
 """By how much each record raises it."""
 MOST_MS: Final = 10**12
 """The longest duration and the highest count of anything else: 31 years in milliseconds."""
-LATEST_START_MS: Final = 2**53
+LATEST_START_MS: Final = 2**47
 """The latest date at which a scenario starts."""
 TIMES: Final = (-(2**63), 2**63 - 1)
 """The first and last timestamp of a record."""

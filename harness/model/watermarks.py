@@ -9,7 +9,8 @@ Rules:
 - A split is ordered and has a generator of its own, and a subtask waits for its slowest split. So a
   watermark that precedes a record follows from the records before it in its own split. Where a strategy has
   idle splits, or stands behind the source, the other splits count as well.
-- A job that cannot be built so has the strategy with the most late records: watermarks without a bound.
+- Strategies are not known where the job cannot be built so, or where an assigner or generator of the user
+  fails on a record: it may get other values than those of the input.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from onceproof.harness.model.scenario import InputRecord, Parameter
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.engine.watermarks.strategy import WatermarkStrategy
-    from onceproof.harness.model.family import Family, JobIO
+    from onceproof.harness.model.family import Family, JobIO, Records
 
 NO_WATERMARK: Final = -(1 << 63)
+MAX_WATERMARK: Final = (1 << 63) - 1
 
 
 class Timed(NamedTuple):
     """A strategy, and whether the watermarks before a record follow from its own split alone."""
 
-    strategy: WatermarkStrategy | None
-    """None stands for any strategy."""
+    strategy: WatermarkStrategy
     is_of_one_split: bool
 
     def timestamps(self, records: Sequence[InputRecord]) -> list[int]:
         """Return the timestamp that each record has for the job."""
-        assigner = None if self.strategy is None else self.strategy.create_timestamp_assigner()
+        assigner = self.strategy.create_timestamp_assigner()
         if assigner is None:
             return [timestamp for timestamp, _ in records]
         return [assigner.extract_timestamp(value, timestamp) for timestamp, value in records]
@@ -44,7 +45,7 @@ class Timed(NamedTuple):
     def watermarks(self, records: Sequence[InputRecord]) -> list[int]:
         """Return the furthest watermark before each of some records, and after the last."""
         timestamps = self.timestamps(records)
-        behind = 0 if self.strategy is None else self.strategy.bound_ms
+        behind = self.strategy.bound_ms
         if behind is None:
             return self._asked(records, timestamps)
         found = [NO_WATERMARK]
@@ -53,7 +54,6 @@ class Timed(NamedTuple):
         return found
 
     def _asked(self, records: Sequence[InputRecord], timestamps: Sequence[int]) -> list[int]:
-        assert self.strategy is not None, "any strategy has a bound"
         generator = self.strategy.create_watermark_generator(cast(Any, _Clock()))
         output = _Furthest()
         found = [NO_WATERMARK]
@@ -64,17 +64,19 @@ class Timed(NamedTuple):
         return found
 
 
-ANY_STRATEGY: Final = Timed(None, is_of_one_split=True)
-
-
-def strategies_of(family: Family, parameters: Mapping[str, Parameter]) -> tuple[Timed, ...]:
-    """Return the watermark strategies of a family's job for the parameters of a workload."""
+def strategies_of(
+    family: Family, parameters: Mapping[str, Parameter], records: Records
+) -> tuple[Timed, ...] | None:
+    """Return the watermark strategies of a family's job for a workload; None if they are not known."""
     job = _Job(parameters)
     try:
         family.job(cast("StreamExecutionEnvironment", job), cast("JobIO", job))
+        for strategy in job.found:
+            for own in records.values():
+                strategy.watermarks(own)
     except Exception:
-        # It asks its streams for more than a stand-in can answer.
-        return (ANY_STRATEGY,)
+        # What the family asks of its streams, or its functions of their values, is more than there is here.
+        return None
     return tuple(job.found)
 
 
@@ -120,6 +122,8 @@ class _Job:
 
     def _with(self, strategy: Any, is_of_one_split: bool) -> _Job:
         if strategy is not None:
+            if not is_of_one_split and strategy.create_timestamp_assigner() is not None:
+                raise NotImplementedError("the values behind a source are not those of the input")
             self.found.append(Timed(strategy, is_of_one_split and not strategy.has_idleness))
         return self
 

@@ -242,8 +242,9 @@ def _summary(run: RunResult, cases: list[FailureCase], report: Report, page: Pat
         killed = sum(mutant.killed for mutant in report.mutants)
         yield f"{killed} of {counted(len(report.mutants), 'planted bug')} caught"
     yield from summary_lines(run, cases, report, page)
-    headline = conclude(report)
-    yield f"{headline.word}. {headline.sentence}"
+    if not report.failures:
+        headline = conclude(report)
+        yield f"{headline.word}. {headline.sentence}"
 
 
 def night_document(campaign: dict[str, Any], report: Report) -> dict[str, Any]:

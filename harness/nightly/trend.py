@@ -3,20 +3,22 @@
 The rules this module lives by:
 
 - A failure is known only if the settings list it. An unlisted failure fails every night until it is fixed.
-- A failure is new if no night of the history had it. Otherwise the report names the first night with it.
+- A finding is new if no night of the history had one of its signatures. Otherwise the report names the first
+  night with one. Nights store signatures, so that they compare whatever scenario showed a bug.
 - For a known failure the report counts the latest nights in a row without it. Many such nights are evidence
   that it is fixed; one night is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Final
 
 import msgspec
 
+from onceproof.harness.checkers import Signature
 from onceproof.harness.nightly.night_history import (
     FamilyFigures,
     NightHistory,
@@ -93,13 +95,17 @@ def night_row(report: Report, started: datetime, seconds: float) -> NightRow:
         mutants_tried=len(report.mutants),
         mutants_killed=sum(mutant.killed for mutant in report.mutants),
         families=tuple(map(_family_figures, report.families)),
-        signatures=tuple(map(_signature_figures, report.failures)),
+        signatures=tuple([each for failure in report.failures for each in _signature_figures(failure)]),
         real_inputs=tuple(map(_real_figures, report.real_inputs)),
     )
 
 
 def _seen_before(failure: Failure, before: Sequence[NightRow], revision: str) -> Failure:
-    nights = [night for night in before if _failed_alike(night, failure)]
+    signatures = {
+        (failure.property, failure.anomaly),
+        *((each.property, each.anomaly) for each in failure.symptoms),
+    }
+    nights = [night for night in before if _failed_alike(night, failure.family, signatures)]
     earlier = before[: before.index(nights[0])] if nights else before
     without = [night for night in earlier if any(each.family == failure.family for each in night.families)]
     failure = msgspec.structs.replace(
@@ -119,14 +125,16 @@ def _seen_before(failure: Failure, before: Sequence[NightRow], revision: str) ->
 
 def _missed_before(known: KnownFailure, before: Sequence[NightRow]) -> KnownFailure:
     ran = [night for night in before if any(family.family == known.family for family in night.families)]
-    missed = takewhile(lambda night: not _failed_alike(night, known), reversed(ran))
+    signatures = {(known.property, known.anomaly)}
+    missed = takewhile(lambda night: not _failed_alike(night, known.family, signatures), reversed(ran))
     return msgspec.structs.replace(known, nights_without=sum(1 for _ in missed))
 
 
-def _failed_alike(night: NightRow, broken: Failure | KnownFailure) -> bool:
-    """Return whether a night had a failure with the same family and signature."""
-    wanted = (broken.family, broken.property, broken.anomaly)
-    return any((each.family, each.property, each.anomaly) == wanted for each in night.signatures)
+def _failed_alike(night: NightRow, family: str, signatures: Collection[Signature]) -> bool:
+    """Return whether a night had a failure of the family with one of the signatures."""
+    return any(
+        each.family == family and (each.property, each.anomaly) in signatures for each in night.signatures
+    )
 
 
 def _cost(report: Report, name: str) -> Distribution | None:
@@ -140,15 +148,18 @@ def _family_figures(family: FamilyResult) -> FamilyFigures:
     return FamilyFigures(family.family, family.scenarios, family.failed, family.known, properties)
 
 
-def _signature_figures(failure: Failure) -> SignatureFigures:
-    return SignatureFigures(
-        family=failure.family,
-        property=failure.property,
-        anomaly=failure.anomaly,
-        scenarios=failure.scenarios,
-        known=failure.known,
-        new=not failure.known and not failure.first_seen,
+def _signature_figures(failure: Failure) -> Iterator[SignatureFigures]:
+    """Yield the signatures of a finding, the one that shows it first. It alone counts as new."""
+    is_new = not failure.known and not failure.first_seen
+    scenarios = failure.scenarios - sum(each.scenarios for each in failure.symptoms)
+    own = SignatureFigures(
+        failure.family, failure.property, failure.anomaly, scenarios, known=failure.known, new=is_new
     )
+    yield own
+    for each in failure.symptoms:
+        yield msgspec.structs.replace(
+            own, property=each.property, anomaly=each.anomaly, scenarios=each.scenarios, new=False
+        )
 
 
 def _real_figures(real: RealInput) -> RealFigures:

@@ -36,7 +36,7 @@ TITLE: Final = "Comparison of systems"
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """The run of one system, with one case for each family and signature that failed."""
+    """The run of one system, with one case for each finding."""
 
     result: RunResult
     cases: Sequence[FailureCase]

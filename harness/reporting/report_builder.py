@@ -62,6 +62,7 @@ from onceproof.reports.model import (
     Report,
     Shrinking,
     Sizes,
+    Symptom,
 )
 from onceproof.reports.render import write
 from onceproof.reports.summaries import distribution, row_differences
@@ -91,7 +92,7 @@ def build_report(
 ) -> Report:
     """Return the report of a run.
 
-    ``failures`` holds one case per signature, ``command`` is the command line, ``mistake`` the error that
+    ``failures`` holds one case per finding, ``command`` is the command line, ``mistake`` the error that
     ended the run early, ``known`` the failures that the settings list, and ``refused`` the families that the
     system cannot run, each with the reason.
     """
@@ -278,7 +279,26 @@ def costs_of(tally: Tally) -> tuple[Distribution, ...]:
 
 
 def failure_of(case: FailureCase) -> Failure:
-    """Return a failure as the report's model holds it."""
+    """Return a finding as the report's model holds it."""
+    return merged([_one_failure(each) for each in (case, *case.others)])
+
+
+def merged(failures: Sequence[Failure]) -> Failure:
+    """Return failures of one bug as one, which is shown by the first of them."""
+    shown, *others = failures
+    also = dict.fromkeys(name for each in failures for name in each.also)
+    return msgspec.structs.replace(
+        shown,
+        scenarios=sum(each.scenarios for each in failures),
+        symptoms=tuple(
+            Symptom(each.property, each.anomaly, each.scenarios, each.sentence, each.replay)
+            for each in others
+        ),
+        also=tuple(name for name in also if name != shown.property),
+    )
+
+
+def _one_failure(case: FailureCase) -> Failure:
     scenario, shrunk, explanation, mistake = case.scenario, case.shrunk, case.explanation, case.mistake
     records = tuple(
         InputRecord(split, offset, value if isinstance(value, tuple) else (value,), timestamp)
@@ -307,7 +327,6 @@ def failure_of(case: FailureCase) -> Failure:
         shrinking=Shrinking(
             before=Sizes(shrunk.before.records, shrunk.before.faults, shrunk.before.schedule),
             after=Sizes(shrunk.after.records, shrunk.after.faults, shrunk.after.schedule),
-            seconds=round(shrunk.seconds, 3),
             runs=shrunk.runs,
             needed=needed_text(scenario),
         ),

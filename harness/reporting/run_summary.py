@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - The summary goes to stdout. With --json, one document with fixed fields goes to stdout instead, and the
   summary goes to stderr.
-- Each failure is printed with the command that replays it. Its line begins with FAILED, or with "known" if
+- Each finding is printed with the command that replays it. Its line begins with FAILED, or with "known" if
   the settings list it. Only a failure that is not listed makes the exit code 1.
 - A family that failed has a line of its own. All that passed share one.
 """
@@ -78,6 +78,7 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
     """Return the document that --json prints."""
     tally = result.tally
     return {
+        "findings": len(report.failures),
         "scenarios": tally.scenarios,
         "passed": tally.scenarios - tally.failed,
         "failed": tally.failed,
@@ -129,14 +130,16 @@ def summary_lines(
     for name, family in sorted(tally.families.items()):
         if name in passed and len(passed) > 1:
             continue
-        known = sum(case.count for case in cases if case.known and case.family.name == name)
+        known = sum(case.scenarios for case in cases if case.known and case.family.name == name)
         yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
     yield from exhausted_lines(result)
     yield from _refused_lines(report)
     headline = conclude(report)
     yield from map(str, headline.notes)
+    if report.failures:
+        yield f"{headline.word}. {headline.sentence}"
     if headline.asked:
-        yield f"{headline.word}. {headline.asked}"
+        yield headline.asked if report.failures else f"{headline.word}. {headline.asked}"
     if headline.thin:
         yield f"A sample: {'; '.join(headline.thin)}."
     workers = counted(result.workers, "worker")
@@ -178,13 +181,15 @@ def _outcome_text(failed: int, known: int) -> str:
 
 
 def shrunk_text(case: FailureCase, real: bool) -> str:
-    """Return the size of a shrunk failure; on a ``real`` system, also the runs and the time spent."""
-    spent = f" in {counted(case.shrunk.runs, 'run')} and {duration(case.shrunk.seconds)}" if real else ""
+    """Return the size of a shrunk failure; on a ``real`` system, also the runs spent."""
+    spent = f" in {counted(case.shrunk.runs, 'run')}" if real else ""
     if real and not case.repeated:
         return f"not reproduced{spent}"
     if not case.repeated:
         return "not shrunk"
     before, after = case.shrunk.before, case.shrunk.after
+    if real and before == after:
+        return f"not shrunk{spent}"
     sizes = [
         f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
         for small, large, name in (
@@ -205,7 +210,7 @@ def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
     known, mistake = case.known, case.mistake
     yield (
         f"{'known' if known else 'FAILED'} {case.scenario.family}: {case.title},"
-        f" in {counted(case.count, 'scenario')}; {shrunk_text(case, real)}"
+        f" in {counted(case.scenarios, 'scenario')}; {shrunk_text(case, real)}"
     )
     if known and (about := known.about()):
         yield f"  {about}"
@@ -220,3 +225,8 @@ def failure_lines(case: FailureCase, real: bool = False) -> Iterator[str]:
         yield f"  {case.replay}"
     if case.replay_seed:
         yield f"  {case.replay_seed}"
+    if real and case.shrink and case.shrunk.before == case.shrunk.after:
+        yield f"  {case.shrink}"
+    for other in case.others:
+        replay = other.replay or other.replay_seed
+        yield f"  also {other.title}, in {counted(other.count, 'scenario')}: {replay}"

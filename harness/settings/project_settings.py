@@ -97,10 +97,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     workers: Annotated[
         Whole | None, Meta(description="processes of `run`; as many as processors if not set")
     ] = None
-    shrink_time: Annotated[
-        Seconds | None,
+    shrink_runs: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
         Meta(
-            description="for how many seconds `run`, `campaign` and the tests of a family shrink each failure"
+            description=(
+                "in how many runs `run`, `campaign` and the tests of a family shrink each failure;"
+                " on a real system 0 if not set"
+            )
         ),
     ] = None
     scenario_time: Annotated[
@@ -156,7 +159,7 @@ _ASKED: Final[Mapping[str, str]] = {
     "seed": "a whole number of 64 bits",
     "system": "a system",
     "workers": "a whole number of 1 or more",
-    "shrink_time": "a number of seconds, 0 or more",
+    "shrink_runs": "a whole number, 0 or more",
     "scenario_time": "a number of seconds above 0",
     "scenario_memory": "a whole number of MiB, 1 or more",
     "out": "the path of a folder",
@@ -232,7 +235,7 @@ def _settings_of(table: dict[str, Any], folder: Path) -> Settings:
         settings = msgspec.convert(table, Settings, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise _unfit(table, str(error)) from None
-    for name in ("max_time", "limit_time", "shrink_time", "scenario_time"):
+    for name in ("max_time", "limit_time", "scenario_time"):
         if not isfinite(getattr(settings, name) or 0.0):
             raise _Unfit(f"must be {_ASKED[name]}, not {_shown(table[name])}", name)
     if settings.system is not None and settings.system not in system_names():

@@ -58,7 +58,7 @@ class RunPlan:
     """The part of the run's scenarios that is run here."""
     until_exhausted: int | None
     """After how many scenarios without anything new a family ends early; None: it does not."""
-    shrink_time: float | None
+    shrink_runs: int | None
     """Seconds to shrink each failure; None: the default of the system."""
     budget: Budget
     """What each scenario of the simulation may use."""
@@ -81,7 +81,7 @@ def plan_run(
     seed: int | None = None,
     system: str | None = None,
     workers: int | None = None,
-    shrink_time: float | None = None,
+    shrink_runs: int | None = None,
     scenario_time: float | None = None,
     out: Path | None = None,
     junit: Path | None = None,
@@ -112,7 +112,7 @@ def plan_run(
         workers=workers if workers is not None else settings.workers,
         share=Share(share.of, share.first % share.of),
         until_exhausted=until_exhausted,
-        shrink_time=shrink_time if shrink_time is not None else settings.shrink_time,
+        shrink_runs=shrink_runs if shrink_runs is not None else settings.shrink_runs,
         budget=budget_of(settings, scenario_time),
         out=out or (settings.out or OUT) / folder,
         junit=junit,

@@ -51,6 +51,7 @@ PLAIN_SETTINGS: Final = {
     "watermark_interval_ms": UNSET,
     "buffer_records": UNSET,
     "endless": UNSET,
+    "started_ms": UNSET,
     "state_backend": UNSET,
     "incremental": UNSET,
 }

@@ -11,11 +11,11 @@ The rules this module lives by:
 - A stuck job uses up its step budget, a hundred times the length of another run. So candidates run with a
   part of their budget, in which correct runs end; the best scenario is confirmed with the whole budget after
   each pass and at the end.
-- Small-scope search ends after a number of draws, so the same failure shrinks to the same scenario on every
-  machine that has time enough.
-- There is a time limit. When it is over, the best scenario so far is the result; it fails like the original.
+- The limit is a number of runs, and no clock is read: the same failure shrinks to the same scenario on every
+  machine, however busy. At the limit the best scenario so far is the result; it fails like the original.
+- Decisions are left out once more at the end, each alone, until every one that is left is needed.
 - What stays large is left without each of its parts in turn, until none of these runs fails like it. The last
-  part of the time is kept for that, and the scenario says so if there was enough (``Needed``).
+  part of the runs is kept for that, and the scenario says so if there were enough (``Needed``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import inf
-from time import perf_counter
 from typing import Final, TypeAlias
 
 from msgspec import UNSET
@@ -74,11 +73,12 @@ Where the run does not end it returns the schedule that the scenario has."""
 BUDGET_DIVISOR: Final = 4
 """Candidates run with this part of their step budget: of 60,000 correct runs 19 needed more."""
 
-LIMIT_SECONDS: Final = 5.0
+MOST_RUNS: Final = 1000
+"""The usual limit. Nine of ten failures need a tenth of it."""
 SHARE_FOR_LONG_RUNS: Final = 0.3
-"""The share of the time in which the whole scenario is tried before small ones are drawn."""
+"""The share of the runs in which the whole scenario is tried before small ones are drawn."""
 SHARE_FOR_NEED: Final = 0.1
-"""The share of the time that is kept for showing what a scenario that stays large needs."""
+"""The share of the runs that is kept for showing what a scenario that stays large needs."""
 SEEDS_PER_CANDIDATE: Final = 3
 FEW_RECORDS: Final = 16
 FIRST_SMALL_SCENARIOS: Final = 150
@@ -89,96 +89,68 @@ DRAWS_WHERE_UNREADABLE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class ShrinkResult:
-    """The smallest failing scenario found, the number of runs and the time it took."""
+    """The smallest failing scenario found, and the number of runs it took."""
 
     scenario: Scenario
     runs: int
-    seconds: float
     before: Size
     after: Size
 
 
-class _TimeIsUp(Exception):
-    """The time limit is reached; the best scenario so far is the result."""
+class _RunsAreUp(Exception):
+    """The limit of runs is reached; the best scenario so far is the result."""
 
 
 def shrink(
     scenario: Scenario,
     run: RunForSignature,
     signature: Signature,
-    limit_seconds: float = LIMIT_SECONDS,
+    most_runs: int = MOST_RUNS,
     record_preemptions: RecordPreemptions | None = None,
     simpler_parameters: SimplerParameters | None = None,
-    large_seconds: float = 0.0,
 ) -> ShrinkResult:
     """Return the smallest scenario found that fails with the signature.
 
     :param scenario: the failing scenario; it is the result if no smaller one is found
     :param run: runs a scenario and returns its signature, or None if it passes
     :param signature: how the scenario fails
-    :param limit_seconds: the time limit
+    :param most_runs: the limit of runs; a few more confirm the result
     :param record_preemptions: turns a drawn schedule into a list of choices; None if the system cannot
     :param simpler_parameters: yields the parameters of simpler jobs; None where they describe no job
-    :param large_seconds: for how much longer to shrink what is still large when the limit is reached
     """
-    result = _shrink_once(scenario, run, signature, limit_seconds, record_preemptions, simpler_parameters)
-    stays_large = is_large(result.after) or draws_steps(result.scenario.schedule)
-    if not large_seconds or not stays_large or result.scenario.needed is not UNSET:
-        return result
-    further = _shrink_once(
-        result.scenario, run, signature, large_seconds, record_preemptions, simpler_parameters
-    )
-    return ShrinkResult(
-        further.scenario,
-        result.runs + further.runs,
-        result.seconds + further.seconds,
-        result.before,
-        further.after,
-    )
-
-
-def _shrink_once(
-    scenario: Scenario,
-    run: RunForSignature,
-    signature: Signature,
-    limit_seconds: float,
-    record_preemptions: RecordPreemptions | None,
-    simpler_parameters: SimplerParameters | None,
-) -> ShrinkResult:
-    started = perf_counter()
     choices = None
     if record_preemptions and draws_steps(scenario.schedule):
         recorded = record_preemptions(until_horizon(scenario))
         choices = len(recorded.preemptions) if recorded.kind == "preemptions" else None
     unseeded = replace(scenario, seed=None, needed=UNSET)
-    deadline = started + limit_seconds
-    search = _Search(unseeded, run, signature, deadline - limit_seconds * SHARE_FOR_NEED, simpler_parameters)
+    kept = int(most_runs * SHARE_FOR_NEED)
+    search = _Search(unseeded, run, signature, most_runs - kept, simpler_parameters)
     try:
-        search.reduce_coarsely(started + limit_seconds * SHARE_FOR_LONG_RUNS)
+        search.reduce_coarsely(most_runs * SHARE_FOR_LONG_RUNS)
         if search.best.record_count() <= FEW_RECORDS and not draws_steps(search.best.schedule):
             # Under this schedule a left-out part changes nothing else, and few candidates are left.
             search.reduce()
         search.confirm()
-        search.search_small_scope(perf_counter() + limit_seconds * 0.3, FIRST_SMALL_SCENARIOS)
+        search.search_small_scope(search.runs + most_runs * 0.3, FIRST_SMALL_SCENARIOS)
         if not search.is_long_and_drawn:
             search.reduce()
         search.confirm()
         search.record_choices(record_preemptions)
-        search.search_small_scope(started + limit_seconds * 0.8, SMALL_SCENARIOS)
+        search.search_small_scope(most_runs * 0.8, SMALL_SCENARIOS)
         search.confirm()
         search.record_choices(record_preemptions)
         search.reduce()
         search.finish()
-    except _TimeIsUp:
+    except _RunsAreUp:
         pass
     search.confirm()
-    needs_all = search.leave_out_each_part(deadline)
+    needs_all = search.leave_out_each_part(most_runs)
     best = scenario if search.is_unchanged else search.smallest
     before = size_of(scenario, choices)
     after = before if search.is_unchanged else size_of(best)
     if needs_all:
         best = replace(best, needed=needed_of(best, signature))
-    return ShrinkResult(best, search.runs, perf_counter() - started, before, after)
+    return ShrinkResult(best, search.runs, before, after)
 
 
 class _Search:
@@ -189,7 +161,7 @@ class _Search:
         scenario: Scenario,
         run: RunForSignature,
         signature: Signature,
-        deadline: float,
+        most_runs: float,
         simpler_parameters: SimplerParameters | None = None,
     ) -> None:
         self.best = scenario
@@ -203,7 +175,7 @@ class _Search:
         self._patience = patience_of(scenario)
         self._run = run
         self._signature = signature
-        self._deadline = deadline
+        self._most_runs = most_runs
         self._simpler_jobs = partial(simpler_jobs, simpler_parameters=simpler_parameters)
         self._tried: set[str] = set()
         """The candidates that were run, as JSON."""
@@ -222,7 +194,10 @@ class _Search:
         if not self._uses_part_of_budget:
             return
         for scenario in (self.best, self.smallest):
-            if scenario is not self._confirmed and self._run(scenario) != self._signature:
+            if scenario is self._confirmed:
+                continue
+            self.runs += 1
+            if self._run(scenario) != self._signature:
                 self._uses_part_of_budget = False
                 self.best = self.smallest = self._confirmed
                 self.cost = cost_of(self.best)
@@ -236,7 +211,7 @@ class _Search:
 
         These runs are the longest of all, so priorities with a seed are tried only with few records.
 
-        :param until: when to stop, in seconds of ``perf_counter``
+        :param until: after how many runs to stop
         """
         self._pauses_at = until
         self._first(simpler_schedules, seeds=1)
@@ -286,7 +261,7 @@ class _Search:
     def search_small_scope(self, until: float, draws: int) -> None:
         """Run small scenarios that resemble the best one, and accept each that fails with less cost.
 
-        :param until: when to stop, in seconds of ``perf_counter``
+        :param until: after how many runs to stop
         :param draws: after how many draws to stop if the best scenario is readable; otherwise the search
             stops after ``DRAWS_WHERE_UNREADABLE`` times as many. None is made, or no more, once it is seen at
             once: another scenario would save a record or so, at the price of hundreds of runs
@@ -294,7 +269,7 @@ class _Search:
         most = draws * DRAWS_WHERE_UNREADABLE
         for number, candidate in enumerate(islice(small_scenarios(self.best, self._original), most)):
             enough = 0 if is_seen_at_once(self.best) else draws
-            if perf_counter() > until or (number >= enough and is_readable(self.best)):
+            if self.runs >= until or (number >= enough and is_readable(self.best)):
                 return
             smaller = cost_of(candidate) < self.cost or self._is_smaller_without_schedule(candidate)
             if smaller and self._has_same_failure(candidate):
@@ -308,12 +283,12 @@ class _Search:
             self.reduce()
         self._renumber()
 
-    def leave_out_each_part(self, deadline: float) -> bool:
+    def leave_out_each_part(self, most_runs: int) -> bool:
         """Leave out each part of a scenario that stays large, alone, and with its whole step budget.
 
         What still fails is the smallest scenario from then on. A schedule that draws its steps has no parts.
 
-        :param deadline: when to stop, in seconds of ``perf_counter``
+        :param most_runs: after how many runs to stop
         :return: whether the scenario is still large, and does not fail so without any one of its parts
         """
         place = needed = 0
@@ -322,7 +297,7 @@ class _Search:
             parts = parts or list(single_removals(self.smallest))
             if needed == len(parts):
                 return True
-            if perf_counter() > deadline:
+            if self.runs >= most_runs:
                 return False
             rest = parts[place % len(parts)]
             rest = replace(rest, step_budget=self._budget_of(rest))
@@ -368,7 +343,7 @@ class _Search:
     ) -> None:
         """Accept the first candidate that fails with the same signature."""
         for candidate in candidates(self.best):
-            if perf_counter() > self._pauses_at:
+            if self.runs >= self._pauses_at:
                 return
             if self._improves(candidate, seeds):
                 return
@@ -415,8 +390,8 @@ class _Search:
         text = to_json(candidate)
         if text in self._tried:
             return False
-        if perf_counter() > self._deadline:
-            raise _TimeIsUp
+        if self.runs >= self._most_runs:
+            raise _RunsAreUp
         self._tried.add(text)
         self.runs += 1
         divisor = BUDGET_DIVISOR if self._uses_part_of_budget else 1

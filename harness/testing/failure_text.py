@@ -79,6 +79,9 @@ def failure_lines(proof: Proof, failure: FailureCase, context: PytestContext) ->
         yield f"original:  {found}"
     path = path_as_typed(failure.path, context.folder)
     yield f"in pytest: {shlex.join(['pytest', context.test, '--onceproof-replay', path])}"
+    for other in failure.others:
+        path = path_as_typed(other.path, context.folder)
+        yield f"also {other.title}, in {counted(other.count, 'scenario')}: {path}"
 
 
 def first_line(proof: Proof, failure: FailureCase) -> str:
@@ -86,9 +89,8 @@ def first_line(proof: Proof, failure: FailureCase) -> str:
     what = f"{proof.family.name}: {failure.title}"
     if proof.seed is None:
         return f"{what}, in the scenario of {failure.path.name}"
-    return (
-        f"{what}, in {failure.count:,} of {counted(proof.tally.scenarios, 'scenario')} of seed {proof.seed}"
-    )
+    scenarios = counted(proof.tally.scenarios, "scenario")
+    return f"{what}, in {failure.scenarios:,} of {scenarios} of seed {proof.seed}"
 
 
 def _case_lines(proof: Proof, failure: FailureCase) -> Iterator[str]:

@@ -83,8 +83,8 @@ class ItemContext:
     """True if --onceproof-out is not given; the folder then gets a .gitignore."""
     seed: int | None
     """None: the seed of the settings, or 0."""
-    shrink_time: float | None
-    """Seconds to shrink each failure; None: that of the settings, or the default of the system."""
+    shrink_runs: int | None
+    """Runs to shrink each failure; None: that of the settings, or the default of the system."""
     systems: SystemPool
     """The systems that earlier tests of this process have started."""
     context: PytestContext
@@ -109,8 +109,8 @@ def run_in_process(family: FamilyLike, system: str, asked: range | Path, item: I
     found: Family | None = None
     try:
         settings = load_settings(item.root)
-        if item.shrink_time is not None:
-            settings = msgspec.structs.replace(settings, shrink_time=item.shrink_time)
+        if item.shrink_runs is not None:
+            settings = msgspec.structs.replace(settings, shrink_runs=item.shrink_runs)
         found = find_family(family, item.module, item.folders)
         folders = needed_python_path(found, item.context.path_at_start)
         on_trial = item.systems.find(system, folders)

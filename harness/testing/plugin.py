@@ -23,6 +23,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -196,7 +197,7 @@ def _context_of(item: pytest.Item) -> ItemContext:
         kept=folder / out if out else config.rootpath / FOLDER,
         is_default_folder=not out,
         seed=given_seed(),
-        shrink_time=config.getoption("onceproof_shrink_time"),
+        shrink_runs=config.getoption("onceproof_shrink_runs"),
         systems=_systems_of(config),
         context=PytestContext(folder, address, PATH_AT_START),
     )
@@ -240,24 +241,14 @@ def _seed(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number nor {RANDOM!r}") from None
 
 
-def _count(text: str) -> int:
+def _count(text: str, least: int = 1) -> int:
     try:
         count = int(text)
     except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+        count = least - 1
+    if count < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
     return count
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
-    return seconds
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -277,10 +268,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="number of scenarios of each test; overrides the decorators",
     )
     group.addoption(
-        "--onceproof-shrink-time",
-        type=_seconds,
-        metavar="SECONDS",
-        help="time to shrink each failure; default: shrink_time in [tool.onceproof], or 5",
+        "--onceproof-shrink-runs",
+        type=partial(_count, least=0),
+        metavar="N",
+        help="runs to shrink each failure; default: shrink_runs in [tool.onceproof], or 1000",
     )
     group.addoption(
         "--onceproof-replay",

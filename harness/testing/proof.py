@@ -7,7 +7,8 @@ The rules this module lives by:
 - All scenarios run in the process of the test, so that a debugger stops in the job.
 - On a deterministic system a failure is shrunk, explained and stored as JSON. On a real system it is stored
   and reported as it was found, because a second run may pass.
-- A test ends early after MAX_SIGNATURES different signatures, because shrinking takes seconds for each.
+- A test ends early after MAX_SIGNATURES different signatures, because shrinking takes seconds for each. Those
+  of one bug are one finding, as in a run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.outcome import outcome_of
+from onceproof.harness.checkers.verdict import is_same_failure
+from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.scenario import Scenario, read_scenario
@@ -30,8 +33,14 @@ from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.counterfactuals import confirmed_cause
-from onceproof.harness.trials.examination import limit_of, shrink_scenario
-from onceproof.harness.trials.failures import FailureCase, explanation_of, failure_paths, write_scenario
+from onceproof.harness.trials.examination import runs_of, shrink_to_needed
+from onceproof.harness.trials.failures import (
+    FailureCase,
+    explanation_of,
+    failure_paths,
+    findings_of,
+    write_scenario,
+)
 from onceproof.harness.trials.family_mistakes import mistake_behind
 from onceproof.harness.trials.tally import Tally
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
@@ -86,7 +95,7 @@ def prove(
             if not repeatable or len(ways) == MAX_SIGNATURES:
                 break
     failures = [_failure(family, system, signature, way, folder, settings) for signature, way in ways.items()]
-    return Proof(family, system, seed, tally, tuple(failures))
+    return Proof(family, system, seed, tally, tuple(findings_of(failures)))
 
 
 def replay(family: Family, system: System, path: Path, known: Sequence[KnownSignature] = ()) -> Proof:
@@ -101,7 +110,7 @@ def replay(family: Family, system: System, path: Path, known: Sequence[KnownSign
         return Proof(family, system, None, tally)
     # The user asks about the scenario in the file, so it is not shrunk.
     size = size_of(scenario)
-    shrunk = ShrinkResult(scenario, 0, 0.0, size, size)
+    shrunk = ShrinkResult(scenario, 0, size, size)
     failure = _explained(family, system, signature, _FailureGroup(scenario, trial, 1), shrunk, path, known)
     return Proof(family, system, None, tally, (failure,))
 
@@ -123,13 +132,13 @@ def _failure(
     """Shrink a failure, write both scenarios, and explain the small one."""
     small_path, found_path = (folder / path.name for path in failure_paths(folder, family.name, signature))
     size = size_of(way.scenario)
-    shrunk = ShrinkResult(way.scenario, 0, 0.0, size, size)
+    shrunk, takes = ShrinkResult(way.scenario, 0, size, size), None
     if _may_be_run_again(system, way):
-        limit_seconds = limit_of(system, settings.shrink_time)
-        shrunk = shrink_scenario(family, way.scenario, signature, limit_seconds)
+        runs = runs_of(system, settings.shrink_runs)
+        shrunk, takes = shrink_to_needed(family, way.scenario, signature, runs)
     write_scenario(way.scenario, found_path)
     write_scenario(shrunk.scenario, small_path)
-    return _explained(family, system, signature, way, shrunk, small_path, settings.known)
+    return _explained(family, system, signature, way, shrunk, small_path, settings.known, takes)
 
 
 def _may_be_run_again(system: System, way: _FailureGroup) -> bool:
@@ -150,6 +159,7 @@ def _explained(
     shrunk: ShrinkResult,
     path: Path,
     known: Sequence[KnownSignature],
+    takes: DecisionEffects | None = None,
 ) -> FailureCase:
     """Run a small scenario again with its trace, if the system is deterministic, and explain it."""
     trial = way.trial
@@ -164,7 +174,7 @@ def _explained(
             system=system,
             continued=signature[0] in CONTINUATIONS,
         )
-        repeats = again.verdict.signature == signature
+        repeats = is_same_failure(again.verdict.signature, signature)
         if repeats:
             trial = again
             cause = confirmed_cause(family, shrunk.scenario, signature, way.scenario)
@@ -179,6 +189,7 @@ def _explained(
         explanation=explanation_of(trial, cause),
         path=path,
         repeated=repeats,
+        takes=takes if repeats else None,
         mistake=mistake_behind(family, shrunk.scenario, signature)
         if repeats and way.trial.lost is None and _may_be_simulated(system)
         else None,

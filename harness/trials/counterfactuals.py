@@ -30,6 +30,7 @@ from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.explanation.edits import Edit, edits_of
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import address_of, split_address
+from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.systems.simulation.outside_state import OutsideState, Place
@@ -37,6 +38,8 @@ from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 OTHER_SCENARIOS: Final = 20
 """The scenarios of other seeds that a job must pass with an edit."""
+MOST_RUNS: Final = 2000
+"""After so many runs for one failure nothing is asserted."""
 JUDGING: Final = (
     "generate",
     "expected",
@@ -154,6 +157,10 @@ def confirmed_cause(
     return None if source is None else _Search(source, scenario, signature, original).cause()
 
 
+def _ignore(_: object) -> None:
+    """Ignore an exception that Python ignores."""
+
+
 class _Search:
     """The runs of one failure."""
 
@@ -165,7 +172,8 @@ class _Search:
         self._twice = signature[0] == DETERMINISM
         self._continued = signature[0] in CONTINUATIONS
         self._others: list[Scenario] = []
-        self._runs = 1
+        self._runs_each = 1
+        self._runs = 0
         self._files: Mapping[str, Place] = {}
 
     def cause(self) -> ConfirmedCause | None:
@@ -175,7 +183,7 @@ class _Search:
         self._files = watch.files
         if is_passed or self._files:
             # The functions have changed what outlives a run: a global, or a file.
-            self._runs = 2
+            self._runs_each = 2
             watch = self._watch((), traced=True)
             if self._passes(self._scenarios[0], watch):
                 return None
@@ -188,8 +196,10 @@ class _Search:
 
     def _passes(self, scenario: Scenario, watch: OutsideState, edit: Edit | None = None) -> bool:
         try:
-            with self._source.copied(edit, watch) as family:
-                for _ in range(self._runs):
+            # What an edit has left half made may complain when it is collected.
+            with replaced(sys, "unraisablehook", _ignore), self._source.copied(edit, watch) as family:
+                for _ in range(self._runs_each):
+                    self._runs += 1
                     with watch.watching():
                         trial = try_scenario(family, scenario, twice=self._twice, continued=self._continued)
                     if not trial.verdict.passed:
@@ -244,6 +254,8 @@ class _Search:
             for edit in edits:
                 if edit.line not in helping and self._helps(edit):
                     helping[edit.line] = edit
+                if self._runs > MOST_RUNS:
+                    return None
             if helping:
                 break
         if len(helping) != 1:

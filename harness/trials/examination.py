@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- A deterministic system runs hundreds of candidates in seconds, and the result is certain. Another system
-  runs a few, each for seconds, within a limit; notes say what remains uncertain.
+- The limit is a number of runs. A deterministic system makes hundreds of them in seconds, and the result is
+  certain. Another system makes a few, each for seconds; notes say what remains uncertain.
 - A scenario that does not fail again is reported as such and never shrunk, because a shrunk scenario would
   show another failure.
 - The explanation is that of a run of the shrunk scenario, made and judged here.
@@ -13,22 +13,28 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from onceproof.harness.checkers import CONTINUATIONS
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
+from onceproof.harness.checkers.verdict import is_same_failure
 from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
-from onceproof.harness.explanation.decisions import DecisionEffects, measure_decisions
+from onceproof.harness.explanation.decisions import DecisionEffects, decisions_of, measure_decisions
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, options_of
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.system import System
+from onceproof.harness.model.system import System, prepared
 from onceproof.harness.shrinking.reductions import size_of
-from onceproof.harness.shrinking.shrinker import LIMIT_SECONDS, ShrinkResult, shrink
+from onceproof.harness.shrinking.shrinker import MOST_RUNS, ShrinkResult, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials import real_shrinking as real_runs
 from onceproof.harness.trials.counterfactuals import confirmed_cause
@@ -36,10 +42,10 @@ from onceproof.harness.trials.family_mistakes import FamilyMistake, mistake_behi
 from onceproof.harness.trials.real_shrinking import LimitReached, RealRuns, RealShrink
 from onceproof.harness.trials.supervision import limited_memory
 from onceproof.harness.trials.trial import SIMULATED, Trial, as_run, try_scenario
-from onceproof.reports.text import counted, duration
+from onceproof.reports.text import counted
 
-DECISIONS_TIME_SHARE: Final = 0.2
-"""The part of the time for real runs that is reserved for measuring decisions."""
+DECISIONS_SHARE: Final = 0.2
+"""The part of the real runs that is reserved for measuring decisions."""
 VISIBLE_EVENTS_ONLY: Final = (
     "The diagram shows visible events only: attempts, checkpoints, rows that became visible, and kills, in"
     " the order in which they were recorded. It has no arrows for records and messages, which were not"
@@ -53,7 +59,7 @@ class Examined:
 
     shrunk: ShrinkResult
     trial: Trial | None
-    """The trial of the shrunk scenario; None if there was no time for one."""
+    """The trial of the shrunk scenario; None if there was none."""
     repeated: bool
     """Whether the scenario failed again with the same signature."""
     takes: DecisionEffects | None = None
@@ -74,7 +80,7 @@ def unexamined(scenario: Scenario) -> Examined:
 def _as_it_is(scenario: Scenario, trial: Trial | None, *, repeated: bool) -> Examined:
     size = size_of(scenario)
     note = "It was not shrunk or explained, because no run of it ends by itself: a replay does not, either."
-    return Examined(ShrinkResult(scenario, 0, 0.0, size, size), trial, repeated, notes=(note,))
+    return Examined(ShrinkResult(scenario, 0, size, size), trial, repeated, notes=(note,))
 
 
 def repeats(system: System) -> bool:
@@ -82,11 +88,17 @@ def repeats(system: System) -> bool:
     return Capability.DETERMINISM in system.capabilities
 
 
-def limit_of(system: System, asked: float | None) -> float:
-    """Return for how many seconds to shrink a failure on a system: ``asked``, or the system's default."""
+def runs_of(system: System, asked: int | None, is_wanted: bool = False) -> int:
+    """Return in how many runs to shrink a failure on a system: ``asked``, or the system's default.
+
+    On a real system each run takes seconds, so nothing is shrunk there unless the command ``is_wanted`` for
+    that alone, or gives the number.
+    """
     if asked is not None:
         return asked
-    return LIMIT_SECONDS if repeats(system) else real_runs.LIMIT_SECONDS
+    if repeats(system):
+        return MOST_RUNS
+    return real_runs.MOST_RUNS if is_wanted else 0
 
 
 def examine(
@@ -94,24 +106,24 @@ def examine(
     family: Family,
     scenario: Scenario,
     signature: Signature | None,
-    limit_seconds: float,
+    most_runs: int,
     progress: Callable[[int], None] = lambda runs: None,
 ) -> Examined:
     """Shrink a failing scenario, and measure its decisions.
 
     :param signature: how the scenario failed; None accepts any failure
-    :param limit_seconds: for how long to shrink; 0 leaves the scenario as it is
+    :param most_runs: in how many runs to shrink; 0 leaves the scenario as it is
     :param progress: called with the number of each run, on systems whose runs take seconds
     """
     if repeats(system):
         # A scenario that exhausts its memory fails, and must not take the command with it.
         with limited_memory():
-            return _examine_by_many_runs(system, family, scenario, signature, limit_seconds)
-    return _examine_by_few_runs(system, family, scenario, signature, limit_seconds, progress)
+            return _examine_by_many_runs(system, family, scenario, signature, most_runs)
+    return _examine_by_few_runs(system, family, scenario, signature, most_runs, progress)
 
 
 def _examine_by_many_runs(
-    system: System, family: Family, scenario: Scenario, signature: Signature | None, limit_seconds: float
+    system: System, family: Family, scenario: Scenario, signature: Signature | None, most_runs: int
 ) -> Examined:
     if signature is None:
         trial = try_scenario(family, scenario, trace=True, system=system)
@@ -120,8 +132,8 @@ def _examine_by_many_runs(
             return _as_it_is(scenario, trial, repeated=True)
         if signature is None:
             size = size_of(scenario)
-            return Examined(ShrinkResult(scenario, 1, 0.0, size, size), trial, repeated=False)
-    shrunk = shrink_scenario(family, scenario, signature, limit_seconds, system)
+            return Examined(ShrinkResult(scenario, 1, size, size), trial, repeated=False)
+    shrunk, takes = shrink_to_needed(family, scenario, signature, most_runs, system)
     trial = try_scenario(
         family,
         shrunk.scenario,
@@ -130,47 +142,87 @@ def _examine_by_many_runs(
         system=system,
         continued=signature[0] in CONTINUATIONS,
     )
-    repeated = trial.verdict.signature == signature
-    takes = what_it_takes(family, shrunk.scenario, signature, system) if repeated else None
+    repeated = is_same_failure(trial.verdict.signature, signature)
+    if not repeated:
+        takes = None
+    elif takes is None:
+        takes = what_it_takes(family, shrunk.scenario, signature, system)
     mistake = mistake_behind(family, shrunk.scenario, signature) if repeated else None
     cause = confirmed_cause(family, shrunk.scenario, signature, scenario)
-    return Examined(shrunk, trial, repeated, takes, mistake, cause)
+    notes = tuple(_notes_on_symptoms(trial.verdict.signature, signature)) if repeated else ()
+    return Examined(shrunk, trial, repeated, takes, mistake, cause, notes)
+
+
+def _notes_on_symptoms(shown: Signature | None, signature: Signature) -> Iterator[str]:
+    """Yield a note where the small scenario shows the failure with another signature."""
+    if shown is not None and shown != signature:
+        yield (
+            f"Found as {', '.join(signature)}; the smallest scenario that fails so shows it as"
+            f" {', '.join(shown)}."
+        )
 
 
 def shrink_scenario(
     family: Family,
     scenario: Scenario,
     signature: Signature,
-    limit_seconds: float = LIMIT_SECONDS,
+    most_runs: int = MOST_RUNS,
     system: System = SIMULATED,
 ) -> ShrinkResult:
-    """Return the smallest scenario found that fails with the signature; the given one if it does not fail so.
+    """Return the smallest scenario found that fails as the signature says; the given one if it does not.
 
     The result holds what the system decided before the run, so it fails without that step.
     """
     scenario = as_run(system, family, scenario)
     run = _run_for_signature(family, signature, system)
-    if limit_seconds and run(scenario) != signature:
-        limit_seconds = 0.0
-    return shrink(
+    if most_runs and run(scenario) != signature:
+        most_runs = 0
+    shrunk = shrink(
         scenario,
         run,
         signature,
-        limit_seconds,
+        most_runs,
         lambda candidate: record_preemptions(family, candidate),
         options_of(family).simpler_parameters,
     )
+    return dataclasses.replace(shrunk, scenario=prepared(system, shrunk.scenario))
 
 
 def what_it_takes(
     family: Family, scenario: Scenario, signature: Signature, system: System = SIMULATED
 ) -> DecisionEffects:
     """Return the effects of a failing scenario's decisions."""
-    return measure_decisions(scenario, signature, _run_for_signature(family, signature, system))
+    run = _run_for_signature(family, signature, system)
+    return measure_decisions(scenario, signature, run, partial(as_run, system, family))
+
+
+def shrink_to_needed(
+    family: Family, scenario: Scenario, signature: Signature, most_runs: int, system: System = SIMULATED
+) -> tuple[ShrinkResult, DecisionEffects | None]:
+    """Shrink a scenario, and leave out each decision that its failure does not need, one at a time.
+
+    The shrinker keeps such decisions where its limit of runs ends it.
+
+    :return: the small scenario, and the effects of its decisions; None: nothing was to be shrunk
+    """
+    shrunk = shrink_scenario(family, scenario, signature, most_runs, system)
+    if not most_runs:
+        return shrunk, None
+    scenario = shrunk.scenario
+    takes = what_it_takes(family, scenario, signature, system)
+    while idle := [each for each in takes.decisions if each.effect == "idle"]:
+        scenario = as_run(system, family, replace(idle[0].decision.without, seed=None, needed=UNSET))
+        takes = what_it_takes(family, scenario, signature, system)
+    if scenario is not shrunk.scenario:
+        shrunk = dataclasses.replace(shrunk, scenario=scenario, after=size_of(scenario))
+    return shrunk, takes
 
 
 def _run_for_signature(family: Family, signature: Signature, system: System) -> RunForSignature:
-    """Return a function that runs a scenario with the checks which can find the signature."""
+    """Return a function that runs a scenario with the checks which can find the signature.
+
+    It returns that signature for all symptoms of the same failure.
+    """
 
     def run(candidate: Scenario) -> Signature | None:
         try:
@@ -181,7 +233,8 @@ def _run_for_signature(family: Family, signature: Signature, system: System) -> 
                 continued=signature[0] in CONTINUATIONS,
                 system=system,
             )
-            return trial.verdict.signature
+            found = trial.verdict.signature
+            return signature if is_same_failure(found, signature) else found
         except FamilyError:
             # The family does not accept such a small input, which is another failure.
             return None
@@ -199,19 +252,19 @@ def _examine_by_few_runs(
     family: Family,
     scenario: Scenario,
     signature: Signature | None,
-    limit_seconds: float,
+    most_runs: int,
     progress: Callable[[int], None],
 ) -> Examined:
     def try_one(candidate: Scenario) -> Trial:
         return try_scenario(family, candidate, system=system)
 
-    runs = RealRuns(try_one, limit_seconds * (1 - DECISIONS_TIME_SHARE), progress=progress)
+    runs = RealRuns(try_one, int(most_runs * (1 - DECISIONS_SHARE)), progress)
     found = real_runs.shrink(as_run(system, family, scenario), runs, system, signature)
     takes = None
-    if found.signature is not None and found.scenario.faults:
-        runs.limit_seconds = limit_seconds
+    if found.signature is not None and most_runs and any(decisions_of(found.scenario)):
+        runs.most_runs = most_runs
         with suppress(LimitReached):
-            takes = measure_decisions(found.scenario, found.signature, runs.fails)
+            takes = measure_decisions(found.scenario, found.signature, runs.fails, partial(prepared, system))
     mistake = None
     if found.signature is not None and Capability.ENGINE in system.capabilities:
         mistake = mistake_behind(family, found.scenario, found.signature)
@@ -219,7 +272,7 @@ def _examine_by_few_runs(
         mistake = replaced_rows_mistake(found.trial.verdict)
     before, after = size_of(found.before), size_of(found.scenario)
     return Examined(
-        ShrinkResult(found.scenario, runs.runs, runs.seconds, before, after),
+        ShrinkResult(found.scenario, runs.runs, before, after),
         found.trial,
         found.signature is not None,
         takes,
@@ -230,7 +283,7 @@ def _examine_by_few_runs(
 
 def _notes(system: System, runs: RealRuns, found: RealShrink, takes: DecisionEffects | None) -> Iterator[str]:
     """Yield the notes on a failure that was examined with few runs."""
-    spent = f"{counted(runs.runs, 'run')} on {system.name}, {duration(runs.seconds)} in all"
+    spent = f"{counted(runs.runs, 'run')} on {system.name}"
     if found.signature is None:
         if found.trial is None:
             yield "The examination was interrupted before the scenario failed again; it was not shrunk."
@@ -247,11 +300,11 @@ def _notes(system: System, runs: RealRuns, found: RealShrink, takes: DecisionEff
     if runs.was_interrupted:
         yield "An interrupt ended the shrinking before all smaller scenarios were tried."
     elif not found.is_finished:
-        yield "A limit ended the shrinking: with more time the scenario may shrink further."
-    if not found.scenario.faults:
-        yield "The scenario fails without any fault."
+        yield "The limit of runs ended the shrinking: `--shrink-runs` allows more of them."
+    if not any(decisions_of(found.scenario)):
+        yield "The scenario fails without any fault or other decision."
     elif takes is None:
-        yield "There was no time to measure which of its faults matter."
+        yield "There were no runs left to measure which of its decisions matter."
     else:
-        yield "Which faults matter was measured by one run without each of them."
+        yield "Which decisions matter was measured by one run without each of them."
     yield VISIBLE_EVENTS_ONLY

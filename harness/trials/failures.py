@@ -3,6 +3,13 @@
 The rules this module lives by:
 
 - One case for each family and signature: the first that failed, shrunk. The others are counted.
+- Cases of one family with the same identity are one bug with several symptoms: one finding. ``identity_of``
+  alone decides. A cause that further runs have confirmed is the identity; else it is what the failure shrinks
+  to: what is wrong, whether that shows after a restore, and the decisions it takes. A failure that was not
+  shrunk is known by its signature.
+- A finding is shown by its smallest scenario. Each other symptom keeps its scenario, its count and its
+  commands, so nothing is hidden where two bugs are taken for one.
+- A listed failure and one that is not listed are never one finding: the second must stand out.
 - The scenario's JSON is the proof, so both are written, the small one and the one that was found. The name
   holds family and signature and nothing else: the same failure of the next night has the same name.
 - Shrinking takes seconds a case, or minutes where runs are real, and there is no limit to the ways in which a
@@ -14,20 +21,21 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from onceproof.harness.checkers import Signature, Violation
+from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome
-from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.checkers.verdict import Verdict, what_is_wrong
 from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import explain_command, replay_command
@@ -35,17 +43,22 @@ from onceproof.harness.explanation.explanation import Explanation, explain, expl
 from onceproof.harness.explanation.sentences import sentence_of
 from onceproof.harness.explanation.visible_run import visible_trace
 from onceproof.harness.model.family import Family, Rows
-from onceproof.harness.model.history import History, rows_at_end
+from onceproof.harness.model.history import ATTEMPT_STARTED, History, rows_at_end
 from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.model.system import System, let_go
+from onceproof.harness.shrinking.reductions import cost_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
-from onceproof.harness.trials.examination import Examined, examine, limit_of, repeats, unexamined
+from onceproof.harness.trials.examination import Examined, examine, repeats, runs_of, unexamined
 from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder, replace_file
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.supervision import is_lost, is_lost_in_generate, without_records
 from onceproof.harness.trials.tally import Group
 from onceproof.harness.trials.trial import Trial, as_run, scenario_of
+
+Identity: TypeAlias = tuple[str, ...]
+"""What makes failures one finding."""
+
 
 FOLDER: Final = "failures"
 MOST_SHRUNK: Final = 10
@@ -54,7 +67,10 @@ MOST_SHRUNK_BY_REAL_RUNS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureCase:
-    """All scenarios of one family that failed with one signature, and the smallest that still does."""
+    """All scenarios of one family that failed with one signature, and the smallest that still does.
+
+    As a finding it also has the ``others`` that are the same bug.
+    """
 
     family: Family
     signature: Signature
@@ -91,6 +107,13 @@ class FailureCase:
     """Whether the small scenario failed again; if not, ``history`` may be that of a run that passed."""
     known: KnownSignature | None = None
     """The entry of the settings that lists it; None: it is new."""
+    others: tuple[FailureCase, ...] = ()
+    """The same bug with other signatures; it is not shown by these."""
+
+    @property
+    def scenarios(self) -> int:
+        """The number of scenarios that failed by this bug, with whatever signature."""
+        return self.count + sum(each.count for each in self.others)
 
     @property
     def title(self) -> str:
@@ -120,22 +143,92 @@ class FailureCase:
         return rows_at_end(self.history)
 
 
+def findings_of(cases: Sequence[FailureCase]) -> list[FailureCase]:
+    """Return one case for each finding, in the order in which they come, with the other symptoms in it.
+
+    A failure whose cause was not confirmed joins the one confirmed cause of those that shrink to the same.
+    """
+    causes: dict[Identity, set[Identity]] = {}
+    for case in cases:
+        if _confirmed_cause(case):
+            causes.setdefault(_in_family(case, _shrunk_form(case)), set()).add(identity_of(case))
+    found: dict[Identity, list[FailureCase]] = {}
+    for case in cases:
+        alike = causes.get(_in_family(case, _shrunk_form(case)), set())
+        is_joined = case.takes is not None and len(alike) == 1 and not _confirmed_cause(case)
+        found.setdefault(next(iter(alike)) if is_joined else identity_of(case), []).append(case)
+    return [_finding(symptoms) for symptoms in found.values()]
+
+
+def identity_of(case: FailureCase) -> Identity:
+    """Return what makes failures one finding."""
+    return _in_family(case, _confirmed_cause(case) or _shrunk_form(case) or ("symptom", *case.signature))
+
+
+def _in_family(case: FailureCase, identity: Identity) -> Identity:
+    return (case.family.name, "new" if case.known is None else "known", *identity)
+
+
+def _confirmed_cause(case: FailureCase) -> Identity:
+    """Return the cause that further runs have confirmed; () if none has."""
+    if case.cause is not None:
+        return ("cause", case.cause.operator, case.cause.what, case.cause.place)
+    if case.mistake is not None and case.mistake.title:
+        return ("mistake", case.mistake.title)
+    return ()
+
+
+def _shrunk_form(case: FailureCase) -> Identity:
+    """Return what the failure has shrunk to; () if that was not measured."""
+    if case.takes is None:
+        return ()
+    restarts = sum(kind == ATTEMPT_STARTED for _, kind, _, _ in case.history.events) > 1
+    is_restored = restarts or case.signature[0] in CONTINUATIONS
+    where = "after a restore" if is_restored else "before a restore"
+    return ("shrunk", *what_is_wrong(case.signature), where, *_needs(case.takes, is_restored))
+
+
+def _needs(takes: DecisionEffects, is_restored: bool) -> Iterable[str]:
+    """Return the kinds of decisions without which every property holds, each once.
+
+    A restore is one, whatever made the job restart. An order of steps beside another decision is only the
+    moment at which that strikes.
+    """
+    kinds = {each.decision.kind for each in takes.decisions if each.effect == "matters"}
+    named: set[str] = {kind for kind in kinds if kind != "order"} or set(kinds)
+    if is_restored and not kinds & {"restart"}:
+        named -= {"fault"}
+    return sorted(named - {"restart"})
+
+
+def _finding(symptoms: list[FailureCase]) -> FailureCase:
+    shown = min(symptoms, key=_effort)
+    return dataclasses.replace(shown, others=tuple(each for each in symptoms if each is not shown))
+
+
+def _effort(case: FailureCase) -> tuple[bool, int, bool, int]:
+    """Return how hard a case is to read; of equal ones, one that shows its own signature comes first."""
+    size = case.shrunk.after
+    parts = size.records + size.faults + size.schedule
+    return not case.repeated, parts, case.verdict.signature != case.signature, cost_of(case.scenario)
+
+
 def examine_failures(
     result: RunResult,
     folder: Path,
     progress: Callable[[str], None] = lambda text: None,
     known: Sequence[KnownSignature] = (),
     original_of: Callable[[Group], Scenario] | None = None,
-    limit_seconds: float | None = None,
+    shrink_runs: int | None = None,
     unwritten: list[OutputUnwritable] | None = None,
 ) -> list[FailureCase]:
-    """Shrink, explain and write the first failure of each family and signature, new ones first.
+    """Shrink, explain and write the first failure of each signature; return the findings, new ones first.
 
     :param folder: the folder of the results; scenarios go into its subfolder FOLDER
     :param progress: called with one line before each shrink and each slow run
     :param known: the listed failures
     :param original_of: returns the failing scenario of a group; None if it follows from the seed
-    :param limit_seconds: for how long to shrink each failure; None for the system's default
+    :param shrink_runs: in how many runs to shrink each failure; None for the system's default
     :param unwritten: gets the error of each file that cannot be written; None: the first one is raised
     """
     system = result.system
@@ -143,7 +236,7 @@ def examine_failures(
         (find_known(known, group.first.family, group.signature), group)
         for group in result.tally.groups.values()
     ]
-    limit = limit_of(system, limit_seconds)
+    most_runs = runs_of(system, shrink_runs)
     most = MOST_SHRUNK if repeats(system) else MOST_SHRUNK_BY_REAL_RUNS
     cases = []
     with let_go(system):
@@ -161,12 +254,14 @@ def examine_failures(
             if is_lost(group.first):
                 examined = unexamined(original)
             else:
-                examined = examine(system, family, original, group.signature, limit if shrinks else 0.0, show)
+                examined = examine(
+                    system, family, original, group.signature, most_runs if shrinks else 0, show
+                )
             asked = result.asked_for(family.name)
             cases.append(
                 store_failure(examined, system, family, asked, original, folder, group, entry, unwritten)
             )
-    return cases
+    return findings_of(cases)
 
 
 def _of_seed(result: RunResult, group: Group) -> Scenario:
@@ -244,7 +339,7 @@ def explanation_of(trial: Trial, cause: ConfirmedCause | None = None) -> Explana
     :param cause: the confirmed cause, which stands in place of what the events show
     """
     explained = _explanation_by_events(trial)
-    return explained if cause is None else replace(explained, cause=cause.sentence)
+    return explained if cause is None else dataclasses.replace(explained, cause=cause.sentence)
 
 
 def _explanation_by_events(trial: Trial) -> Explanation:

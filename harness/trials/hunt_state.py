@@ -80,6 +80,8 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     broken: Counts
     failure: Failure
     """As the page shows it, shrunk and explained."""
+    identity: tuple[str, ...] = ()
+    """What makes findings one bug (``failures.py``); empty in states of earlier versions."""
 
 
 class HuntState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -23,6 +23,7 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import options_of
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import FamilyTally
+from onceproof.reports.headline import first_names
 from onceproof.reports.text import counted, words
 
 SCENARIOS: Final = 100
@@ -61,19 +62,22 @@ class Minimums(msgspec.Struct, frozen=True):
         return missing
 
     def shortfalls(self, result: RunResult) -> tuple[str, ...]:
-        """Return what is missing, each as a text such as `1 family had under 9 scenarios, tickets only 7`."""
-        few = {name: each.scenarios for name, each in _families(result) if each.scenarios < self.scenarios}
-        texts = []
-        if few:
-            name = min(few, key=lambda each: few[each])
-            families = counted(len(few), "family", "families")
-            texts.append(f"{families} had under {self.scenarios:,} scenarios, {name} only {few[name]:,}")
-        texts += [
-            f"{words(name)} was asked under {kills:,} of {counted(self.kills, 'kill')}"
-            for name, kills in _kills(result).items()
-            if kills < self.kills
-        ]
-        return tuple(texts)
+        """Return what is missing, each as a text such as `1 family had under 9 scenarios: tickets 7`."""
+        had = {name: family.scenarios for name, family in _families(result)}
+        texts = (
+            _shortfall(had, self.scenarios, "family", "families", "scenarios"),
+            _shortfall(_kills(result), self.kills, "property", "properties", "kills"),
+        )
+        return tuple([text for text in texts if text])
+
+
+def _shortfall(had: Mapping[str, int], least: int, one: str, several: str, what: str) -> str:
+    """Return which of some things had less than the least; "" if none had."""
+    few = sorted((number, name) for name, number in had.items() if number < least)
+    if not few:
+        return ""
+    names = first_names(tuple(f"{name} {number:,}" for number, name in few), 3)
+    return f"{counted(len(few), one, several)} had under {least:,} {what}: {names}"
 
 
 def properties_asked(result: RunResult, name: str) -> Mapping[str, Asked]:
@@ -101,9 +105,9 @@ def _families(result: RunResult) -> Iterator[tuple[str, FamilyTally]]:
 
 
 def _kills(result: RunResult) -> Mapping[str, int]:
-    """Return by property under how many kills it was asked."""
+    """Return by property, in words, under how many kills it was asked."""
     kills: defaultdict[str, int] = defaultdict(int)
     for family in result.families:
         for name, asked in properties_asked(result, family.name).items():
-            kills[name] += asked.kills
+            kills[words(name)] += asked.kills
     return kills

@@ -34,7 +34,7 @@ import msgspec.structs
 
 from onceproof.engine.errors import Ending
 from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
-from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.checkers.verdict import Verdict, is_same_failure
 from onceproof.harness.model.exit_codes import is_full
 from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
 from onceproof.harness.model.family_places import load_family
@@ -43,18 +43,12 @@ from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mut
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.seeds import numbered
 from onceproof.harness.shrinking.reductions import Size
-from onceproof.harness.shrinking.shrinker import shrink
+from onceproof.harness.shrinking.shrinker import MOST_RUNS, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 SCENARIOS: Final = 2000
 """A mutant has so many scenarios to be killed in."""
-
-SHRINK_SECONDS: Final = 4.5
-"""A person waits for it."""
-
-LARGE_SECONDS: Final = 15.0
-"""So much longer if it is still large: one in thirty is."""
 
 LONGEST_RUN_SECONDS: Final = 2.0
 """The processor time of a run. It takes milliseconds, however busy the machine is."""
@@ -63,7 +57,11 @@ SECONDS_TO_TELL: Final = 10.0
 """The same, once before a scenario is shrunk: a run that ends in it was stuck, and in no endless step."""
 
 LONGEST_SMALL_RUN_SECONDS: Final = 0.2
-"""The same, while a scenario is shrunk that has an endless step: with 2 s for each run it stays large."""
+"""The same, while a scenario is shrunk that has an endless step."""
+
+ENDLESS_RUNS: Final = 150
+"""The most runs in which a scenario is shrunk that has an endless step: each one that fails takes all of its
+processor time."""
 
 LONGEST_WAIT_SECONDS: Final = 60.0
 """The time on the clock after which a run that needs no processor is stopped."""
@@ -80,9 +78,8 @@ class Killing(msgspec.Struct, frozen=True):
     """The size of ``shrunk``."""
     before: Size | None = None
     """The size of ``scenario``, if it was shrunk."""
-    shrink_seconds: float = 0.0
     shrink_cpu_seconds: float = 0.0
-    """The processor time of the shrinking; ``shrink_seconds`` counts the work of other processes as well."""
+    """The processor time of the shrinking."""
     shrink_runs: int = 0
 
 
@@ -145,12 +142,12 @@ def measure(
     families: Sequence[Family],
     seed: int,
     limit: int = SCENARIOS,
-    shrink_seconds: float = SHRINK_SECONDS,
+    shrink_runs: int = MOST_RUNS,
     first: int = 0,
 ) -> Result:
     """Run scenarios of a run's seed with the mutant until one kills it, ``limit`` at the most.
 
-    What killed it is then shrunk, unless ``shrink_seconds`` is 0. The run begins with scenario ``first``.
+    What killed it is then shrunk, unless ``shrink_runs`` is 0. The run begins with scenario ``first``.
     """
     started, cpu_started = perf_counter(), process_time()
     families = [family for family in families if family.name in mutant.families] or families
@@ -172,7 +169,7 @@ def measure(
         if failure is not None:
             broken = failure.violations[0].property
             killing = _shrunk(
-                family, scenario, mutant, broken, failure.violations[0].signature(), shrink_seconds
+                family, scenario, mutant, broken, failure.violations[0].signature(), shrink_runs
             )
             break
     killed = killing is not None
@@ -201,7 +198,7 @@ def measure_all(
     seed: int,
     limit: int = SCENARIOS,
     workers: int = 1,
-    shrink_seconds: float = SHRINK_SECONDS,
+    shrink_runs: int = MOST_RUNS,
     seeds: int = 1,
 ) -> Iterator[Result]:
     """Measure mutants one after another, or ``workers`` at a time; the results come in their order.
@@ -214,13 +211,13 @@ def measure_all(
         loaded = [load_family(name) for name in families]
         for mutant in mutants:
             for each in range(seed, seed + seeds):
-                yield measure(mutant, loaded, each, limit, shrink_seconds)
+                yield measure(mutant, loaded, each, limit, shrink_runs)
         return
     with ProcessPoolExecutor(
         min(workers, len(mutants) * seeds) or 1, mp_context=get_context("spawn")
     ) as pool:
         waiting: list[Future[Result]] = [
-            pool.submit(_measure_by_id, mutant.id, mutant.path, families, each, limit, shrink_seconds)
+            pool.submit(_measure_by_id, mutant.id, mutant.path, families, each, limit, shrink_runs)
             for mutant in mutants
             for each in range(seed, seed + seeds)
         ]
@@ -233,10 +230,10 @@ def measure_all(
 
 
 def _measure_by_id(
-    mutant_id: str, path: str | None, families: Sequence[str], seed: int, limit: int, shrink_seconds: float
+    mutant_id: str, path: str | None, families: Sequence[str], seed: int, limit: int, shrink_runs: int
 ) -> Result:
     loaded = [load_family(name) for name in families]
-    return measure(find_mutant(mutant_id, path), loaded, seed, limit, shrink_seconds)
+    return measure(find_mutant(mutant_id, path), loaded, seed, limit, shrink_runs)
 
 
 def _shrunk(
@@ -245,9 +242,9 @@ def _shrunk(
     mutant: Mutant,
     broken: str,
     signature: Signature,
-    shrink_seconds: float,
+    shrink_runs: int,
 ) -> Killing:
-    if not shrink_seconds:
+    if not shrink_runs:
         return Killing(family.name, signature, scenario)
     continued = broken in CONTINUATIONS
     if signature == _ENDLESS.signature:
@@ -258,9 +255,9 @@ def _shrunk(
 
     def run(candidate: Scenario) -> Signature | None:
         found = failure_of(family, candidate, mutant, continued=continued, run_seconds=run_seconds)
-        if found is None or found.signature != signature:
+        if found is None or not is_same_failure(found.signature, signature):
             return None
-        return found.signature if failure_of(family, candidate, continued=continued) is None else None
+        return signature if failure_of(family, candidate, continued=continued) is None else None
 
     def preemptions(candidate: Scenario) -> Schedule:
         with mutant.applied(), suppress(RunTooLong), _time_limit(LONGEST_RUN_SECONDS):
@@ -269,7 +266,8 @@ def _shrunk(
 
     simpler = options_of(family).simpler_parameters
     cpu_started = process_time()
-    result = shrink(scenario, run, signature, shrink_seconds, preemptions, simpler, LARGE_SECONDS)
+    most_runs = min(shrink_runs, ENDLESS_RUNS) if is_endless else shrink_runs
+    result = shrink(scenario, run, signature, most_runs, preemptions, simpler)
     if is_endless:
         run_seconds = None
         if run(result.scenario) != signature:
@@ -282,7 +280,6 @@ def _shrunk(
         shrunk=result.scenario,
         size=result.after,
         before=result.before,
-        shrink_seconds=result.seconds,
         shrink_cpu_seconds=process_time() - cpu_started,
         shrink_runs=result.runs,
     )

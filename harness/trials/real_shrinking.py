@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- There is no time for hundreds of runs: the reductions that save most are tried first, and a limit of time
-  and of runs ends the search. A candidate is accepted if it fails with the same signature in one run.
+- There is no time for hundreds of runs: the reductions that save most are tried first, and a limit of runs
+  ends the search. A candidate is accepted if it fails with the same signature in one run.
 - The failing scenario may pass when it is run again. It is run a few times, and is not shrunk if it does not
   fail again, because the result would be another failure.
 - The scenario is shrunk as the system runs it, without faults that the system cannot inject. A kill of a
@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from msgspec import UNSET
@@ -24,16 +23,12 @@ from msgspec.structs import replace
 
 from onceproof.engine.protocol_points import COORDINATOR
 from onceproof.harness.checkers import Signature
+from onceproof.harness.checkers.verdict import is_same_failure
+from onceproof.harness.explanation.decisions import decisions_of
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.scenario import (
-    USUAL_WATERMARK_INTERVAL_MS,
-    Fault,
-    Scenario,
-    Schedule,
-    to_json,
-)
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule, to_json
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import System, applicable, can_strike, prepared
 from onceproof.harness.trials.trial import Trial
@@ -41,15 +36,15 @@ from onceproof.harness.trials.trial import Trial
 TryScenario: TypeAlias = Callable[[Scenario], Trial]
 """Runs a scenario on the system and judges it."""
 
-LIMIT_SECONDS: Final = 120.0
 MOST_RUNS: Final = 40
+"""The usual limit, where a failure is to be shrunk."""
 MOST_TRIES: Final = 3
 """How often the failing scenario is run until it fails again."""
 CHEAPER: Final[dict[FaultKind, FaultKind]] = {"kill_process": "kill_task", "kill_all": "kill_task"}
 
 
 class LimitReached(Exception):
-    """The limit of time or of runs is reached."""
+    """The limit of runs is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +68,28 @@ class RealRuns:
     def __init__(
         self,
         try_one: TryScenario,
-        limit_seconds: float = LIMIT_SECONDS,
         most_runs: int = MOST_RUNS,
         progress: Callable[[int], None] = lambda runs: None,
     ) -> None:
         """Prepare the runs.
 
         :param try_one: runs a scenario on the system and judges it
-        :param limit_seconds: the time limit, from the end of the first run on
-        :param most_runs: the limit of runs
+        :param most_runs: the limit of runs; the first run is made whatever it is
         :param progress: called with the number of each run before it starts
         """
-        self.limit_seconds = limit_seconds
-        """Counted from the end of the first run, because that run includes the start of the system."""
+        self.most_runs = most_runs
         self.runs = 0
         self.was_interrupted = False
         self._try_one = try_one
-        self._started = perf_counter()
-        self._ready = self._started
-        self._most_runs = most_runs
         self._progress = progress
         self._trials: dict[str, Trial | None] = {}
-
-    @property
-    def seconds(self) -> float:
-        """Return the seconds since the start, including the first run."""
-        return perf_counter() - self._started
 
     def run(self, scenario: Scenario) -> Trial:
         """Run a scenario and judge it; the first run ignores the limit.
 
         :raises LimitReached: the limit is reached, or the run was interrupted
         """
-        is_over = self.runs >= self._most_runs or perf_counter() - self._ready >= self.limit_seconds
-        if self.was_interrupted or (self.runs and is_over):
+        if self.was_interrupted or (self.runs and self.runs >= self.most_runs):
             raise LimitReached
         self.runs += 1
         self._progress(self.runs)
@@ -115,8 +98,6 @@ class RealRuns:
         except KeyboardInterrupt:
             self.was_interrupted = True
             raise LimitReached from None
-        if self.runs == 1:
-            self._ready = perf_counter()
         self._trials[to_json(scenario)] = trial
         return trial
 
@@ -155,7 +136,7 @@ def shrink(
             while candidates := [each for each in phase(smallest, system) if to_json(each) not in tried]:
                 tried.add(to_json(candidates[0]))
                 found = runs.trial(candidates[0])
-                if found is not None and found.verdict.signature == signature:
+                if found is not None and is_same_failure(found.verdict.signature, signature):
                     smallest, trial, idle_phases = candidates[0], found, 0
             if idle_phases >= len(PHASES):
                 break
@@ -173,7 +154,7 @@ def _failed_again(
         for _ in range(MOST_TRIES):
             trial = runs.run(scenario)
             found = trial.verdict.signature
-            if found is not None and wanted in (None, found):
+            if found is not None and (wanted is None or is_same_failure(found, wanted)):
                 return trial, found
     except LimitReached:
         pass
@@ -213,10 +194,21 @@ def fewer_operations(scenario: Scenario, system: System) -> Iterator[Scenario]:
             yield _prepared(system, scenario, operations=asked[:place] + asked[place + 1 :])
 
 
-def usual_watermarks(scenario: Scenario, system: System) -> Iterator[Scenario]:
-    """Yield a scenario with the engine's default watermark interval."""
-    if scenario.watermark_interval != USUAL_WATERMARK_INTERVAL_MS:
-        yield _prepared(system, scenario, watermark_interval_ms=UNSET)
+def default_settings(scenario: Scenario, system: System) -> Iterator[Scenario]:
+    """Yield a scenario with the defaults of all settings that are decisions, and without each of these."""
+    settings = [each for each in decisions_of(scenario) if each.kind in ("setting", "parallelism")]
+    usual = replace(
+        scenario,
+        mode=UNSET,
+        state_backend=UNSET,
+        incremental=UNSET,
+        watermark_interval_ms=UNSET,
+        buffer_records=UNSET,
+        endless=UNSET,
+    )
+    for changed in (usual, *(each.without for each in settings)):
+        if settings and prepared(system, changed) != scenario:
+            yield prepared(system, changed)
 
 
 def fewer_subtasks(scenario: Scenario, system: System) -> Iterator[Scenario]:
@@ -284,5 +276,5 @@ def _prepared(system: System, scenario: Scenario, **changes: object) -> Scenario
     return prepared(system, replace(scenario, **changes))
 
 
-PHASES: Final = (fewer_faults, fewer_operations, fewer_subtasks, fewer_records, usual_watermarks)
+PHASES: Final = (fewer_faults, fewer_operations, fewer_subtasks, fewer_records, default_settings)
 """The reductions, tried in turn until none of them helps."""

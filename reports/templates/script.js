@@ -187,4 +187,8 @@ for (const figure of document.querySelectorAll("figure.diagram")) {
   };
   addEventListener("hashchange", follow);
   follow();
+  if (place < 0 && figure.dataset.opensAt !== undefined) {
+    const at = steps.findIndex((each) => each >= Number(figure.dataset.opensAt));
+    goTo(at < 0 ? steps.length - 1 : at, false);
+  }
 }

@@ -35,12 +35,12 @@ def recorded_kills() -> Mapping[str, Kill]:
     return kills
 
 
-def tried_where_recorded(mutant: Mutant, kill: Kill | None, shrink_seconds: float) -> Result | None:
+def tried_where_recorded(mutant: Mutant, kill: Kill | None, shrink_runs: int) -> Result | None:
     """Return what the recorded scenario shows of a planted bug, None if it does not kill it."""
     if kill is None or kill["family"] not in family_names():
         return None
     family = load_family(kill["family"])
-    result = measure(mutant, [family], SEED, 1, shrink_seconds, first=kill["index"])
+    result = measure(mutant, [family], SEED, 1, shrink_runs, first=kill["index"])
     return result if result.killed else None
 
 
@@ -66,7 +66,7 @@ def main() -> None:
         if tried_where_recorded(each, known.get(name), 0) is not None
     }
     sought = [each for name, each in mutants.items() if name not in kills and not each.unseen]
-    for result in measure_all(sought, family_names(), SEED, SCENARIOS, workers=2, shrink_seconds=0):
+    for result in measure_all(sought, family_names(), SEED, SCENARIOS, workers=2, shrink_runs=0):
         if result.killed:
             kills[result.id] = kill_of(result, mutants[result.id], families)
     RECORD.write_text(json.dumps(dict(sorted(kills.items())), indent=2) + "\n")

@@ -18,14 +18,13 @@ from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.mutants import Mutant, built_in_mutants, find_mutant
+from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, measure
 from tests.conftest import KILLED_ELSEWHERE
 from tests.mutants.kills import SEED, kill_of, recorded_kills, tried_where_recorded
 
 MOST_RECORDS = 6
 MOST_FAULTS = 2
-AMPLE_SECONDS = 120.0
-"""It takes one to ten seconds; on a slow or busy machine the search for a small one must not be cut off."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,14 +71,12 @@ def families() -> list[Family]:
     return [load_family(name) for name in family_names()]
 
 
-def found(
-    each: Mutant, families: list[Family], record_property: Recorder, shrink_seconds: float = 0
-) -> Result:
+def found(each: Mutant, families: list[Family], record_property: Recorder, shrink_runs: int = 0) -> Result:
     """Return how a planted bug dies: in its recorded scenario, otherwise in the first one that kills it."""
-    result = tried_where_recorded(each, KILLS.get(each.id), shrink_seconds)
+    result = tried_where_recorded(each, KILLS.get(each.id), shrink_runs)
     if result is None:
         record_property(KILLED_ELSEWHERE, each.id)
-        result = measure(each, families, SEED, SCENARIOS, shrink_seconds)
+        result = measure(each, families, SEED, SCENARIOS, shrink_runs)
     return result
 
 
@@ -102,7 +99,7 @@ def test_a_planted_bug_is_reached_and_killed(
 def test_the_scenario_that_kills_a_mandatory_mutant_is_small(
     mutant_id: str, families: list[Family], record_property: Recorder
 ) -> None:
-    result = found(find_mutant(mutant_id), families, record_property, shrink_seconds=AMPLE_SECONDS)
+    result = found(find_mutant(mutant_id), families, record_property, shrink_runs=MOST_RUNS)
     check_killed(result)
     assert result.shrunk is not None
     assert result.shrunk.records <= MOST_RECORDS
@@ -111,7 +108,7 @@ def test_the_scenario_that_kills_a_mandatory_mutant_is_small(
 
 def test_recorded_kill_is_named_by_the_number_of_its_scenario(families: list[Family]) -> None:
     each = find_mutant("FLINK-9269")
-    result = measure(each, families, SEED, SCENARIOS, shrink_seconds=0)
+    result = measure(each, families, SEED, SCENARIOS, shrink_runs=0)
     again = tried_where_recorded(each, kill_of(result, each, families), 0)
     assert again is not None
     assert again.killing is not None

@@ -90,7 +90,7 @@ def test_a_killed_mutant_counts_as_reached() -> None:
         with replaced(SourceOperator, "snapshot_state", lambda self, context: self._state.update([])):
             yield
 
-    result = measure(silent, [FAMILY], 1, limit=50, shrink_seconds=0)
+    result = measure(silent, [FAMILY], 1, limit=50, shrink_runs=0)
     assert (result.reached, result.killed) == (True, True)
 
 
@@ -190,7 +190,7 @@ def test_an_endless_step_is_stopped_and_counts_as_a_kill(
     monkeypatch: pytest.MonkeyPatch, endless: Mutant, limit: str
 ) -> None:
     monkeypatch.setattr(mutation, limit, 0.2)
-    result = measure(endless, [FAMILY], 1, limit=3, shrink_seconds=0)
+    result = measure(endless, [FAMILY], 1, limit=3, shrink_runs=0)
     assert result.killed
     assert result.killing is not None
     assert result.killing.signature == ("liveness", "endless step")
@@ -206,7 +206,7 @@ def test_a_stuck_run_that_was_stopped_in_time_is_shrunk_as_stuck() -> None:
     assert killing.signature == ("liveness", "stuck")
     family = load_family(killing.family)
     shrunk = mutation._shrunk(
-        family, killing.scenario, stuck, "liveness", ("liveness", "endless step"), shrink_seconds=0.3
+        family, killing.scenario, stuck, "liveness", ("liveness", "endless step"), shrink_runs=20
     )
     assert shrunk.signature == killing.signature
 
@@ -215,7 +215,7 @@ def test_an_endless_step_is_shrunk_with_little_time_for_each_run(monkeypatch: py
     monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.2)
     monkeypatch.setattr(mutation, "SECONDS_TO_TELL", 0.3)
     monkeypatch.setattr(mutation, "LONGEST_SMALL_RUN_SECONDS", 0.02)
-    result = measure(computes_for_ever, [FAMILY], 1, limit=1, shrink_seconds=30)
+    result = measure(computes_for_ever, [FAMILY], 1, limit=1, shrink_runs=150)
     assert result.killing is not None
     assert result.killing.signature == ("liveness", "endless step")
     assert result.shrunk is not None
@@ -229,7 +229,7 @@ def test_an_exception_in_the_simulated_world_counts_as_a_kill() -> None:
         with replaced(SourceOperator, "positions", lambda self: reached() or {}["gone"]):
             yield
 
-    result = measure(breaks_the_world, [FAMILY], 1, limit=5, shrink_seconds=0)
+    result = measure(breaks_the_world, [FAMILY], 1, limit=5, shrink_runs=0)
     assert (result.killed, result.property) == (True, "no_error")
 
 
@@ -240,10 +240,10 @@ def test_a_mutant_with_families_is_measured_on_these_only() -> None:
             yield
 
     known = [FAMILY, load_family("page_views")]
-    result = measure(of_few, known, 1, limit=5, shrink_seconds=0)
+    result = measure(of_few, known, 1, limit=5, shrink_runs=0)
     assert result.killing is not None
     assert result.killing.family == "page_views"
-    assert measure(of_few, [FAMILY], 1, limit=5, shrink_seconds=0).killed
+    assert measure(of_few, [FAMILY], 1, limit=5, shrink_runs=0).killed
 
 
 def comparable(results: Iterator[Result]) -> list[dict[str, object]]:

@@ -197,7 +197,7 @@ def make_failure(**changes):
         "sentence": "Row (k1, 1) was prepared for checkpoint 1, which completed, but never became visible.",
         "cause": "sink-1 died before the commit notification of checkpoint 1 reached it, and attempt 1.2,"
         " restored from checkpoint 1, did not commit the transaction that the checkpoint lists as prepared.",
-        "shrinking": Shrinking(Sizes(82, 6, 228), Sizes(2, 1, 2), 0.21, 391),
+        "shrinking": Shrinking(Sizes(82, 6, 228), Sizes(2, 1, 2), runs=391),
         "records": (InputRecord("source-0", 0, ("k1",), 0), InputRecord("source-0", 1, ("k1",))),
         "faults": ("kill all at notified of checkpoint 1",),
         "takes": "1 of 3 decisions matters: without it every property holds.",

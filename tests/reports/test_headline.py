@@ -110,16 +110,16 @@ def test_interrupted_report_gives_the_reason(made):
 
 
 def test_what_a_night_lacks_is_said_before_what_has_passed(made):
-    missing = ("2 families had under 100 scenarios, tickets only 7", "mode was asked under 3 of 20 kills")
+    missing = ("1 family had under 100 scenarios: tickets 7", "1 property had under 20 kills: mode 3")
     headline = conclude(made.report(shortfalls=missing))
     assert (headline.status, headline.word) == ("empty", "Too little ran")
     assert headline.sentence.startswith(
-        "2 families had under 100 scenarios, tickets only 7; mode was asked under 3 of 20 kills. "
+        "1 family had under 100 scenarios: tickets 7; 1 property had under 20 kills: mode 3. "
     )
     assert "nothing lost" in headline.sentence
     # Known failures are not hidden, and do not make a pass of it; a new one and an interrupt outrank it.
     known = conclude(made.report([made.failure(known=True)], shortfalls=missing))
-    assert (known.status, "all of them known" in known.sentence or "is known" in known.sentence) == (
+    assert (known.status, "(known)" in known.sentence) == (
         "empty",
         True,
     )
@@ -130,15 +130,15 @@ def test_what_a_night_lacks_is_said_before_what_has_passed(made):
 def test_known_failures_alone_have_their_own_status(made):
     headline = conclude(made.report([made.failure(known=True)]))
     assert headline.status == "known"
-    assert headline.sentence.endswith("violated a property, with 1 signature, which is known.")
+    assert headline.sentence.startswith("1 finding (known), in ")
     both = conclude(made.report([made.failure(known=True), made.failure(known=True, anomaly="phantom")]))
-    assert both.sentence.endswith("with 2 signatures, all of them known.")
+    assert both.sentence.startswith("2 findings (all known), in ")
 
 
 def test_new_failure_fails_the_report_beside_known_ones(made):
     headline = conclude(made.report([made.failure(known=True), made.failure()]))
     assert headline.status == "failed"
-    assert headline.sentence.endswith("with 2 signatures, 1 of them known.")
+    assert headline.sentence.startswith("2 findings (1 known), in ")
     assert "known" not in conclude(made.report([made.failure()])).sentence
 
 
@@ -168,9 +168,9 @@ def test_absent_known_failure_is_noted_after_a_complete_run(made):
     assert conclude(msgspec.structs.replace(report, interrupted="Interrupted")).notes == ()
 
 
-def test_sentence_counts_scenarios_and_signatures(made):
+def test_sentence_counts_findings_before_scenarios(made):
     sentence = conclude(Report(facts=Facts(scenarios=4000), failures=(made.failure(),))).sentence
-    assert sentence == "3 of 4,000 scenarios violated a property, with 1 signature."
+    assert sentence == "1 finding, in 3 of 4,000 scenarios."
 
 
 def family_asked(name, scenarios, **asked):

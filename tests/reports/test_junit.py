@@ -19,6 +19,7 @@ from onceproof.reports.model import (
     PropertyResult,
     Report,
     SituationCount,
+    Symptom,
 )
 
 # The schema of Ant, the strictest one: children in order, attributes, and patterns of their values.
@@ -166,6 +167,13 @@ def test_new_failure_is_listed_before_a_known_one(made):
     assert failure.text.index("lost, in 3 scenarios (seen since 2026-11-18)") < failure.text.index(
         "duplicated, in 3 scenarios (known ISSUE-12)"
     )
+
+
+def test_a_symptom_fails_the_case_of_its_property(made):
+    failure = made.failure(also=(), symptoms=(Symptom("mode", "lost", 2),))
+    family = failed_family(properties=(PropertyResult("exactly_once", 5198, 2), PropertyResult("mode", 8, 2)))
+    cases = parsed(made.report([failure], families=(family,)))
+    assert failure.sentence in cases["word_count", "mode"].get("message")
 
 
 def test_exception_fails_the_properties_that_it_violates(made):

@@ -6,6 +6,7 @@ import pytest
 
 from onceproof.reports.model import FamilyResult, Report
 from onceproof.reports.notes import notes_of
+from onceproof.reports.render import render
 
 
 def test_families_with_a_note_of_one_kind_share_a_list() -> None:
@@ -27,6 +28,7 @@ def test_families_with_a_note_of_one_kind_share_a_list() -> None:
         ("timer/totals", "sales: a timer of totals fired in 0 of 150 scenarios"),
         ("rows", "sales: a row became visible in 0 of 150 scenarios"),
         ("rows/late", "sales: a row of sink late became visible in 0 of 150 scenarios"),
+        ("read/seen", "sales: restored entries of state 'seen' were read in 0 of 150 scenarios"),
         ("kill", "sales: a kill came between in 0 of 150 scenarios"),
     ],
 )
@@ -45,3 +47,11 @@ def test_modified_values_and_what_never_happened_are_notes_of_two_kinds() -> Non
 
 def test_report_without_families_has_no_notes() -> None:
     assert notes_of(Report()) == ()
+
+
+def test_page_shows_a_list_for_each_kind() -> None:
+    families = (FamilyResult("sales", 50, never={"rows": 50}), FamilyResult("visits", 50, never={"rows": 50}))
+    page = render(Report(families=families))
+    assert page.count("Sinks without a row") == 1
+    for name in ("sales", "visits"):
+        assert f"{name}: a row became visible in 0 of 50 scenarios" in page

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from onceproof.harness.commands.serve import RunServer
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.trial import try_scenario
+from onceproof.reports.render import write
 from tests.browser import MISSING, Browser, found_browser, pictures_folder
 
 pytestmark = pytest.mark.skipif(found_browser() is None, reason=MISSING)
@@ -157,3 +159,18 @@ def test_table_sorts_and_filters(browser: Browser, server: RunServer) -> None:
         " field.dispatchEvent(new Event('input'));}"
     )
     assert 0 < len(browser.run(cells)) < len(steps)
+
+
+def test_page_of_a_failure_opens_at_the_row_and_the_step(browser: Browser, made: Any, tmp_path: Path) -> None:
+    page = write(made.report([made.failure()]), tmp_path)
+    browser.open(page.as_uri())
+    # The differing row is on the first screen; the matching one is folded.
+    assert browser.run("document.querySelector('tr.lost').getBoundingClientRect().bottom < innerHeight")
+    assert browser.run("document.querySelector('.matching').open") is False
+    assert browser.run("document.querySelector('.matching summary').textContent") == "1 matching row"
+    # The diagram opens at the step of the first divergence, and the address stays that of the page.
+    said, link = browser.run("[document.querySelector('output').textContent, location.hash]")
+    assert said.startswith("step 20: ")
+    assert link == ""
+    browser.open(f"{page.as_uri()}#failure-1-diagram@0")
+    assert not browser.run("document.querySelector('output').textContent").startswith("step 20: ")

@@ -212,7 +212,7 @@ def test_failed_report_starts_with_the_failure(reports):
     replay = text.index("onceproof replay 8273645120938 --family word_count")
     assert replay < text.index('class="tiles"') < text.index('id="failures"') < text.index('id="results"')
     for text in (
-        "3 of 12,000 scenarios violated a property, with 1 signature.",
+        "1 finding, in 3 of 12,000 scenarios.",
         "3 of 5,200 failed",
         "Split Offset Value Time",
         "onceproof explain failures/word_count-3f9a1c.json",
@@ -338,7 +338,7 @@ def test_new_failures_come_first_and_long_lists_are_cut_with_a_count(made):
     page = Page(render(made.report([known, made.failure()])))
     assert page.text.index("word_count: exactly once") < page.text.index("page_views: exactly once")
     text = render(made.report([made.failure(seed=index) for index in range(300)]))
-    assert "Failures: 300 signatures" in text
+    assert "300 findings" in text
     assert len(text) < 2_000_000
     rows = made.failure().rows * 500
     assert "more rows in report.json" in render(made.report([made.failure(rows=rows)]))

@@ -186,6 +186,6 @@ def test_a_counter_outside_the_state_is_found_and_explained() -> None:
     assert examined.mistake is None, "the lesson is right as long as nothing fails"
     assert examined.takes is not None
     assert "The failure needs" in examined.takes.sentence
-    explanation = explanation_of(examined.trial)
+    explanation = explanation_of(examined.trial, examined.cause)
     assert "replaces an expected row" in explanation.sentence
-    assert "The restored state is not the state at that checkpoint's cut" in explanation.cause
+    assert "CounterInAField keeps `self._counter` outside Flink state" in explanation.cause

@@ -10,7 +10,7 @@ from typing import Any
 from onceproof.engine import KeyedProcessFunction, RuntimeContext, Types
 from tests.wrong_jobs.family import ROW, WrongJob, deduplicated
 
-NAMED = "the file"
+NAMED = "the file 'wrong-jobs-seen.txt'"
 
 
 PATH = os.path.join(tempfile.gettempdir(), "wrong-jobs-seen.txt")

@@ -26,9 +26,11 @@ from functools import partial
 from itertools import count, cycle
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import CellType, CodeType, FrameType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple
+from weakref import finalize
 
 from onceproof.engine.api.adapters import OperatorFactory
 from onceproof.engine.owned import PLAIN
@@ -114,7 +116,7 @@ class OutsideState:
         self._saved: dict[tuple[int, Place], _Saved] = {}
         self._returned: set[tuple[str, Place]] = set()
         """By attempt, the shared places that were set to their saved value."""
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder = ""
         self._inputs = inputs
         self._numbers: dict[str, int] = {}
         self.files = dict(written)
@@ -153,7 +155,9 @@ class OutsideState:
         if is_written:
             frame = sys._getframe(1)
             owner = type(frame.f_locals.get("self")).__name__
-            place = self.files.setdefault(path, Place(self._operator_of(frame), owner, f"the file {path!r}"))
+            place = self.files.setdefault(
+                path, Place(self._operator_of(frame), owner, f"the file {Path(path).name!r}")
+            )
             self.changed.setdefault(place, frame.f_lineno)
         return builtins.open(self._own_file(path), mode, *arguments, **options)
 
@@ -162,9 +166,10 @@ class OutsideState:
         return path in self.files or not Path(path).absolute().is_relative_to(self._inputs)
 
     def _own_file(self, path: str) -> Path:
-        if self._folder is None:
-            self._folder = TemporaryDirectory(prefix="onceproof-files-")
-        return Path(self._folder.name, f"{self._numbers.setdefault(path, len(self._numbers))}")
+        if not self._folder:
+            self._folder = mkdtemp(prefix="onceproof-files-")
+            finalize(self, rmtree, self._folder, ignore_errors=True)
+        return Path(self._folder, f"{self._numbers.setdefault(path, len(self._numbers))}")
 
     def _operator_of(self, frame: FrameType) -> str:
         function = frame.f_locals.get("self")
@@ -293,7 +298,7 @@ class OutsideState:
         plain = [value for value in plain if value.__module__ in self._modules]
         for value in plain:
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
-                place = Place(operator, value.__qualname__.rpartition(".")[0] or value.__name__, name)
+                place = Place(operator, value.__qualname__.partition(".")[0], name)
                 yield _Slot(place, partial(_content, cell), partial(setattr, cell, "cell_contents"), True)
             yield from self._used_by([value], operator, value.__name__)
 

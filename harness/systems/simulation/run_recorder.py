@@ -23,13 +23,21 @@ from onceproof.engine.operators.sink import SinkOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.owned import ValueWatch
+from onceproof.engine.state.occurrences import Occurrence
 from onceproof.engine.state.timers import FiredTimers
-from onceproof.engine.state.ttl_states import Expiries
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import CHECKPOINT_ABORTED, EXPIRY, JOB_FINISHED, TIMER, Cut, History
+from onceproof.harness.model.history import (
+    CHECKPOINT_ABORTED,
+    EXPIRY,
+    JOB_FINISHED,
+    READ,
+    TIMER,
+    Cut,
+    History,
+)
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import Action
 from onceproof.harness.systems.simulation.clock import Clock
@@ -68,7 +76,6 @@ class RunRecorder:
     __slots__ = (
         "_clock",
         "_down_since",
-        "_expiries",
         "_fired_timers",
         "_history",
         "_is_restored",
@@ -76,6 +83,7 @@ class RunRecorder:
         "_latest_cut",
         "_log",
         "_notes",
+        "_occurrences",
         "_processing_timers",
         "_restored_operators",
         "_tracer",
@@ -104,7 +112,7 @@ class RunRecorder:
         """Whether the attempt that runs was restored from a checkpoint."""
         self._restored_operators: list[WindowOperator | IntervalJoinOperator] = []
         """Those of restored attempts that drop records which come too late."""
-        self._expiries: list[tuple[str, Expiries]] = []
+        self._occurrences: list[tuple[str, Occurrence]] = []
         """By key of ``Statistics.watched``, those of the states of all attempts."""
         self._processing_timers: list[tuple[str, FiredTimers]] = []
         self.value_watch = ValueWatch()
@@ -258,9 +266,12 @@ class RunRecorder:
             if each.timers is not None:
                 self._processing_timers.append((f"{TIMER}/{task.vertex.name}", each.timers.processing.fired))
             if isinstance(each, FunctionOperator):
-                self._expiries += [
-                    (f"{EXPIRY}/{state}/{lifetime.ttl_ms}", lifetime.found)
+                self._occurrences += [
+                    (f"{EXPIRY}/{state}/{lifetime.ttl_ms}", lifetime.expiry)
                     for state, lifetime in each.state_lifetimes.items()
+                ]
+                self._occurrences += [
+                    (f"{READ}/{state}", read) for state, read in each.restored_reads.items()
                 ]
         if self._is_restored:
             self._restored_operators += [each for each in task.operators if isinstance(each, _DROP_LATE)]
@@ -275,10 +286,10 @@ class RunRecorder:
         statistics.late_after_restore = sum(each.late_records for each in self._restored_operators)
 
     def _watched(self) -> dict[str, bool]:
-        """Return which times to live and timers in processing time the job had, and whether any ended."""
+        """Return which times to live, timers and restored states the job had, and whether they were used."""
         watched: dict[str, bool] = {}
-        for key, expiries in self._expiries:
-            watched[key] = watched.get(key, False) or expiries.any
+        for key, occurrence in self._occurrences:
+            watched[key] = watched.get(key, False) or occurrence.happened
         for key, timers in self._processing_timers:
             if timers.registered:
                 watched[key] = watched.get(key, False) or timers.before_end > 0

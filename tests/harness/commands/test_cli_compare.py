@@ -69,7 +69,7 @@ def test_systems_run_the_same_scenarios_and_stand_side_by_side(onceproof: Comman
 
 
 def test_failures_come_with_their_system_and_a_replay_that_fails(onceproof: Command, forgetful: Path) -> None:
-    options = ["--scenarios", "6", "--seed", "1", "-n", "1", "--out", "out", "--shrink-time", "1"]
+    options = ["--scenarios", "6", "--seed", "1", "-n", "1", "--out", "out", "--shrink-runs", "2"]
     ended = onceproof("compare", "word_count", "forgetful.py", "--systems", "simulated", *options, "--json")
     assert ended.code == 1
     document = json.loads(ended.out)

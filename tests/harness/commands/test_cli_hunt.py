@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_what_fails_is_shrunk_once_and_counted_when_the_hunt_goes_on(
     onceproof: Command, forgetful: Path
 ) -> None:
-    options = ("hunt", str(forgetful), "--out", "out", "-n", "1", "--shrink-time", "0.1")
+    options = ("hunt", str(forgetful), "--out", "out", "-n", "1", "--shrink-runs", "20")
     first = onceproof(*options, "--max-time", "0.2")
     assert first.code == 1
     assert "FAILED forgetful: " in first.out

@@ -134,7 +134,7 @@ def test_value_that_only_a_late_seed_draws_is_a_one_line_error(onceproof: Comman
     text = sales.read_text(encoding="utf-8")
     wrong = "([shop] if random.random() < 0.02 else shop, cents)"
     sales.write_text(text.replace("(shop, cents))", f"{wrong})", 1), encoding="utf-8")
-    ended = onceproof("run", str(sales), "--scenarios", "60", "-n", "1", "--shrink-time", "0")
+    ended = onceproof("run", str(sales), "--scenarios", "60", "-n", "1", "--shrink-runs", "0")
     assert ended.code == USAGE
     assert "a scenario cannot hold" in ended.error.splitlines()[-1]
 
@@ -146,7 +146,7 @@ def test_a_family_of_any_printable_name_leaves_its_failures_in_the_folder(
     text = forgetful.read_text(encoding="utf-8")
     assert 'name = "forgetful"' in text
     forgetful.write_text(text.replace('name = "forgetful"', f"name = {name!r}"), encoding="utf-8")
-    words = ("--scenarios", "8", "-n", "1", "--shrink-time", "0", "--out", "out")
+    words = ("--scenarios", "8", "-n", "1", "--shrink-runs", "0", "--out", "out")
     ended = onceproof("run", "forgetful.py", *words)
     assert ended.code == FAILED
     assert "internal error" not in ended.error

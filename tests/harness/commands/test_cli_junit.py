@@ -34,7 +34,7 @@ def test_passing_run_has_a_passed_case_per_property_and_family(onceproof: Comman
 
 
 def test_failure_case_has_its_replay_command(onceproof: Command, forgetful: Path) -> None:
-    ended = onceproof(*RUN, "forgetful.py", "--shrink-time", "0")
+    ended = onceproof(*RUN, "forgetful.py", "--shrink-runs", "0")
     assert ended.code == 1
     failure = cases()["forgetful", "exactly_once"]
     assert failure is not None

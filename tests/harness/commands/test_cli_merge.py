@@ -55,12 +55,12 @@ def test_merged_shares_give_the_report_of_the_undivided_run(onceproof: Command) 
 
 def test_failures_of_shares_are_shrunk_and_replayed(onceproof: Command, forgetful: Path) -> None:
     for first in ("0", "1"):
-        words = ("--share", "2", "--first", first, "--shrink-time", "0", "--scenarios", "12")
+        words = ("--share", "2", "--first", first, "--shrink-runs", "0", "--scenarios", "12")
         assert run(onceproof, f"s{first}", *words, families=("forgetful.py",)).code == FAILED
     refused = onceproof("merge", "s0", "s1")
     assert refused.code == USAGE
     assert "forgetful" in refused.error
-    words = ("--family", "forgetful.py", "--shrink-time", "0", "--out", "merged")
+    words = ("--family", "forgetful.py", "--shrink-runs", "0", "--out", "merged")
     assert onceproof("merge", "s0", "s1", *words).code == FAILED
     [kept, *_] = sorted(Path("merged", "failures").glob("*.original.json"))
     assert onceproof("replay", str(kept), "--family", "forgetful.py").code == FAILED

@@ -67,7 +67,7 @@ def test_trace_is_part_of_the_json_document(onceproof: Command) -> None:
 def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that has failed, which the tests only read."""
     folder = tmp_path_factory.mktemp("failed")
-    options = ["--scenarios", "12", "-n", "1", "--out", "out", "--shrink-time", "0"]
+    options = ["--scenarios", "12", "-n", "1", "--out", "out", "--shrink-runs", "0"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         written_forgetful(folder)
@@ -108,7 +108,7 @@ def test_what_a_large_scenario_was_shown_to_need_is_printed(onceproof: Command, 
     line = f"Each of its {scenario.record_count()} records"
     replayed = onceproof("replay", "large.json", "--family", "forgetful.py")
     assert line in replayed.out
-    as_it_is = ("--family", "forgetful.py", "--out", "why", "--max-time", "0")
+    as_it_is = ("--family", "forgetful.py", "--out", "why", "--shrink-runs", "0")
     explained = onceproof("explain", "large.json", *as_it_is, "--json")
     assert line in explained.error
     assert json.loads(explained.out)["failure"]["shrinking"]["needed"].startswith(line)
@@ -146,7 +146,7 @@ def test_explain_prints_the_violation_and_the_course_of_events(onceproof: Comman
 
 
 def test_explain_writes_a_page_with_the_diagram_and_the_scenario(onceproof: Command, failing: str) -> None:
-    ended = onceproof("explain", failing, "--family", "forgetful.py", "--max-time", "0")
+    ended = onceproof("explain", failing, "--family", "forgetful.py", "--shrink-runs", "0")
     page = Path("reports", "out", "explain", "index.html")
     assert f"page: {page}" in ended.out.splitlines()
     text = page.read_text(encoding="utf-8")
@@ -161,10 +161,10 @@ def test_explain_names_faults_that_do_not_matter_or_removes_them(onceproof: Comm
     # A fault at a checkpoint that the run never takes.
     idle = Fault("fail_write", "metadata_written", checkpoint=999)
     Path("wide.json").write_text(to_json(replace(found, faults=(*found.faults, idle))), encoding="utf-8")
-    ended = onceproof("explain", "wide.json", "--family", "forgetful.py", "--max-time", "0")
+    ended = onceproof("explain", "wide.json", "--family", "forgetful.py", "--shrink-runs", "0")
     assert "does not matter  fail the write at metadata written, checkpoint 999" in ended.out
     assert "so the scenario is not minimal" in ended.out
-    ended = onceproof("explain", "wide.json", "--family", "forgetful.py", "--max-time", "60")
+    ended = onceproof("explain", "wide.json", "--family", "forgetful.py", "--shrink-runs", "1000")
     assert "not minimal" not in ended.out
     assert "every property holds" in ended.out
 
@@ -200,7 +200,7 @@ def test_faults_are_listed_with_the_answer_of_each_system(onceproof: Command) ->
 def test_replay_prints_the_first_violation_of_each_kind_and_a_count(
     onceproof: Command, forgetful: Path
 ) -> None:
-    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0")
+    onceproof("run", "forgetful.py", "--scenarios", "30", "-n", "1", "--out", "out", "--shrink-runs", "0")
     outcomes = [from_line(line) for line in Path("out", OUTCOMES).read_bytes().splitlines()]
     repeated = 0
     for seed in [str(outcome.seed) for outcome in outcomes if not outcome.passed]:

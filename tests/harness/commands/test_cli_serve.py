@@ -124,7 +124,7 @@ def test_failures_are_found_by_property_and_drawn_with_their_cause(
     tmp_path: Path, forgetful: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ("--scenarios", "12", "-n", "1", "--shrink-time", "0", "--out", "runs/broken")
+    words = ("--scenarios", "12", "-n", "1", "--shrink-runs", "0", "--out", "runs/broken")
     assert main(["run", "forgetful.py", *words]) == 1
     catalogue = RunCatalogue(Path("runs"))
     [entry] = catalogue.refresh()

@@ -67,7 +67,7 @@ def test_families_and_replay_ignore_the_settings(onceproof: Command) -> None:
     assert onceproof("replay", "3", "--family", "word_count").code == 0
 
 
-RUN = ("run", "forgetful.py", "--scenarios", "40", "-n", "1", "--out", "out", "--shrink-time", "0")
+RUN = ("run", "forgetful.py", "--scenarios", "40", "-n", "1", "--out", "out", "--shrink-runs", "0")
 
 
 def test_run_with_only_known_failures_passes_and_lists_them(onceproof: Command, forgetful: Path) -> None:

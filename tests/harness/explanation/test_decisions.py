@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.checkers import Signature
+from onceproof.harness.checkers.verdict import is_same_failure
 from onceproof.harness.explanation.decisions import decision_lines, decisions_of, measure_decisions
+from onceproof.harness.explanation.descriptions import operation_text
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import find_mutant
-from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
-from onceproof.harness.trials.examination import shrink_scenario, what_it_takes
+from onceproof.harness.model.scenario import CheckpointMode, Fault, Operation, Scenario, Schedule, check
+from onceproof.harness.shrinking.reductions import size_of
+from onceproof.harness.trials.examination import shrink_scenario, shrink_to_needed, what_it_takes
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 Make = Callable[..., Scenario]
@@ -122,6 +127,71 @@ def test_a_watermark_interval_other_than_the_default_is_a_decision(make_scenario
     assert list(decisions_of(make_scenario(watermark_interval_ms=200))) == []
 
 
+def test_each_setting_that_is_not_the_default_is_a_decision(make_scenario: Make) -> None:
+    scenario = make_scenario(
+        mode=CheckpointMode("unaligned", aligned_timeout_ms=30, min_pause_ms=5),
+        state_backend="rocksdb",
+        incremental=True,
+        buffer_records=3,
+        endless=True,
+    )
+    found = {decision.text: decision.without for decision in decisions_of(scenario)}
+    assert list(found) == [
+        "unaligned checkpoints",
+        "30 ms of alignment before a checkpoint becomes unaligned",
+        "5 ms between two checkpoints",
+        "keyed state in a database",
+        "incremental checkpoints",
+        "up to 3 records at a time",
+        "sources without an end",
+    ]
+    for without in found.values():
+        check(without)
+    assert found["unaligned checkpoints"].checkpoint_mode == CheckpointMode(min_pause_ms=5)
+    assert found["5 ms between two checkpoints"].checkpoint_mode == CheckpointMode("unaligned", 30)
+    assert found["keyed state in a database"].state_backend is UNSET
+    assert found["keyed state in a database"].incremental is UNSET
+
+
+def test_the_mode_is_unset_where_nothing_of_it_is_left(make_scenario: Make) -> None:
+    for mode in (CheckpointMode("at_least_once"), CheckpointMode(max_concurrent=2)):
+        (only,) = decisions_of(make_scenario(mode=mode))
+        assert only.without == make_scenario()
+
+
+def test_a_request_and_what_it_says_about_the_restart_are_decisions(make_scenario: Make) -> None:
+    stop = Operation("stop", "completed", parallelism=3, state_backend="rocksdb", claims=True)
+    savepoint = Operation("savepoint", "element")
+    scenario = make_scenario(operations=(savepoint, stop), max_parallelism=4)
+    found = list(decisions_of(scenario))
+    assert [(decision.text, decision.kind) for decision in found] == [
+        ("take a savepoint at element", "savepoint"),
+        (operation_text(stop), "restart"),
+        ("the restart with parallelism 3 after it", "parallelism"),
+        ("the restart on the backend rocksdb after it", "setting"),
+        ("that the job may delete its savepoint", "setting"),
+    ]
+    assert [decision.without.asked for decision in found] == [
+        (stop,),
+        (savepoint,),
+        (savepoint, replace(stop, parallelism=0)),
+        (savepoint, replace(stop, state_backend=None)),
+        (savepoint, replace(stop, claims=False)),
+    ]
+    for decision in found:
+        check(decision.without)
+
+
+def test_what_the_system_decides_is_no_decision_of_the_scenario(make_scenario: Make) -> None:
+    scenario = make_scenario(state_backend="rocksdb", buffer_records=2)
+
+    def as_run(candidate: Scenario) -> Scenario:
+        return replace(candidate, state_backend="rocksdb")
+
+    takes = measure_decisions(scenario, LOST, lambda candidate: None, as_run)
+    assert [decision.text for decision in takes.decisions] == ["up to 2 records at a time"]
+
+
 def test_a_drawn_or_long_schedule_is_one_decision(make_scenario: Make) -> None:
     many = tuple((step, "poll source-0") for step in range(40))
     schedules = [
@@ -152,8 +222,7 @@ def test_every_decision_of_a_shrunk_failure_matters_when_run_again() -> None:
         )
         signature = try_scenario(family, found, twice=False).verdict.signature
         assert signature is not None
-        # On a busy machine the usual limit would cut the search off.
-        small = shrink_scenario(family, found, signature, limit_seconds=120.0).scenario
+        small = shrink_scenario(family, found, signature).scenario
         takes = what_it_takes(family, small, signature)
         assert takes.decisions
         for measured, decision in zip(takes.decisions, decisions_of(small), strict=True):
@@ -161,3 +230,29 @@ def test_every_decision_of_a_shrunk_failure_matters_when_run_again() -> None:
             assert measured.effect != "idle"
             assert verdict.passed == (measured.effect == "matters")
         assert any(measured.effect == "matters" for measured in takes.decisions)
+
+
+def test_a_shrunk_failure_keeps_no_decision_that_it_does_not_need(forgetful: Path) -> None:
+    """With few runs the shrinker leaves decisions; they are left out one at a time afterwards."""
+    family = load_family(str(forgetful))
+    tried = 0
+    for seed in range(200):
+        scenario = scenario_of(family, seed)
+        settings = [each for each in decisions_of(scenario) if each.kind == "setting"]
+        if len(settings) < 2 or not scenario.asked:
+            continue
+        signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
+        if signature is None:
+            continue
+        small, takes = shrink_to_needed(family, scenario, signature, most_runs=20)
+        assert takes is not None
+        assert {each.effect for each in takes.decisions} <= {"matters", "changes"}
+        assert len(takes.decisions) < len(list(decisions_of(scenario)))
+        for each in takes.decisions:
+            found = try_scenario(family, each.decision.without, twice=False, continued=False).verdict
+            assert not is_same_failure(found.signature, signature)
+        assert small.after == size_of(small.scenario)
+        tried += 1
+        if tried == 4:
+            return
+    raise AssertionError("too few failures with settings and requests")

@@ -10,6 +10,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from onceproof.harness.explanation.decisions import decisions_of
 from onceproof.harness.generation import drawn_times
 from onceproof.harness.generation.drawn_times import (
     DATES_MS,
@@ -23,6 +24,7 @@ from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario, from_json, to_json
+from onceproof.harness.shrinking.reductions import simpler_settings
 
 LATELY = Path(__file__).parents[1] / "lately.py"
 NOON_MS = 1_700_000_000_000
@@ -87,3 +89,11 @@ def test_most_starts_are_dates_where_event_times_are_none(first: int) -> None:
     dates = sum(DATES_MS[0] <= start <= DATES_MS[1] for start in starts)
     assert dates > 180
     assert min(starts) >= 0
+
+
+def test_start_that_does_not_matter_is_left_out_of_a_failure(family: Family) -> None:
+    scenario = generate(family, 3)
+    assert any(each == replace(scenario, started_ms=UNSET) for each in simpler_settings(scenario))
+    without = {each.text: each.without for each in decisions_of(scenario)}
+    [text] = [each for each in without if each.startswith("a clock that starts at ")]
+    assert without[text] == replace(scenario, started_ms=UNSET)

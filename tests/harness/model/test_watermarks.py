@@ -11,7 +11,7 @@ from onceproof.engine.elements import Watermark
 from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.watermarks import ANY_STRATEGY, NO_WATERMARK, Timed, strategies_of
+from onceproof.harness.model.watermarks import NO_WATERMARK, Timed, strategies_of
 
 RECORDS = ((10, "a"), (30, "b"), (20, "c"))
 
@@ -55,8 +55,9 @@ def test_a_job_without_watermarks_has_none() -> None:
 
 @pytest.mark.parametrize("name", ["window_sum", "sessions", "late_readings", "interval_join", "nexmark_q7"])
 def test_the_strategy_of_a_job_is_found_without_building_it(name: str) -> None:
-    (found,) = set(strategies_of(load_family(name), {}))
-    assert found.strategy is not None
+    strategies = strategies_of(load_family(name), {}, {})
+    assert strategies is not None
+    (found,) = set(strategies)
     assert found.strategy.bound_ms is not None
     assert found.is_of_one_split
 
@@ -70,14 +71,29 @@ def test_idle_splits_and_strategies_behind_a_source_have_watermarks_of_other_spl
             numbers.assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks())
 
     family: Any = Job()
-    assert [found.is_of_one_split for found in strategies_of(family, {})] == [False, False]
+    strategies = strategies_of(family, {}, {})
+    assert strategies is not None
+    assert [found.is_of_one_split for found in strategies] == [False, False]
 
 
-def test_a_job_that_asks_too_much_of_the_stand_in_has_any_strategy() -> None:
+def test_the_strategies_of_a_job_that_asks_its_streams_for_more_are_not_known() -> None:
     class Job:
         def job(self, env: Any, io: Any) -> None:
             int(env.from_source(io.source("numbers"), None, "numbers"))
 
     family: Any = Job()
-    assert strategies_of(family, {}) == (ANY_STRATEGY,)
-    assert ANY_STRATEGY.watermarks(RECORDS) == [NO_WATERMARK, 9, 29, 29]
+    assert strategies_of(family, {}, {}) is None
+
+
+def test_strategies_whose_functions_fail_on_the_records_are_not_known() -> None:
+    class Job:
+        def job(self, env: Any, io: Any) -> None:
+            strategy = WatermarkStrategy.for_generator(lambda context: Third())
+            env.from_source(io.source("numbers"), strategy, "numbers")
+
+    class Third(Punctuated):
+        def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+            output.emit_watermark(Watermark(event[2]))
+
+    family: Any = Job()
+    assert strategies_of(family, {}, {"numbers": RECORDS}) is None

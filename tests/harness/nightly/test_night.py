@@ -103,14 +103,13 @@ def test_a_night_that_ran_too_little_ends_with_5_and_says_what_is_missing(
     headline = conclude(report)
     assert (headline.status, headline.word) == ("empty", "Too little ran")
     said = headline.sentence
-    assert said.startswith("2 families had under 100 scenarios, word_count only 2; ")
-    assert "determinism was asked under " in said
-    assert " of 20 kills" in said
+    assert said.startswith("2 families had under 100 scenarios: word_count 2 and tickets 3; ")
+    assert "properties had under 20 kills: " in said
     assert "5 scenarios in 2 families" in said
     assert f"Too little ran. {said}" in capsys.readouterr().out
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert "Too little ran" in page
-    assert "2 families had under 100 scenarios, word_count only 2" in page
+    assert "2 families had under 100 scenarios: word_count 2 and tickets 3" in page
     # It counts as a night: the trend shows that it ran little.
     [row] = NightHistory(tmp_path / "history", 9, print).read()
     assert (row.status, row.scenarios) == ("empty", 5)

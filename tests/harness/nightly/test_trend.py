@@ -19,6 +19,7 @@ from onceproof.reports.model import (
     RealInput,
     RealKill,
     Report,
+    Symptom,
 )
 from onceproof.reports.summaries import distribution
 
@@ -126,6 +127,25 @@ def test_failure_is_new_if_no_earlier_night_had_it() -> None:
     assert [each.new for each in row.signatures] == [False, True, True]
     # An unlisted failure fails the night although an earlier night had it.
     assert row.status == "failed"
+
+
+def test_a_finding_is_seen_before_if_a_night_had_one_of_its_signatures() -> None:
+    before = nights("lost", "phantom")
+    finding = failure(
+        "duplicated", scenarios=9, symptoms=(Symptom("mode", "lost", 2), Symptom("exactly_once", "lost", 3))
+    )
+    [seen] = with_history(report(finding), before).failures
+    assert seen.first_seen
+    assert (seen.nights_seen, seen.nights_before) == (1, 2)
+    # What is stored are signatures, so that a later night compares them whichever shows the bug.
+    rows = night_row(report(seen), FIRST, 1.0).signatures
+    assert [(each.property, each.anomaly, each.scenarios) for each in rows] == [
+        ("exactly_once", "duplicated", 4),
+        ("mode", "lost", 2),
+        ("exactly_once", "lost", 3),
+    ]
+    fresh = night_row(report(finding), FIRST, 1.0).signatures
+    assert [each.new for each in fresh] == [True, False, False]
 
 
 def test_nights_without_a_known_failure_are_counted() -> None:

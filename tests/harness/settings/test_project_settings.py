@@ -30,7 +30,7 @@ least_kills = 0
 seed = -7
 system = "local"
 workers = 2
-shrink_time = 1.5
+shrink_runs = 15
 scenario_time = 20
 scenario_memory = 512
 out = "build/onceproof"
@@ -77,7 +77,7 @@ def test_all_settings_are_read(project: Path) -> None:
         seed=-7,
         system="local",
         workers=2,
-        shrink_time=1.5,
+        shrink_runs=15,
         scenario_time=20.0,
         scenario_memory=512,
         out=Path("build/onceproof"),

@@ -19,7 +19,7 @@ SETTINGS = Settings(
     seed=7,
     system="local",
     workers=3,
-    shrink_time=1.5,
+    shrink_runs=15,
     out=Path("build"),
     known=(KnownSignature("page_views", "exactly_once", "lost"),),
 )
@@ -83,7 +83,7 @@ def test_settings_are_used() -> None:
     assert wanted.families == ("page_views",)
     assert (wanted.scenarios, wanted.max_time, wanted.seed) == (50, 3.0, 7)
     assert (wanted.system, wanted.workers, wanted.out) == ("local", 3, Path("build/campaign"))
-    assert (wanted.shrink_time, wanted.known) == (1.5, SETTINGS.known)
+    assert (wanted.shrink_runs, wanted.known) == (15, SETTINGS.known)
 
 
 def test_options_override_the_settings() -> None:
@@ -95,13 +95,13 @@ def test_options_override_the_settings() -> None:
         seed=0,
         system="simulated",
         workers=1,
-        shrink_time=0.0,
+        shrink_runs=0,
         out=Path("here"),
     )
     assert wanted.families == ("word_count",)
     assert (wanted.scenarios, wanted.seed) == (0, 0)
     assert (wanted.system, wanted.workers, wanted.out) == ("simulated", 1, Path("here"))
-    assert wanted.shrink_time == 0.0
+    assert wanted.shrink_runs == 0
     # The setting of the other limit is ignored.
     assert wanted.max_time is None
     assert plan_run(SETTINGS, RUN, max_time=1.0).scenarios is None

@@ -69,24 +69,15 @@ def test_priorities_changes_and_the_seed_are_parts_of_a_schedule(make_scenario: 
     ]
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return the time of the shrinker, in seconds, which stands still unless a test moves it."""
-    now = [0.0]
-    monkeypatch.setattr("onceproof.harness.shrinking.shrinker.perf_counter", lambda: now[0])
-    return now
-
-
-def test_a_failure_that_needs_many_records_says_so(make_scenario: Make, clock: list[float]) -> None:
+def test_a_failure_that_needs_many_records_says_so(make_scenario: Make) -> None:
     tried: list[Scenario] = []
 
     def fails(candidate: Scenario) -> Signature | None:
         tried.append(candidate)
-        clock[0] += 0.01
         return LOST if candidate.record_count() >= 12 and candidate.faults else None
 
     original = make_scenario(records=MANY, faults=(Fault("kill_all", "completed"),))
-    result = shrink(original, fails, LOST, 3)
+    result = shrink(original, fails, LOST, 300)
     small = result.scenario
     assert (result.after.records, result.after.faults) == (12, 1)
     assert small.needed == Needed(LOST, 12, 1, 0, 0)
@@ -104,31 +95,30 @@ def test_parts_are_left_out_until_all_are_needed_or_few_are_left(make_scenario: 
             make_scenario(records=MANY),
             lambda each, fewest=fewest: LOST if each.record_count() >= fewest else None,  # type: ignore[misc]
             LOST,
-            deadline=0,
+            most_runs=0,
         )
-        assert search.leave_out_each_part(float("inf")) == (left == 12)
+        assert search.leave_out_each_part(1000) == (left == 12)
         assert search.smallest.record_count() == left
 
 
 def test_nothing_is_said_of_a_small_scenario(make_scenario: Make) -> None:
     original = make_scenario(records=MANY)
-    small = shrink(original, lambda each: LOST if each.record_count() > 2 else None, LOST, 60).scenario
+    small = shrink(original, lambda each: LOST if each.record_count() > 2 else None, LOST).scenario
     assert (small.record_count(), small.needed, needed_text(small)) == (3, UNSET, "")
 
 
-def test_nothing_is_said_where_the_time_was_too_short(make_scenario: Make, clock: list[float]) -> None:
-    def slow(candidate: Scenario) -> Signature | None:
-        clock[0] += 0.1
+def test_nothing_is_said_where_there_were_too_few_runs(make_scenario: Make) -> None:
+    def fails(candidate: Scenario) -> Signature | None:
         return LOST if candidate.record_count() >= 12 else None
 
-    small = shrink(make_scenario(records=MANY), slow, LOST, 3).scenario
+    small = shrink(make_scenario(records=MANY), fails, LOST, 30).scenario
     assert (small.record_count(), small.needed) == (12, UNSET)
 
 
 def test_what_was_said_of_a_larger_scenario_does_not_outlive_it(make_scenario: Make) -> None:
     large = make_scenario(records=MANY)
     stated = replace(large, needed=needed_of(large, LOST))
-    small = shrink(stated, lambda each: LOST if each.record_count() > 1 else None, LOST, 60).scenario
+    small = shrink(stated, lambda each: LOST if each.record_count() > 1 else None, LOST).scenario
     assert (small.record_count(), small.needed) == (2, UNSET)
 
 

@@ -79,6 +79,6 @@ def test_a_failure_made_only_by_a_moved_record_is_refused(make_scenario: Make) -
         enough = sum(value == ("shop-0", 1) for _, value in candidate.records.get("shop-0", ())) == 2
         return LOST if enough or not all_in_own_split(candidate) else None
 
-    small = shrink(make_scenario(records=SHOPS), fails, LOST, limit_seconds=60).scenario
+    small = shrink(make_scenario(records=SHOPS), fails, LOST).scenario
     assert [value for _, value in small.records["shop-0"]] == [("shop-0", 1)] * 2
     assert small.record_count() == 2

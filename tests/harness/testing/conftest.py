@@ -21,7 +21,7 @@ from tests.patience import PATIENCE_SECONDS
 
 UNSET = ("CI", "ONCEPROOF_PROFILE", "ONCEPROOF_SEED", "PYTEST_ADDOPTS", "HYPOTHESIS_PROFILE")
 
-QUICKLY = ("--onceproof-shrink-time", "0")
+QUICKLY = ("--onceproof-shrink-runs", "0")
 """These tests produce dozens of failures. The one that looks at what a failure is shrunk to shrinks it."""
 
 

@@ -52,7 +52,7 @@ def test_correct_family_passes_without_output(owner: User) -> None:
 
 def test_incorrect_family_fails_its_test_with_a_complete_text(owner: User) -> None:
     owner.write("test_forgetful.py", BROKEN)
-    ended = owner.pytest("--onceproof-shrink-time", "4")
+    ended = owner.pytest("--onceproof-shrink-runs", "500")
     assert ended.code == 1, ended.out
     assert ended.counts() == {"failed": 1}
     lines = ended.out.splitlines()
@@ -60,8 +60,10 @@ def test_incorrect_family_fails_its_test_with_a_complete_text(owner: User) -> No
     first = next(number for number, line in enumerate(lines) if line.startswith("forgetful: exactly_once, "))
     assert re.search(r", in \d+ of \d+ scenarios of seed 0$", lines[first])
     assert lines[first + 1].startswith("Row (shop-")
-    assert lines[first + 3].startswith("shrunk to ")
-    assert lines[first + 4].startswith("  shop-")
+    assert lines[first + 2].startswith("forgetful.py:")
+    assert "outside Flink state" in lines[first + 2]
+    assert lines[first + 4].startswith("shrunk to ")
+    assert lines[first + 5].startswith("  shop-")
     assert any(line.startswith(("missing rows:", "wrong rows:")) for line in lines)
     assert any(line.startswith("FAILED test_forgetful.py::test_forgetful - ") for line in lines)
     assert "Traceback" not in ended.out

@@ -113,7 +113,7 @@ def test_replay_option_runs_the_scenario_of_a_file(user: User) -> None:
         ),
         (["--onceproof-scenarios", "0"], {}, "--onceproof-scenarios: '0' is not a whole number of 1 or more"),
         (["--onceproof-scenarios", "x"], {}, "--onceproof-scenarios: 'x' is not a whole number of 1 or more"),
-        (["--onceproof-shrink-time", "-1"], {}, "-time: '-1' is not a number of seconds, 0 or more"),
+        (["--onceproof-shrink-runs", "-1"], {}, "-runs: '-1' is not a whole number of 0 or more"),
         ([], {"ONCEPROOF_SEED": "x"}, "ONCEPROOF_SEED=x: a seed is a whole number"),
         (
             [],
@@ -226,7 +226,7 @@ def test_invalid_settings_are_reported(owner: User) -> None:
 
 def test_help_lists_the_options(user: User) -> None:
     ended = user.pytest("--help")
-    for option in ("seed", "scenarios", "shrink-time", "replay", "out"):
+    for option in ("seed", "scenarios", "shrink-runs", "replay", "out"):
         assert f"--onceproof-{option}" in ended.out
     assert "@pytest.mark.exactly_once" in user.pytest("--markers").out
     assert "Run the scenarios of a family" in user.pytest("--fixtures").out

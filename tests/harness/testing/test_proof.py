@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.checkers.verdict import is_same_failure
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
@@ -23,7 +24,7 @@ from onceproof.harness.testing.proof import prove, replay
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 SIMULATED = SimulatedSystem()
-QUICKLY = Settings(shrink_time=0.5)
+QUICKLY = Settings(shrink_runs=100)
 CONTEXT = PytestContext(Path("/home/mine"), "test_it.py::test_it", ())
 
 
@@ -64,7 +65,9 @@ def test_failure_is_shrunk_stored_and_still_fails(broken: Family, tmp_path: Path
     assert (shrunk.after.records, shrunk.after.faults) < (shrunk.before.records, shrunk.before.faults)
     kept = read_scenario(failure.path)
     assert kept == failure.scenario
-    assert try_scenario(broken, kept).verdict.signature == failure.signature == failure.verdict.signature
+    again = try_scenario(broken, kept).verdict.signature
+    assert again == failure.verdict.signature
+    assert is_same_failure(again, failure.signature)
     found = read_scenario(failure.path.with_suffix(".original.json"))
     assert found == failure.original == scenario_of(broken, cast(int, failure.original.seed))
     assert failure.history.trace is not None
@@ -75,6 +78,7 @@ def test_prove_stops_after_some_different_signatures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Family
 ) -> None:
     monkeypatch.setattr("onceproof.harness.testing.proof._failure", lambda *arguments: arguments[2])
+    monkeypatch.setattr("onceproof.harness.testing.proof.findings_of", list)
     monkeypatch.setattr("onceproof.harness.testing.proof.MAX_SIGNATURES", 2)
     proof = prove(broken, SIMULATED, 0, range(2000), tmp_path, QUICKLY)
     assert len(set(proof.failures)) == 2
@@ -143,7 +147,7 @@ def test_known_failures_are_marked(broken: Family, tmp_path: Path) -> None:
     entry = KnownSignature("forgetful", *plain.failures[0].signature)
     others = [KnownSignature("another", *plain.failures[0].signature), KnownSignature("forgetful", "a", "b")]
     proof = prove(
-        broken, SIMULATED, 0, range(30), tmp_path, Settings(shrink_time=0.5, known=(*others, entry))
+        broken, SIMULATED, 0, range(30), tmp_path, Settings(shrink_runs=100, known=(*others, entry))
     )
     assert [failure.known for failure in proof.failures] == [
         entry if failure.signature == entry.signature() else None for failure in plain.failures

@@ -35,11 +35,11 @@ def calm(family: Family) -> Scenario:
     return replace(drawn, faults=(), operations=UNSET, mode=UNSET, seed=None)
 
 
-def case_of(family: Family, scenario: Scenario, folder: Path, limit_seconds: float) -> FailureCase:
+def case_of(family: Family, scenario: Scenario, folder: Path, most_runs: int) -> FailureCase:
     """Examine a failure as a run does."""
     trial = try_scenario(family, scenario)
     assert trial.verdict.signature is not None
-    examined = examine(SIMULATED, family, scenario, trial.verdict.signature, limit_seconds)
+    examined = examine(SIMULATED, family, scenario, trial.verdict.signature, most_runs)
     tally = Tally()
     tally.add(outcome_of(trial.scenario, trial.history, trial.verdict))
     [group] = tally.groups.values()
@@ -68,7 +68,7 @@ def test_the_run_passes_and_the_restored_job_is_shown(family: Family, calm: Scen
 def test_explanation_and_rows_are_those_of_the_restored_job(
     family: Family, calm: Scenario, tmp_path: Path
 ) -> None:
-    case = case_of(family, calm, tmp_path, limit_seconds=0.0)
+    case = case_of(family, calm, tmp_path, most_runs=0)
     continuation = try_scenario(family, calm).continuation
     assert continuation is not None
     checkpoint, parallelism = continuation.checkpoint, continuation.parallelism
@@ -89,7 +89,7 @@ def test_explanation_and_rows_are_those_of_the_restored_job(
 
 
 def test_shrunk_scenario_fails_as_a_continuation_too(family: Family, calm: Scenario, tmp_path: Path) -> None:
-    case = case_of(family, calm, tmp_path, limit_seconds=60.0)
+    case = case_of(family, calm, tmp_path, most_runs=200)
     assert case.scenario.record_count() < calm.record_count()
     assert case.verdict.signature == case.signature
     assert "passes. A job restored from it" in case.explanation.cause

@@ -17,6 +17,7 @@ from onceproof.harness.trials.trial import try_scenario
 
 FOLDER = Path(__file__).parents[2] / "wrong_jobs"
 JOBS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "family"))
+DOCS = Path(__file__).parents[3] / "harness" / "docs"
 MOST_SEEDS = 40
 
 
@@ -60,6 +61,20 @@ def test_what_is_wrong_in_a_built_in_family_is_the_engine() -> None:
     family: Family = load_family("word_count")
     scenario = generate(family, 0)
     assert confirmed_cause(family, scenario, ("exactly_once", "lost"), scenario) is None
+
+
+def test_the_page_has_the_results_of_the_wrong_jobs() -> None:
+    text = (DOCS / "power.md").read_text(encoding="utf-8").partition("## Wrong jobs")[2]
+    table = "\n".join(map(row_of, JOBS))
+    assert table in text, f"enter this table into power.md:\n{table}"
+
+
+def row_of(job: str) -> str:
+    """Return the row of a job in the table of the page."""
+    cause = cause_in(job)
+    about = (FOLDER / f"{job}.py").read_text(encoding="utf-8").split('"""')[1]
+    named = "nothing is asserted" if cause is None else f"{cause.what}; {cause.counterfactual}"
+    return f"| `{job}` | {about} | {named} |"
 
 
 def test_at_least_27_of_30_jobs_have_their_line_named() -> None:

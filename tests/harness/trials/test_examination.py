@@ -17,10 +17,12 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule, read_scenario
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.reporting.report_builder import build_report, failure_of, write_report
+from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.systems.local.local_system import CAPABILITIES
 from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
-from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine
+from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine, runs_of
 from onceproof.harness.trials.failures import FOLDER, FailureCase, examine_failures
+from onceproof.harness.trials.real_shrinking import MOST_RUNS as REAL_MOST_RUNS
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import SIMULATED, run_scenario, scenario_of
 
@@ -74,9 +76,9 @@ def result(forgetful: Path) -> RunResult:
     return found
 
 
-def cases_of(result: RunResult, system: OneByOne, folder: Path, **options: float) -> list[FailureCase]:
+def cases_of(result: RunResult, system: OneByOne, folder: Path, shrink_runs: int = 40) -> list[FailureCase]:
     result.system = system
-    return examine_failures(result, folder, **options)
+    return examine_failures(result, folder, shrink_runs=shrink_runs)
 
 
 def test_a_failure_is_shrunk_explained_and_drawn(result: RunResult, tmp_path: Path) -> None:
@@ -124,20 +126,29 @@ def test_a_failure_that_does_not_repeat_is_shown_by_its_violations(result: RunRe
     write_report(build_report(result, [case]), tmp_path)
 
 
-def test_without_time_to_shrink_the_original_is_explained(result: RunResult, tmp_path: Path) -> None:
-    case = cases_of(result, OneByOne(), tmp_path, limit_seconds=0.0)[0]
+def test_without_runs_to_shrink_in_the_original_is_explained(result: RunResult, tmp_path: Path) -> None:
+    case = cases_of(result, OneByOne(), tmp_path, shrink_runs=0)[0]
     assert case.shrunk.runs == 1
     assert case.shrunk.after == case.shrunk.before
     assert case.explanation.cause
     assert case.takes is None
-    assert any("with more time" in note for note in case.notes)
+    assert any("--shrink-runs" in note for note in case.notes)
+
+
+def test_a_failure_on_a_real_system_is_shrunk_only_where_that_is_asked_for() -> None:
+    assert runs_of(SIMULATED, None) == MOST_RUNS
+    assert runs_of(OneByOne(), None) == 0
+    assert runs_of(OneByOne(), None, is_wanted=True) == REAL_MOST_RUNS
+    for system in (SIMULATED, OneByOne()):
+        assert runs_of(system, 7) == 7
+        assert runs_of(system, 0, is_wanted=True) == 0
 
 
 def test_examining_a_passing_scenario_returns_a_passing_trial(forgetful: Path) -> None:
     family = load_family(str(forgetful))
     scenario = plain(scenario_of(family, scenario_seed(0, family.name, 0)))
     for system in (SIMULATED, OneByOne()):
-        examined = examine(system, family, scenario, None, 5.0)
+        examined = examine(system, family, scenario, None, 1000)
         assert not examined.repeated
         assert examined.trial is not None
         assert examined.trial.verdict.passed
@@ -149,7 +160,7 @@ def test_the_shrunk_scenario_holds_the_settings_of_its_system(forgetful: Path) -
     with closing(DatabaseSystem()) as system:
         failing = next(each for each in scenarios if not run_scenario(family, each, system)[0].passed)
         assert failing.state_backend is UNSET
-        examined = examine(system, family, failing, None, 0.5)
+        examined = examine(system, family, failing, None, 100)
         assert examined.repeated
         small = examined.shrunk.scenario
         assert (small.state_backend, small.incremental) == ("rocksdb", bool(failing.seed % 2))

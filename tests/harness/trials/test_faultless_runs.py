@@ -95,14 +95,29 @@ def test_time_to_live_that_is_declared_passes(tmp_path: Path) -> None:
     assert mistakes_in_check(family_from(tmp_path / "lately.py")) == []
 
 
+def watched_under(family: Family, name: str) -> dict[str, bool]:
+    [condition] = [each for each in conditions_of(family, scenario_of(family, 1)) if each.name == name]
+    return try_scenario(family, condition.scenario).history.statistics.watched
+
+
 def test_expiries_are_watched_where_time_passes(tmp_path: Path) -> None:
     family = family_from(tmp_path / "lately.py")
-    scenario = scenario_of(family, 1)
-    calm = undisturbed(scenario)
-    watched = {
-        condition.name: try_scenario(family, condition.scenario).history.statistics.watched
-        for condition in conditions_of(family, scenario)
-    }
-    expired = {name for name, each in watched.items() if each == {"expiry/seen/60000": True}}
-    assert "where an hour passes in the middle of the input" in expired
+    expired = watched_under(family, "where an hour passes in the middle of the input")
+    assert expired == {"expiry/seen/60000": True}
+    calm = undisturbed(scenario_of(family, 1))
     assert try_scenario(family, calm).history.statistics.watched == {"expiry/seen/60000": False}
+
+
+@pytest.mark.parametrize(("code", "is_read"), [("self.seen.value()", True), ("True", False)])
+def test_reads_of_restored_state_are_watched_where_a_job_is_restored(
+    tmp_path: Path, code: str, is_read: bool
+) -> None:
+    family = family_from(tmp_path / "lately.py", ("self.seen.value()", code))
+    watched = watched_under(family, "stopped with a savepoint and started again")
+    assert watched["read/seen"] == is_read
+
+
+def test_timers_in_processing_time_are_watched() -> None:
+    family = load_family("clock_windows")
+    calm = [undisturbed(scenario_of(family, seed)) for seed in range(4)]
+    assert any(try_scenario(family, each).history.statistics.watched.get("timer/windows") for each in calm)

@@ -38,18 +38,22 @@ def test_kills_count_for_the_properties_that_their_scenario_was_asked() -> None:
     assert asked["determinism"] == (1, 2)
     assert asked["restore_anywhere"] == (1, 4)
     assert properties_asked(result, "tickets")["exactly_once"] == (1, 16)
-    assert Minimums(kills=23).shortfalls(result)[0] == "mode was asked under 8 of 23 kills"
-    assert "exactly once was asked under 23 of 24 kills" in Minimums(kills=24).shortfalls(result)
+    assert Minimums(kills=3).shortfalls(result) == ("1 property had under 3 kills: determinism 2",)
+    [text] = Minimums(kills=24).shortfalls(result)
+    assert text.startswith("5 properties had under 24 kills: determinism 2, restore anywhere 4, ")
+    assert text.endswith(" and 2 more")
 
 
 def test_a_family_without_its_least_scenarios_is_named_with_the_number_of_others() -> None:
     result = run_of(*[outcome(seed=ONCE)] * 3, outcome(seed=ONCE, family="tickets"))
     assert Minimums(scenarios=1).shortfalls(result) == ()
-    assert Minimums(scenarios=3).shortfalls(result) == ("1 family had under 3 scenarios, tickets only 1",)
-    assert Minimums(scenarios=9).shortfalls(result) == ("2 families had under 9 scenarios, tickets only 1",)
+    assert Minimums(scenarios=3).shortfalls(result) == ("1 family had under 3 scenarios: tickets 1",)
+    assert Minimums(scenarios=9).shortfalls(result) == (
+        "2 families had under 9 scenarios: tickets 1 and word_count 3",
+    )
     nothing = run_of()
     assert Minimums(scenarios=9).shortfalls(nothing) == (
-        "2 families had under 9 scenarios, word_count only 0",
+        "2 families had under 9 scenarios: tickets 0 and word_count 0",
     )
 
 

@@ -114,7 +114,7 @@ def test_summary_of_a_run_whose_outcomes_fill_the_disk_comes_first(
 def test_failure_that_does_not_fit_on_the_disk_is_printed_with_its_seed(
     capsys: pytest.CaptureFixture[str], forgetful: Path
 ) -> None:
-    options = ["--scenarios", "30", "-n", "1", "--out", "out", "--shrink-time", "0"]
+    options = ["--scenarios", "30", "-n", "1", "--out", "out", "--shrink-runs", "0"]
     Path("out").mkdir()
     Path("out", "failures").write_text("a file in place of the folder", encoding="utf-8")
     assert main(["run", "forgetful.py", *options]) == USAGE

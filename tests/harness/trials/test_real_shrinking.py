@@ -10,10 +10,11 @@ import pytest
 
 from onceproof.harness.checkers import Violation
 from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.explanation.decisions import decisions_of
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
+from onceproof.harness.model.scenario import CheckpointMode, Fault, Operation, Scenario, Schedule, check
 from onceproof.harness.model.system import System, find_system
 from onceproof.harness.systems.structured.query_fault_points import prepared
 from onceproof.harness.trials.real_shrinking import MOST_RUNS, MOST_TRIES, RealRuns, shrink
@@ -106,6 +107,29 @@ def test_a_failure_without_a_fault_is_shrunk_to_no_faults(system: System) -> Non
     assert shrunk.scenario.faults == ()
 
 
+def test_settings_and_requests_go_where_the_failure_does_not_need_them() -> None:
+    drawn = scenario_with(FATAL)
+    scenario = msgspec.structs.replace(
+        drawn,
+        mode=CheckpointMode("unaligned", min_pause_ms=4),
+        buffer_records=3,
+        watermark_interval_ms=2,
+        state_backend="rocksdb",
+        operations=(Operation("savepoint", "completed"), Operation("stop", "completed", parallelism=1)),
+    )
+
+    def fails(candidate: Scenario) -> bool:
+        return has_fatal_fault(candidate) and candidate.checkpoint_mode.barriers == "unaligned"
+
+    runs, _ = counting(fails, most_runs=100)
+    small = shrink(scenario, runs, find_system("local")).scenario
+    assert small.checkpoint_mode == CheckpointMode("unaligned")
+    assert [decision.text for decision in decisions_of(small)] == [
+        "kill a task at committed",
+        "unaligned checkpoints",
+    ]
+
+
 @pytest.mark.parametrize("most_runs", [1, 3])
 def test_the_limit_of_runs_is_respected(system: System, most_runs: int) -> None:
     runs, made = counting(has_fatal_fault, most_runs=most_runs)
@@ -115,8 +139,8 @@ def test_the_limit_of_runs_is_respected(system: System, most_runs: int) -> None:
     assert runs.runs == len(made) == most_runs
 
 
-def test_without_time_the_scenario_is_run_once_and_not_shrunk(system: System) -> None:
-    runs, made = counting(has_fatal_fault, limit_seconds=0.0)
+def test_without_runs_to_shrink_in_the_scenario_is_run_once(system: System) -> None:
+    runs, made = counting(has_fatal_fault, most_runs=0)
     shrunk = shrink(scenario_with(FATAL), runs, system)
     assert len(made) == 1
     assert shrunk.scenario == shrunk.before
@@ -132,7 +156,7 @@ def test_a_scenario_that_does_not_fail_again_is_not_shrunk(system: System) -> No
 
 def test_a_scenario_that_fails_with_another_signature_is_not_shrunk(system: System) -> None:
     runs, _ = counting(has_fatal_fault)
-    shrunk = shrink(scenario_with(FATAL), runs, system, ("exactly_once", "lost"))
+    shrunk = shrink(scenario_with(FATAL), runs, system, ("no_leaks", "open transaction"))
     assert shrunk.signature is None
     assert shrunk.scenario == shrunk.before
 

@@ -128,7 +128,7 @@ def test_a_scenario_that_exhausts_its_memory_fails_alone(tmp_path: Path, during:
     expected = ("MemoryError", "evil") if during == "its run" else ("no_error", "memory exceeded")
     assert group.signature == expected
     # Shrinking runs it here, and is limited as well.
-    [case] = examine_failures(result, tmp_path / "out", limit_seconds=1.0)
+    [case] = examine_failures(result, tmp_path / "out", shrink_runs=100)
     assert case.signature == expected
 
 

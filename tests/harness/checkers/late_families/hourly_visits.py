@@ -24,7 +24,24 @@ options = FamilyOptions(late="late", due=lambda row: row[2] + HOUR - 1 if row[0]
 tasks = {"visits": "source", "dedup": "keyed", "hours": "keyed", "beside": "keyed", "board": "sink"}
 record_schema = "visit STRING, page STRING, seconds BIGINT"
 row_schema = "kind STRING, page STRING, start BIGINT, visits BIGINT, seconds BIGINT"
-oracle_sql = "SELECT scenario_id, kind, page, start, visits, seconds FROM declared"
+oracle_sql = f"""
+WITH fresh AS (
+  SELECT scenario_id, visit, page, seconds, timestamp AS at,
+    row_number() OVER (PARTITION BY scenario_id, page, timestamp, seconds ORDER BY visit) AS copy
+  FROM (SELECT DISTINCT scenario_id, visit, page, seconds, timestamp FROM records)
+), late AS (
+  SELECT scenario_id, page, start AS at, seconds, count(*) AS copies
+  FROM declared WHERE kind = 'late' GROUP BY ALL
+), marked AS (
+  SELECT fresh.*, copy <= coalesce(copies, 0) AS is_late
+  FROM fresh LEFT JOIN late USING (scenario_id, page, at, seconds)
+)
+SELECT scenario_id, 'hour' AS kind, page, at - at % {HOUR} AS start, count(*) AS visits,
+  sum(seconds) AS seconds
+FROM marked WHERE NOT is_late GROUP BY ALL
+UNION ALL
+SELECT scenario_id, 'late', page, at, 1, seconds FROM marked WHERE is_late
+"""
 VISIT = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
 ROW = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()])
 LATE = OutputTag("late", VISIT)

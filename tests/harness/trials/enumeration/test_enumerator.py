@@ -69,7 +69,7 @@ def test_the_command_prints_counts_and_hash(
 def test_a_failure_is_shrunk_written_and_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(examination, "LIMIT_SECONDS", 0.3)
+    monkeypatch.setattr(examination, "MOST_RUNS", 100)
     options = ["--share", "4000", "--first", "104", "-n", "1", "--out", str(tmp_path)]
     with find_mutant("sweep-leaves-orphans").applied():
         assert main(["enumerate", *options]) == 1

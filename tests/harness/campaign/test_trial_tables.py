@@ -1,0 +1,43 @@
+"""Trials as a query judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from onceproof.harness.campaign.trial_tables import TriedScenario
+from onceproof.harness.checkers.outcome import outcome_of
+from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
+from onceproof.harness.model.history import History
+from onceproof.harness.model.scenario import Scenario
+
+
+class Totals:
+    """Adds up numbers in one row."""
+
+    options = FamilyOptions(late="late")
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        return [("total", sum(number for split in records.values() for _, number in split))]  # type: ignore[misc]
+
+
+def tried(make_scenario: Callable[..., Scenario]) -> TriedScenario:
+    scenario = make_scenario(records={"numbers": ((0, 1), (5, 2))})
+    outcome = outcome_of(scenario, History(), Verdict(()))
+    return TriedScenario(0, scenario, outcome, [("total", 1), ("total", 2)], True)
+
+
+def test_a_query_gets_one_firing_where_the_checkers_have_confirmed_two(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    family: Any = Totals()
+    assert tried(make_scenario).for_query(family).committed == [("total", 3)]
+
+
+def test_a_query_gets_the_visible_rows_of_a_family_without_late_ones(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    family: Any = Totals()
+    family.options = FamilyOptions(declares=True)
+    assert tried(make_scenario).for_query(family).committed == [("total", 1), ("total", 2)]
