@@ -54,7 +54,7 @@ def test_each_step_of_a_page_prints_what_it_shows(
                 # The last option counts. Fewer scenarios show the same, and what is found need not be small.
                 if words[0] == "run":
                     words += ["--scenarios", "25", "-n", "1", "--shrink-runs", "0"]
-                else:
+                elif words[0] == "check":
                     words += ["--scenarios", "8"]
                 capsys.readouterr()
                 code = main(words)
