@@ -9,9 +9,10 @@ Rules:
 - How values of a class are copied is decided once for the class.
 - An operator asks for each value where the function hands it over: behind the buffer it would be too late.
 - Of a tuple that a function emits, the hash is asked for first: it fails for a tuple that holds a list, a
-  dict, a set, a bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. An
-  object with a hash counts as unchangeable within a tuple, as it does as the key of a dict. Where the
-  declared type has nothing but scalars in its tuples, they are not looked at.
+  dict, a set, a bytearray or an ordinary dataclass, at a fraction of the cost of looking at each item. A row
+  leaves a note when it is hashed (``ROW_HASHED``). Another object with a hash counts as unchangeable within a
+  tuple, as it does as the key of a dict. Where the declared type has nothing but scalars in its tuples, they
+  are not looked at.
 - An object that cannot be copied (it holds a lock, for instance) passes as it is.
 - A trial watches what a function does with its own object afterwards (``ValueWatch``). The rows are right in
   any case, so what it finds is a note.
@@ -34,7 +35,7 @@ from uuid import UUID
 
 from onceproof.engine.elements import Record
 from onceproof.engine.output_tag import OutputTag
-from onceproof.engine.types.row import Row, row_like
+from onceproof.engine.types.row import ROW_HASHED, Row, row_like
 
 Own: TypeAlias = Callable[[Any], Any]
 
@@ -69,8 +70,9 @@ def own(value: Any) -> Any:
 def own_result(value: Any) -> Any:
     """Return a value that a function emits, or a copy if it can change."""
     if type(value) is tuple:
+        ROW_HASHED.clear()
         try:
-            if value not in HASHED:
+            if value not in HASHED and not ROW_HASHED:
                 return value
         except TypeError:
             pass
@@ -82,7 +84,7 @@ def own_records(records: list[Record]) -> list[Record]:
     for value, _ in records:
         if type(value) not in PLAIN:
             try:
-                if type(value) is not tuple or value in HASHED:
+                if type(value) is not tuple or value in HASHED or ROW_HASHED:
                     break
             except TypeError:
                 break

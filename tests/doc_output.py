@@ -192,7 +192,7 @@ def _place_of(line: str, printed: list[str], place: int) -> int | None:
 
 
 def _words(line: str) -> list[str]:
-    return [re.sub(r"[\d,.()]+", "", word) for word in line.split()]
+    return [re.sub(r"[\d,.:()]+", "", word) for word in line.split()]
 
 
 def followed(name: str, folder: Path) -> tuple[str, str]:

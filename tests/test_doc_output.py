@@ -35,8 +35,8 @@ def test_readme_shows_a_part_of_its_example() -> None:
 
 
 def test_lines_that_are_shown_are_found_in_order_and_renewed() -> None:
-    printed = ["a: 1 row", "  step 1: x", "  step 2: y", "a: 2 rows"]
-    assert selected(["a: 7 rows", "...", "  step 9: x"], printed) == ["a: 1 row", "...", "  step 1: x"]
+    printed = ["a: 1 rows", "  step 1: x", "  step 2: y", "a: 2 rows"]
+    assert selected(["a: 7 rows", "...", "  step 9: x"], printed) == ["a: 1 rows", "...", "  step 1: x"]
     assert selected(["  step 2: y", "..."], printed) == ["  step 2: y", "..."]
     with pytest.raises(AssertionError, match="no line like 'b: 1'"):
         selected(["b: 1"], printed)

@@ -40,6 +40,7 @@ from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.timer_service import TimerService
 from onceproof.engine.types import TypeInformation
+from onceproof.engine.types.row import ROW_HASHED
 
 
 class InputKeys(Struct, frozen=True):
@@ -105,7 +106,7 @@ class CoMapOperator(TwoInputOperator):
                 kind = result.__class__
                 if kind is not settled:
                     try:
-                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                        if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)
@@ -131,7 +132,7 @@ class CoFlatMapOperator(TwoInputOperator):
                 kind = result.__class__
                 if kind is not settled:
                     try:
-                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                        if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)
@@ -167,7 +168,7 @@ class ContextualOperator(TwoInputOperator):
                     kind = result.__class__
                     if kind is not settled:
                         try:
-                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                            if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)

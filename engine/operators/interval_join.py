@@ -30,6 +30,7 @@ from onceproof.engine.state.interfaces import MapState
 from onceproof.engine.state.timers import Timers
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.composite import list_type
+from onceproof.engine.types.row import ROW_HASHED
 from onceproof.engine.types.wrapped import nullable
 
 BUFFERS: Final = ("LEFT_BUFFER", "RIGHT_BUFFER")
@@ -133,7 +134,7 @@ class IntervalJoinOperator(TwoInputOperator):
                     kind = result.__class__
                     if kind is not settled:
                         try:
-                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                            if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)

@@ -18,6 +18,7 @@ from onceproof.engine.operators.time_services import NoTimers, UnheardTimers
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.timer_service import TimerService
+from onceproof.engine.types.row import ROW_HASHED
 
 
 class ProcessOperator(FunctionOperator):
@@ -47,7 +48,7 @@ class ProcessOperator(FunctionOperator):
                     kind = result.__class__
                     if kind is not settled:
                         try:
-                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                            if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)
@@ -98,7 +99,7 @@ class KeyedProcessOperator(KeyedFunctionOperator):
                     kind = result.__class__
                     if kind is not settled:
                         try:
-                            if result in HASHED if kind is tuple else kind not in PLAIN:
+                            if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 result = own(result)
                         except TypeError:
                             result = own(result)

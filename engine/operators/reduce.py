@@ -18,6 +18,7 @@ from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.state.tables import ValueTable
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.engine.types.row import ROW_HASHED
 
 STATE_NAME = "_op_state"
 """The name of the state in Flink's StreamGroupedReduceOperator."""
@@ -83,7 +84,7 @@ class KeyedReduceOperator(KeyedFunctionOperator):
             kind = value.__class__
             if kind is not settled:
                 try:
-                    if value in HASHED if kind is tuple else kind not in PLAIN:
+                    if (value in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                         value = own(value)
                 except TypeError:
                     value = own(value)
@@ -113,7 +114,7 @@ class RichReduceOperator(KeyedReduceOperator):
             kind = value.__class__
             if kind is not settled:
                 try:
-                    if value in HASHED if kind is tuple else kind not in PLAIN:
+                    if (value in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                         value = own(value)
                 except TypeError:
                     value = own(value)

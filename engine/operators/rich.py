@@ -23,6 +23,7 @@ from onceproof.engine.owned import HASHED, PLAIN
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.tables import NO_KEY
 from onceproof.engine.types import TypeInformation
+from onceproof.engine.types.row import ROW_HASHED
 
 
 class KeyedFunctionOperator(FunctionOperator):
@@ -75,7 +76,7 @@ class KeyedMapOperator(KeyedFunctionOperator):
             kind = result.__class__
             if kind is not settled:
                 try:
-                    if result in HASHED if kind is tuple else kind not in PLAIN:
+                    if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                         result = own(result)
                 except TypeError:
                     result = own(result)
@@ -122,7 +123,7 @@ class KeyedFlatMapOperator(KeyedFunctionOperator):
                 kind = result.__class__
                 if kind is not settled:
                     try:
-                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                        if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)

@@ -12,6 +12,7 @@ from onceproof.engine.elements import Record
 from onceproof.engine.functions import FilterFunction, FlatMapFunction, MapFunction
 from onceproof.engine.operators.base import FunctionOperator
 from onceproof.engine.owned import HASHED, PLAIN
+from onceproof.engine.types.row import ROW_HASHED
 
 
 class MapOperator(FunctionOperator):
@@ -28,7 +29,7 @@ class MapOperator(FunctionOperator):
             kind = result.__class__
             if kind is not settled:
                 try:
-                    if result in HASHED if kind is tuple else kind not in PLAIN:
+                    if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                         result = own(result)
                 except TypeError:
                     result = own(result)
@@ -61,7 +62,7 @@ class FlatMapOperator(FunctionOperator):
                 kind = result.__class__
                 if kind is not settled:
                     try:
-                        if result in HASHED if kind is tuple else kind not in PLAIN:
+                        if (result in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                             result = own(result)
                     except TypeError:
                         result = own(result)

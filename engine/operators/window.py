@@ -47,6 +47,7 @@ from onceproof.engine.state.descriptors import LIST, ListStateDescriptor
 from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.timers import Timers
 from onceproof.engine.types import Types
+from onceproof.engine.types.row import ROW_HASHED
 from onceproof.engine.windows.assigners import AssignerContext, MergingWindowAssigner
 from onceproof.engine.windows.merging import MergingWindowSet
 from onceproof.engine.windows.triggers import EventTimeTrigger, TriggerResult
@@ -323,7 +324,7 @@ class WindowOperator(FunctionOperator):
                     kind = value.__class__
                     if kind is not settled:
                         try:
-                            if value in HASHED if kind is tuple else kind not in PLAIN:
+                            if (value in HASHED or ROW_HASHED) if kind is tuple else kind not in PLAIN:
                                 value = own(value)
                         except TypeError:
                             value = own(value)

@@ -17,7 +17,14 @@ from onceproof.engine.checkpoint.events import CheckpointAborted
 from onceproof.engine.checkpoint.failure_counter import EXPIRED, UNCOUNTED
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import layout_of
-from onceproof.engine.runtime.slow_checkpoints import PAGE, DelayOf, slowest_of, unseen
+from onceproof.engine.runtime.slow_checkpoints import (
+    MORE_TIME,
+    PAGE,
+    SHORTER_EPOCHS,
+    DelayOf,
+    slowest_of,
+    unseen,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -73,6 +80,17 @@ class JobLog:
         self._warn(
             f"checkpoint waited: {name}: {delay.stage.name}",
             f"checkpoint {effect.checkpoint_id} waited longest for {name}: {delay.describe()}; see {PAGE}",
+            now,
+        )
+
+    def epoch_waited(self, effect: CheckpointAborted, now: int) -> None:
+        """Say that an expired checkpoint waited for its epoch on Spark, at whose end all subtasks answer."""
+        if not effect.missing:
+            return
+        self._warn(
+            "epoch waited",
+            f"checkpoint {effect.checkpoint_id} waited longest for its epoch, which had not ended: on Spark"
+            f" all subtasks answer at its end: {SHORTER_EPOCHS}, {MORE_TIME}; see {PAGE}",
             now,
         )
 

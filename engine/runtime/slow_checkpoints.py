@@ -26,7 +26,8 @@ _FASTER: Final = (
 _STORAGE: Final = (
     "look at the storage of checkpoints, or store less (execution.checkpointing.incremental with rocksdb)"
 )
-_MORE_TIME: Final = (
+SHORTER_EPOCHS: Final = "make epochs shorter (execution.checkpointing.interval-records)"
+MORE_TIME: Final = (
     "or allow for it (execution.checkpointing.timeout, execution.checkpointing.tolerable-failed-checkpoints)"
 )
 
@@ -67,7 +68,7 @@ class Delay(Struct, frozen=True):
                 f" {took.sync_ms} ms, asynchronous {took.async_ms} ms so far)"
             )
         remedy = _STORAGE if self.stage is Stage.STORES else _FASTER
-        return f"{text}: {remedy}, {_MORE_TIME}"
+        return f"{text}: {remedy}, {MORE_TIME}"
 
 
 UNSEEN: Final = Delay(Stage.UNSEEN)

@@ -15,6 +15,9 @@ from onceproof.engine.types.fitting import fields_check
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 from onceproof.engine.types.objects import describe
 
+ROW_HASHED: Final[list[bool]] = []
+"""Holds something once a row has been hashed: a tuple whose hash was asked for may hold a row."""
+
 
 class Row:
     """A tuple whose fields may be None and may have names (PyFlink: Row).
@@ -92,6 +95,8 @@ class Row:
         return self._values == other._values and self._names == other._names
 
     def __hash__(self) -> int:
+        if not ROW_HASHED:
+            ROW_HASHED.append(True)
         return hash(tuple(self._values))
 
     def __repr__(self) -> str:

@@ -151,6 +151,16 @@ def test_key_is_refused_where_no_operator_looks_at_it(parallelism):
         doubled.execute_and_collect(limit=1)
 
 
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_key_that_equals_an_earlier_one_is_refused_where_no_operator_looks_at_it(parallelism):
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(parallelism)
+    numbers = environment.from_collection([1, 1, True])
+    doubled = numbers.key_by(lambda value: value, Types.LONG()).map(lambda value: value).name("double")
+    with pytest.raises(JobExecutionFailed, match=r"on the way to double.*True \(bool\) is no LONG"):
+        doubled.execute_and_collect(limit=4)
+
+
 @pytest.mark.parametrize(
     ("key_type", "words"),
     [

@@ -67,6 +67,7 @@ CHANGEABLE: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (lambda: Row(a=1), lambda row: row.__setitem__("a", 2)),
     (lambda: ("a", [1]), lambda pair: pair[1].clear()),
     (lambda: ("a", ("b", {1: {2}})), lambda pair: pair[1][1][1].clear()),
+    (lambda: ("a", Row(1)), lambda pair: pair[1].__setitem__(0, 2)),
     (lambda: [[1], [2]], lambda rows: rows[0].clear()),
 ]
 NAMES = [
@@ -81,6 +82,7 @@ NAMES = [
     "named-row",
     "tuple",
     "deep",
+    "row-in-a-tuple",
     "rows",
 ]
 KINDS = pytest.mark.parametrize(("make", "change"), CHANGEABLE, ids=NAMES)
@@ -119,6 +121,13 @@ def test_what_cannot_change_is_taken_as_it_is(value: Any) -> None:
 
 def test_records_that_cannot_change_stay_the_same_list() -> None:
     records: list[Any] = [(("a", 1), 5), (2, None)]
+    assert own_records(records) is records
+
+
+def test_tuple_without_a_row_is_taken_as_it_is_after_a_row_was_hashed() -> None:
+    records: list[Any] = [(("a", 1), 5)]
+    assert hash(Row(1))
+    assert own_records(records)[0][0] is records[0][0]
     assert own_records(records) is records
 
 

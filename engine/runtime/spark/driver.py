@@ -1,7 +1,5 @@
 """Runs a job on Spark: the driver is the job master, each epoch a Spark job.
 
-The rules this module lives by:
-
 - An epoch leads from one complete checkpoint to the next: the trigger, the Spark job, its acknowledgements,
   the metadata, then the commits in this process. Two epochs never overlap.
 - Only the reports of the driver's own Spark job count, and of each subtask only the attempt whose records all
@@ -463,7 +461,8 @@ class SparkExecution(JobDriver):
         self._to_conclude = latest
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
-        """Discard the epoch of an aborted checkpoint."""
+        """Discard the epoch of an aborted checkpoint, and say so if its time is up."""
+        self.job_log.epoch_waited(effect, self.now())
         if self._epoch is not None and self._epoch.checkpoint_id == effect.checkpoint_id:
             self._has_losses = True
             self._cancel_job()

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.messages import AttemptId
+from onceproof.engine.messages import AttemptId, TaskId
+from onceproof.engine.runtime.slow_checkpoints import Delay
 
 
 class DeployTasks(Struct, frozen=True):
@@ -44,6 +45,14 @@ class Progress(Struct, frozen=True):
 
     records_read: int
     has_ended_data: bool
+
+
+class CheckpointDelayed(Struct, frozen=True):
+    """From a worker: where a task was with a checkpoint when it learned that this had failed."""
+
+    task: TaskId
+    checkpoint_id: int
+    delay: Delay
 
 
 class WorkerEnded(Struct, frozen=True):

@@ -25,10 +25,10 @@ from functools import partial
 from typing import Any, Final
 
 from onceproof.engine.api.job_client import JobClient
-from onceproof.engine.checkpoint.events import TriggerRequested
+from onceproof.engine.checkpoint.events import CheckpointAborted, TriggerRequested
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.graph import JobGraph
-from onceproof.engine.job.channel_layout import Layout
+from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import plan_restores
 from onceproof.engine.job.events import CancelTasks
 from onceproof.engine.job.heartbeats import HeartbeatMonitor
@@ -42,6 +42,7 @@ from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.monitor.job_view import TaskReport
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
+from onceproof.engine.runtime.slow_checkpoints import slowest_of
 from onceproof.engine.runtime.workers.launcher import Ends, Launcher, WorkerProcess, release
 from onceproof.engine.runtime.workers.lifeline import kill_process
 from onceproof.engine.runtime.workers.link import MESSAGE, Link, frame
@@ -51,6 +52,7 @@ from onceproof.engine.runtime.workers.placement import (
     workers_of,
 )
 from onceproof.engine.runtime.workers.protocol import (
+    CheckpointDelayed,
     DeployTasks,
     EndWorker,
     MountFolder,
@@ -198,6 +200,8 @@ class WorkersExecution(LocalExecution):
         self._attempt = AttemptId("")
         self._read_on_at = 0
         """How many records were read at the trigger after which the sources were last let read on."""
+        self._expired: CheckpointAborted | None = None
+        """The last checkpoint whose time was up: the worker of its slowest task says what it waited for."""
         self.launch(graph)
         if self._count < graph.settings.workers:
             _logger.warning(
@@ -294,6 +298,12 @@ class WorkersExecution(LocalExecution):
         for handle in self._handles:
             handle.send(MountFolder(folder, place))
 
+    def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
+        """Say which task an expired checkpoint waited for, as far as this process knows."""
+        super().checkpoint_aborted(effect)
+        if effect.missing:
+            self._expired = effect
+
     # What the workers say.
 
     def worker_died(self, pid: int) -> None:
@@ -306,6 +316,9 @@ class WorkersExecution(LocalExecution):
     def _heard(self, handle: WorkerHandle, message: Any) -> None:
         if handle not in self._handles or handle.is_ending or isinstance(message, Progress):
             return
+        if isinstance(message, CheckpointDelayed):
+            self._say_delay(message)
+            return
         if message is not None:
             self.master_event(message)
             return
@@ -315,6 +328,13 @@ class WorkersExecution(LocalExecution):
         cause = f"worker {number + 1} of {self._count} (process {pid}) {handle.death}"
         _logger.warning("job %r: %s", self.graph.name, cause)
         self.master_event(TaskFailed(self._attempt, task, cause))
+
+    def _say_delay(self, message: CheckpointDelayed) -> None:
+        expired = self._expired
+        if expired is None or expired.checkpoint_id != message.checkpoint_id:
+            return
+        if slowest_of(expired.missing, layout_of(self.graph).upstreams) == message.task:
+            self.job_log.checkpoint_waited(self.graph, expired, self.now(), lambda *_: message.delay)
 
     def _first_task_of(self, worker: int) -> TaskId:
         assert self._plan is not None

@@ -1,7 +1,5 @@
 """A worker: a process that owns subtasks of one attempt, and ends with it.
 
-The rules this module lives by:
-
 - One thread runs the machines of the tasks, a second one writes their snapshots, as in the local runtime
   (local.py). The same schedule gives the turns, and the same clocks are read.
 - In each round the worker takes what has arrived, handles events, gives every task a turn, and passes on what
@@ -48,7 +46,7 @@ from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Work
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_MS, Clocks
 from onceproof.engine.runtime.deletion import delete_if_possible
-from onceproof.engine.runtime.execution import failure_of
+from onceproof.engine.runtime.execution import failure_of, task_delay
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections
 from onceproof.engine.runtime.monitor.job_view import TaskReport
 from onceproof.engine.runtime.monitor.task_readings import read_tasks
@@ -61,6 +59,7 @@ from onceproof.engine.runtime.workers.lifeline import end_daemonic_children, kee
 from onceproof.engine.runtime.workers.link import MESSAGE, Link
 from onceproof.engine.runtime.workers.placement import worker_of
 from onceproof.engine.runtime.workers.protocol import (
+    CheckpointDelayed,
     DeployTasks,
     EndWorker,
     MountFolder,
@@ -289,9 +288,12 @@ class Worker:
     def _message(self, message: Any) -> None:
         kind = type(message)
         if kind in TO_TASK:
-            if kind is NotifyCheckpointAborted:
-                self._withdraw(message.task, message.checkpoint_id)
             task = self._tasks.get(message.task)
+            if kind is NotifyCheckpointAborted:
+                if task is not None:
+                    delay = task_delay(task, message.checkpoint_id)
+                    self._send(CheckpointDelayed(task.id, message.checkpoint_id, delay))
+                self._withdraw(message.task, message.checkpoint_id)
             if task is not None:
                 self.task_event(task, message)
         elif kind is DeployTasks:
@@ -343,7 +345,7 @@ class Worker:
                 job_parameters=settings.job_parameters,
                 source_on_change=settings.source_on_change,
                 metrics=self._metrics,
-                measures=settings.monitor.is_on,
+                measures=True,
             ),
             self._number,
             partial(worker_of, workers=self._workers),

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 
 import pytest
 
 from onceproof.engine import Configuration, MapFunction, SinkFunction, StreamExecutionEnvironment, Types
+from onceproof.engine.checkpoint.events import CheckpointAborted
+from onceproof.engine.checkpoint.failure_counter import EXPIRED
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime import job_log
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.slow_checkpoints import Delay, Stage, slowest_of
+from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 
 UPSTREAMS = {
@@ -76,6 +80,26 @@ def test_barrier_that_waits_behind_records_is_named_with_its_subtask(caplog, tmp
     for option in ("timeout", "tolerable-failed-checkpoints", "unaligned.enabled"):
         assert f"execution.checkpointing.{option}" in said[0]
     assert said[0].endswith("see docs/troubleshooting.md#waited-longest-for")
+
+
+def test_worker_says_what_its_slowest_subtask_waited_for(caplog, tmp_path):
+    said = waited(caplog, tmp_path, **{"execution.local.workers": 2, "parallelism.default": 2})
+    where = r"waited longest for (slow -> out|numbers)-\d: (the barrier waits|its source has not)"
+    assert [each for each in said if re.search(where, each)], said
+
+
+def test_checkpoint_that_expires_on_spark_waited_for_its_epoch(caplog):
+    class Driver:
+        job_log = job_log.JobLog("words", 100)
+        now = staticmethod(lambda: 5)
+        _epoch = None
+
+    effect = CheckpointAborted(4, EXPIRED, (TaskId(0, 0),))
+    with caplog.at_level(logging.WARNING, job_log.__name__):
+        SparkExecution.checkpoint_aborted(Driver(), effect)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "checkpoint 4 waited longest for its epoch" in said
+    assert "execution.checkpointing.interval-records" in said
 
 
 def test_source_that_waits_for_the_turns_of_others_names_the_busiest():

@@ -18,6 +18,7 @@ from onceproof.engine.graph import (
     Partitioner,
     PartitionerKind,
 )
+from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of, operator_index
 from onceproof.engine.task import outputs
 from onceproof.engine.task.outputs import (
@@ -79,6 +80,19 @@ def test_an_int_key_goes_where_its_declared_type_says():
     long_output.emit(numbers)
     assert values_in(int_queues[0]) != values_in(long_queues[0])
     assert sorted(values_in(int_queues[0]) + values_in(int_queues[1])) == list(range(-40, 0))
+
+
+@pytest.mark.parametrize("buffer", [[1, 2, 1 << 63, 3], [1 << 63]], ids=["several", "alone"])
+def test_a_hash_edge_leaves_to_its_target_only_the_class_of_known_keys(buffer):
+    queues = [deque(), deque()]
+    output = HashOutput(queues, lambda value: value, Types.LONG(), 128, "sums", is_checked_behind=True)
+    output.emit(records_of(1, 2))
+    sent = [list(queue) for queue in queues]
+    with pytest.raises(InvalidKey, match=r"on the way to sums: .* is no LONG"):
+        output.emit(records_of(*buffer))
+    assert [list(queue) for queue in queues] == sent
+    with pytest.raises(InvalidKey, match=r"on the way to sums: .* is no LONG"):
+        output.emit(records_of([1], 2))
 
 
 def test_a_hash_edge_sends_no_empty_buffers():

@@ -12,6 +12,8 @@ from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.mutants.registry import mutants_of
+from onceproof.harness.mutants import redistribution
 from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.trial import try_scenario
 
@@ -61,6 +63,19 @@ def test_what_is_wrong_in_a_built_in_family_is_the_engine() -> None:
     family: Family = load_family("word_count")
     scenario = generate(family, 0)
     assert confirmed_cause(family, scenario, ("exactly_once", "lost"), scenario) is None
+
+
+def test_a_correct_job_is_not_accused_of_a_bug_of_the_engine(tmp_path: Path) -> None:
+    wrong = (FOLDER / "wrong_key.py").read_text(encoding="utf-8")
+    (tmp_path / "right_key.py").write_text(wrong.replace("return order[0]", "return order[1]"))
+    family = load_family(f"{tmp_path / 'right_key.py'}:family")
+    scenario = generate(family, 0)
+    assert try_scenario(family, scenario).verdict.passed
+    [bug] = [each for each in mutants_of(redistribution) if each.id == "state-under-another-name"]
+    with bug.applied():
+        signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
+        assert signature is not None
+        assert confirmed_cause(family, scenario, signature, scenario) is None
 
 
 def test_the_page_has_the_results_of_the_wrong_jobs() -> None:
