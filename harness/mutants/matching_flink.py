@@ -85,7 +85,7 @@ def elements_of_none_are_dropped(reached: Reached) -> Iterator[None]:
 @mutant(
     id="map-state-skips-the-key-none",
     breaks="exactly_once",
-    summary="MapState.put does nothing for the key None",
+    summary="the put of a MapState does nothing for the key None",
     families=("last_words",),
 )
 def map_state_skips_the_key_none(reached: Reached) -> Iterator[None]:
