@@ -5,15 +5,17 @@ The rules this module lives by:
 - A kill of the task that runs, or of the job master or process that runs it, is an exception raised inside of
   what it does. It is no Exception, so neither the engine nor a user's function can catch it on the way.
 - A kill of any other task takes that task away from outside.
-- The wall clock is set between two steps, as an administrator or a time server does at any moment.
+- The wall clock is set between two steps, as an administrator or a time server does at any moment. A jump is
+  shorter where timers that come again every few milliseconds would fire millions of times.
 - The job master dies inside of what it does only at points that it passes itself. At all others a task passes
   the point, and goes on with what it does while the master dies.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from onceproof.engine.protocol_points import COORDINATOR, ELEMENT, POINTS
 from onceproof.engine.runtime.execution import Killed
@@ -36,6 +38,10 @@ _POINT_OF_READS = FAULTS["fail_read"].points[0]
 _POINT_OF_DELETIONS = FAULTS["fail_delete"].points[0]
 _IO_POINTS = frozenset(point for row in FAULTS.values() if not row.counts_passes for point in row.points)
 _TIMER = CLASS_INDEX["timer"]
+ANY_JUMP_MS: Final = 120_000
+"""The clock may always jump so far."""
+MOST_FIRINGS: Final = 200_000
+"""A longer jump ends where timers that come again have fired so often: a scenario has limited time."""
 
 
 class TaskOwner(Protocol):
@@ -250,8 +256,26 @@ class FaultInjector:
 
     def _set_wall_clock(self, fault: Fault) -> None:
         """Set the wall clock forward or back by the milliseconds of the fault; the steady clock runs on."""
-        self._clock.ahead_ms += jump_ms(fault)
+        ahead_ms = jump_ms(fault)
+        if ahead_ms > ANY_JUMP_MS:
+            ahead_ms = min(ahead_ms, self._longest_jump_ms())
+        self._clock.ahead_ms += ahead_ms
         self._living.set_wall_clock(self._clock.ahead_ms)
+
+    def _longest_jump_ms(self) -> int:
+        """Return how far the clock may jump if timers come again as soon as those that wait."""
+        wall_ms = self._clock.now + self._clock.ahead_ms
+        queues = [
+            operator.timers.processing
+            for _, task in self._living.tasks()
+            for operator in task.operators
+            if operator.timers is not None and len(operator.timers.processing)
+        ]
+        due_ms = [due for queue in queues if (due := queue.next_timestamp()) is not None]
+        if not due_ms:
+            return sys.maxsize
+        firings = MOST_FIRINGS // sum(map(len, queues))
+        return max(ANY_JUMP_MS, firings * max(1, min(due_ms) - wall_ms))
 
     def _kill_tasks(self, fault: Fault, name: str) -> None:
         """Kill one task, or all; orphaned tasks as well, while no job master lives."""
