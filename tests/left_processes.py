@@ -32,12 +32,14 @@ class LeftProcesses:
 
     def __init__(self, module: str) -> None:
         self.module = module
+        # Other workers of the run may have tests of the same module, and other runs as well.
+        self._mark = f"{os.getpid()}:{module}::"
         self._before = set(_children())
         self._ended_before = _ended_children()
 
     def begin(self, test: str) -> None:
         """Note that the body of a test begins."""
-        os.environ[VARIABLE] = f"{self.module}::{test}"
+        os.environ[VARIABLE] = f"{self._mark}{test}"
 
     def end(self) -> None:
         """Note that the body has ended: what starts from now on belongs to fixtures."""
@@ -57,14 +59,15 @@ class LeftProcesses:
 
     def _living(self) -> dict[int, str]:
         """Return by id of each process the test that started it."""
-        marked = f"{VARIABLE}={self.module}::".encode()
+        marked = f"{VARIABLE}={self._mark}".encode()
         started = {each: self.module for each in _children() if each not in self._before}
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit() and folder.name != str(os.getpid()):
                 with suppress(OSError):
                     for variable in (folder / "environ").read_bytes().split(b"\0"):
                         if variable.startswith(marked):
-                            started[int(folder.name)] = variable.decode().partition("=")[2]
+                            test = variable.decode().removeprefix(f"{VARIABLE}={self._mark}")
+                            started[int(folder.name)] = f"{self.module}::{test}"
         return {each: test for each, test in started.items() if _counts(each)}
 
 

@@ -348,8 +348,12 @@ FAILS_ELSEWHERE = f"    import os\n    assert os.getpid() == {os.getpid()}, 'boo
     [
         (FIRST_LINE, FAILS_ELSEWHERE + FIRST_LINE, "AssertionError: boo"),
         ("FROM records", "FROM recordings", "oracle_sql of family broken: .*recordings"),
-        (', count BIGINT"', ', count STRING"', r"expected\(\) returns .* does not fit row_schema"),
-        ('"word STRING"\n', '"word BIGINT"\n', "a value does not fit record_schema"),
+        (
+            ', count BIGINT"',
+            ', count STRING"',
+            r"row_schema says count STRING, which does not hold 1 of \('gnu', 1\) that expected\(\)",
+        ),
+        ('"word STRING"\n', '"word BIGINT"\n', "record_schema says word BIGINT, which does not hold 'gnu'"),
         (
             '"word STRING"\n',
             '"word STRNG"\n',
