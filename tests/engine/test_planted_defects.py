@@ -19,7 +19,11 @@ def test_each_test_of_an_attack_fails_when_its_defect_is_planted_again() -> None
     tests = [f"tests/engine/{test}" for test in PLANTED]
     command = ["-m", "pytest", "-v", "-rf", "-p", "tests.engine.planted_defects", "-p", "no:cacheprovider"]
     ended = subprocess.run(
-        [sys.executable, *command, *tests], capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE_SECONDS
+        [sys.executable, *command, *tests],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=4 * PATIENCE_SECONDS,
     )
     failed = {found.partition("[")[0] for found in re.findall(r"^FAILED (\S+)", ended.stdout, re.MULTILINE)}
     # Tests of a server that this machine does not have.
