@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from onceproof.harness.checkers.oracle import PythonOracle
@@ -17,6 +20,7 @@ from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
 from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.left_processes import VARIABLE
 
 pytestmark = pytest.mark.local_kill
 
@@ -105,6 +109,16 @@ def drawn(system, kind, means) -> Iterator[Scenario]:
             yield scenario
 
 
+@pytest.fixture
+def without_orphans() -> Iterator[None]:
+    """Kill what a planted bug leaves behind: a forked child that runs the job outlives its parent."""
+    yield
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(VARIABLE, "").startswith(f"{os.getpid()}:") and process.ppid() == 1:
+                process.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("system", "mutant", "file", "kind", "means"),
@@ -120,6 +134,7 @@ def drawn(system, kind, means) -> Iterator[Scenario]:
     ],
     ids=lambda value: value if isinstance(value, str) and "." not in value else "",
 )
+@pytest.mark.usefixtures("without_orphans")
 def test_planted_bug_is_found_within_fifty_scenarios(system, mutant, file, kind, means):
     """Only those that have the fault are run: all others cannot reach the bug."""
     sound, broken = system(), system(mutant=mutant, mutant_file=file, process_seconds=30)
