@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -59,16 +60,21 @@ class LeftProcesses:
 
     def _living(self) -> dict[int, str]:
         """Return by id of each process the test that started it."""
-        marked = f"{VARIABLE}={self._mark}".encode()
         started = {each: self.module for each in _children() if each not in self._before}
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit() and folder.name != str(os.getpid()):
-                with suppress(OSError):
-                    for variable in (folder / "environ").read_bytes().split(b"\0"):
-                        if variable.startswith(marked):
-                            test = variable.decode().removeprefix(f"{VARIABLE}={self._mark}")
-                            started[int(folder.name)] = f"{self.module}::{test}"
+        for each, test in marked(self._mark):
+            started[each] = f"{self.module}::{test}"
         return {each: test for each, test in started.items() if _counts(each)}
+
+
+def marked(mark: str) -> Iterator[tuple[int, str]]:
+    """Yield the other processes whose environment has a mark, and what follows it there."""
+    beginning = f"{VARIABLE}={mark}"
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and folder.name != str(os.getpid()):
+            with suppress(OSError):
+                for variable in (folder / "environ").read_bytes().split(b"\0"):
+                    if variable.startswith(beginning.encode()):
+                        yield int(folder.name), variable.decode().removeprefix(beginning)
 
 
 def _counts(process_id: int) -> bool:

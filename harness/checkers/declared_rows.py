@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line_of, only
 from onceproof.harness.checkers.firings import Firings, Run
@@ -21,12 +21,10 @@ from onceproof.harness.model.family import Declared, FamilyOptions, Records, Row
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, JOB_FINISHED, History, Row
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.watermarks import Timed, strategies_of
+from onceproof.reports.notes import UNDECIDED
 
 if TYPE_CHECKING:
     from onceproof.harness.model.family import Family
-
-UNDECIDED: Final = "undecided: "
-"""Begins the note of a run with rows that were neither accused nor confirmed (see reports/notes.py)."""
 
 
 class SupportsExpected(Protocol):
@@ -47,8 +45,8 @@ class DeclaredRows:
         self._options = options
         self._strategies: tuple[Timed, ...] | None = None
         self._has_strategies = False
-        self._arrivals: dict[int, list[Arrival]] = {}
-        """By the hash of a line of attempts."""
+        self._arrivals: dict[object, list[Arrival]] = {}
+        """By a line of attempts."""
 
     def rows(
         self, records: Records, visible: Rows, history: History | None, checkpoint: int | None, is_whole: bool
@@ -142,9 +140,7 @@ class DeclaredRows:
 
     def _arrivals_in(self, records: Records, line: Line) -> list[Arrival]:
         """Return the arrivals of some first records of each split."""
-        key = hash(
-            None if line is None else tuple([(each.name, *sorted(each.start.items())) for each in line])
-        )
+        key = None if line is None else tuple([(each.name, *sorted(each.start.items())) for each in line])
         if key not in self._arrivals:
             self._arrivals[key] = self._all_arrivals(line)
         return [each for each in self._arrivals[key] if each.offset < len(records[each.split])]

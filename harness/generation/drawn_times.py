@@ -25,6 +25,8 @@ from onceproof.harness.model.scenario import Fault, InputRecord, Scenario
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 YEAR_MS: Final = 365 * DAY_MS
+LONGEST_MS: Final = DAY_MS + HOUR_MS
+"""For how long nothing comes at most: a day, and what a state may have waited before."""
 DATES_MS: Final = (1_577_836_800_000, 2_051_222_400_000)
 """The years from 2020 to 2034."""
 LONG_AGO_MS: Final = 946_684_800_000
@@ -35,7 +37,7 @@ MOST_TIMES: Final = 2
 _LENGTHS: Final = (
     ((1_000, 60_000), 4),
     ((60_001, HOUR_MS), 4),
-    ((HOUR_MS + 1, DAY_MS + HOUR_MS), 1),
+    ((HOUR_MS + 1, LONGEST_MS), 1),
 )
 
 

@@ -148,13 +148,14 @@ def findings_of(cases: Sequence[FailureCase]) -> list[FailureCase]:
 
     A failure whose cause was not confirmed joins the one confirmed cause of those that shrink to the same.
     """
+    formed = [(case, _in_family(case, _shrunk_form(case))) for case in cases]
     causes: dict[Identity, set[Identity]] = {}
-    for case in cases:
+    for case, form in formed:
         if _confirmed_cause(case):
-            causes.setdefault(_in_family(case, _shrunk_form(case)), set()).add(identity_of(case))
+            causes.setdefault(form, set()).add(identity_of(case))
     found: dict[Identity, list[FailureCase]] = {}
-    for case in cases:
-        alike = causes.get(_in_family(case, _shrunk_form(case)), set())
+    for case, form in formed:
+        alike = causes.get(form, set())
         is_joined = case.takes is not None and len(alike) == 1 and not _confirmed_cause(case)
         found.setdefault(next(iter(alike)) if is_joined else identity_of(case), []).append(case)
     return [_finding(symptoms) for symptoms in found.values()]

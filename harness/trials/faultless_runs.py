@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from onceproof.harness.generation.drawn_times import HOUR_MS, LONGEST_MS
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.scenario import (
     CheckpointMode,
@@ -31,9 +32,6 @@ from onceproof.harness.model.scenario import (
 from onceproof.harness.model.step_limits import with_ample_limits
 
 SEVERAL_RECORDS: Final = 3
-HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 25 * HOUR_MS
-"""For how long nothing comes at most; a day, and what a state may have waited before."""
 SIZES: Final = (2, 1, 3)
 """The parallelisms to which a job is rescaled; the first one that is another and that it may have."""
 
@@ -112,7 +110,7 @@ def conditions_of(family: Family, scenario: Scenario) -> Iterator[Condition]:
 
 def silences_of(scenario: Scenario) -> Iterator[Condition]:
     """Yield the conditions in which time passes in the middle of the input."""
-    for name, passed_ms in (("an hour", HOUR_MS), ("a day", DAY_MS)):
+    for name, passed_ms in (("an hour", HOUR_MS), ("a day", LONGEST_MS)):
         passes = Fault("clock_ahead", "element", occurrence=_middle(scenario), delay=passed_ms)
         yield Condition(
             f"where {name} passes in the middle of the input",
@@ -120,7 +118,7 @@ def silences_of(scenario: Scenario) -> Iterator[Condition]:
             "declares",
             "The rows depend on processing time, which no input decides. Leave out of them what timers and"
             " times to live decide; or set declares=True, and let expected() allow what may have expired.",
-            for_times_to_live=passed_ms == DAY_MS,
+            for_times_to_live=passed_ms == LONGEST_MS,
         )
 
 

@@ -20,7 +20,7 @@ from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
 from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
 from tests.harness.systems.words import scenario_with
-from tests.left_processes import VARIABLE
+from tests.left_processes import marked
 
 pytestmark = pytest.mark.local_kill
 
@@ -113,9 +113,10 @@ def drawn(system, kind, means) -> Iterator[Scenario]:
 def without_orphans() -> Iterator[None]:
     """Kill what a planted bug leaves behind: a forked child that runs the job outlives its parent."""
     yield
-    for process in psutil.process_iter():
+    for process_id, _ in marked(f"{os.getpid()}:"):
         with suppress(psutil.Error):
-            if process.environ().get(VARIABLE, "").startswith(f"{os.getpid()}:") and process.ppid() == 1:
+            process = psutil.Process(process_id)
+            if process.ppid() == 1:
                 process.kill()
 
 
