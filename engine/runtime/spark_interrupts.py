@@ -35,9 +35,15 @@ def kill_launched(folder: Path) -> None:
                     child.wait(_SECONDS_TO_EXIT)
 
 
-def is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return False for the traceback that py4j logs of a Ctrl-C, before it passes the interrupt on."""
-    return record.msg != "KeyboardInterrupt while sending command."
+_LOGGED_AND_RAISED = ("KeyboardInterrupt while sending command.", "Exception while sending command.")
+
+
+def is_not_raised_as_well(record: logging.LogRecord) -> bool:
+    """Return False for a traceback that py4j logs before it raises the same exception.
+
+    Without the filter a Ctrl-C, or a Java that dies, prints a page to standard error.
+    """
+    return record.msg not in _LOGGED_AND_RAISED
 
 
 @contextmanager

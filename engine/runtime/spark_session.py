@@ -45,7 +45,7 @@ from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_executors import ExecutorWatch, first_task, timeout_of
 from onceproof.engine.runtime.spark_folder import SessionFolder
-from onceproof.engine.runtime.spark_interrupts import is_no_interrupt, kill_launched, own_interrupts
+from onceproof.engine.runtime.spark_interrupts import is_not_raised_as_well, kill_launched, own_interrupts
 from onceproof.engine.runtime.spark_options import MASTER, SparkOptions, is_local, properties_text
 from onceproof.engine.runtime.spark_settings import (
     EVERYWHERE,
@@ -405,7 +405,7 @@ def _launch(settings: Mapping[str, str], folder: Path) -> tuple[SparkContext, Ja
     """Start Java and in it Spark, or leave nothing behind."""
     for name in _TALKATIVE:
         PySparkLogger.getLogger(name).disabled = True
-    logging.getLogger().addFilter(is_no_interrupt)
+    logging.getLogger().addFilter(is_not_raised_as_well)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     gateway = None
     try:

@@ -141,7 +141,8 @@ def scenario_process(seed: int, budget: Budget) -> ScenarioProcess:
 
 
 @atexit.register
-def _stop() -> None:
+def stop_scenario_process() -> None:
+    """End the process of this Spark worker, if it has one."""
     while _running:
         _running.pop().stop()
 

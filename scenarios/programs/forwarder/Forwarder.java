@@ -33,7 +33,8 @@ public final class Forwarder {
         reads.put("group.id", GROUP);
         reads.put("isolation.level", "read_committed");
         reads.put("enable.auto.commit", inTransactions ? "false" : "true");
-        reads.put("auto.commit.interval.ms", "500");
+        // Longer than a trial: what is forwarded before a kill has not been committed, on a slow machine as well.
+        reads.put("auto.commit.interval.ms", "60000");
         reads.put("auto.offset.reset", "earliest");
         Properties writes = new Properties();
         writes.put("bootstrap.servers", servers);

@@ -66,9 +66,6 @@ BARRIERS = {
 class CountAndTotal(KeyedProcessFunction):
     """Emits each number with its key's count and total so far."""
 
-    def __init__(self, pause_seconds: float = PAUSE_SECONDS) -> None:
-        self._pause_seconds = pause_seconds
-
     def open(self, runtime_context: RuntimeContext) -> None:
         self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.DYNAMIC()))
 
@@ -78,8 +75,12 @@ class CountAndTotal(KeyedProcessFunction):
         count, total = count + 1, total + number
         self.seen.update((count, total))
         if number % ROWS_PER_PAUSE == 0:
-            time.sleep(self._pause_seconds)
+            time.sleep(self.pause_seconds(number))
         yield key, number, count, total
+
+    def pause_seconds(self, number: int) -> float:
+        """Return the pause at a number."""
+        return PAUSE_SECONDS
 
 
 def run(
@@ -87,7 +88,7 @@ def run(
     backend: str,
     barriers: str,
     parallelism: int,
-    pause_seconds: float = PAUSE_SECONDS,
+    function: CountAndTotal | None = None,
     **more: Any,
 ) -> None:
     """Run the job from its latest checkpoint to its end; ``more`` are options, with ``__`` for a dot."""
@@ -109,7 +110,7 @@ def run(
     numbers = env.from_source(CsvSource(files, schema), None, "numbers").uid("numbers")
     counted = (
         numbers.key_by(lambda row: row[0], Types.STRING())
-        .process(CountAndTotal(pause_seconds))
+        .process(function or CountAndTotal())
         .uid("counted")
     )
     counted.sink_to(FileSink.for_row_format(str(folder / "rows"), Encoder.csv_encoder()).build()).uid("files")

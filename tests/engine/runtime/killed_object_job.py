@@ -43,8 +43,9 @@ PART_BYTES = 500
 class Slowly(CountAndTotal):
     """Takes about a second for all rows, so that kills strike a job under way."""
 
-    def __init__(self) -> None:
-        super().__init__(pause_seconds=0.01)
+    def pause_seconds(self, number: int) -> float:
+        """Return the pause at a number."""
+        return 0.01
 
 
 def run(address: str, folder: Path, parallelism: int) -> None:

@@ -10,20 +10,39 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 from tests.engine.runtime import killed_job
 
 TIMEOUT_SECONDS = 2.5
-PAUSE_SECONDS = 0.004
-"""After each fourth row, in each worker: the job takes some seconds."""
+ROWS_BEFORE_HOLD = 150
+HELD_PAUSE_SECONDS = 0.2
+"""For each fourth row: a job that is held back takes minutes, so that its test can start further processes."""
+
+
+def release(folder: Path) -> None:
+    """Let the job run to its end at its usual speed."""
+    (folder / "released").touch()
+
+
+class HeldBack(killed_job.CountAndTotal):
+    """Counts slowly after the first rows of each file, until the test releases the job."""
+
+    def __init__(self, folder: Path) -> None:
+        self._released = folder / "released"
+
+    def pause_seconds(self, number: int) -> float:
+        """Return the pause at a number."""
+        is_held = number >= ROWS_BEFORE_HOLD and not self._released.exists()
+        return HELD_PAUSE_SECONDS if is_held else killed_job.PAUSE_SECONDS
 
 
 def main() -> None:
     workers = int(sys.argv[2])
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    folder = Path(sys.argv[1])
     try:
         killed_job.run(
-            Path(sys.argv[1]),
+            folder,
             "hashmap",
             "aligned",
             2,
-            PAUSE_SECONDS * workers,
+            HeldBack(folder),
             execution__local__workers=workers,
             high_availability__lease_timeout=f"{int(TIMEOUT_SECONDS * 1000)} ms",
         )

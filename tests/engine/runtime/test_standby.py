@@ -26,7 +26,7 @@ from onceproof.engine.runtime.lease import STANDBY, LeaseNote, held
 from onceproof.engine.runtime.request_folder import is_running
 from tests.engine.runtime.exact_rows import computed, differences, rows_in_files
 from tests.engine.runtime.killed_job import checkpoints_of, make_input
-from tests.engine.runtime.standby_job import TIMEOUT_SECONDS
+from tests.engine.runtime.standby_job import TIMEOUT_SECONDS, release
 from tests.patience import PATIENCE_SECONDS
 
 POLL_SECONDS = 0.005
@@ -116,10 +116,11 @@ def test_next_process_goes_on_at_once_when_the_holder_is_killed(trial):
     first = trial.start()
     trial.await_checkpoints(2)
     second, third = trial.stand_by(), trial.stand_by()
-    trial.await_checkpoints(20)
+    trial.await_checkpoints(5)
     assert trial.incarnations() == [1]
     first.kill()
     trial.await_true(lambda: trial.incarnations() == [2])
+    release(trial.folder)
     # Both say why they go on: not because a lease has expired.
     ends = [trial.end_of(process) for process in (second, third)]
     assert (second.returncode, third.returncode) == (0, 0)
@@ -133,7 +134,7 @@ def test_stopped_holder_loses_the_job_and_ends_with_one_line_when_it_wakes(trial
     first = trial.start()
     trial.await_checkpoints(2)
     second = trial.stand_by()
-    trial.await_checkpoints(20)
+    trial.await_checkpoints(5)
     os.kill(first.pid, signal.SIGSTOP)
     stopped = time.monotonic()
     trial.await_true(lambda: trial.incarnations() == [2])
@@ -147,6 +148,7 @@ def test_stopped_holder_loses_the_job_and_ends_with_one_line_when_it_wakes(trial
     [job_folder] = trial.folder.glob("checkpoints/*/incarnation-2")
     trial.await_true(lambda: is_running(job_folder.parent))
     assert second.poll() is None
+    release(trial.folder)
     said = trial.end_of(second)
     assert second.returncode == 0, said
     assert "has not renewed its lease" in said
@@ -168,6 +170,7 @@ def test_the_second_in_line_goes_on_while_the_first_is_stopped(trial):
     trial.await_true(lambda: trial.incarnations() == [2])
     trial.await_checkpoints(2)
     assert "has not renewed its lease" in trial.said_by(third)
+    release(trial.folder)
     os.kill(second.pid, signal.SIGCONT)
     os.kill(first.pid, signal.SIGCONT)
     said = trial.end_of(first)
@@ -186,6 +189,8 @@ def test_of_several_processes_that_stand_by_one_goes_on_when_the_holder_is_stopp
     others = [trial.stand_by() for _ in range(3)]
     trial.await_checkpoints(5)
     os.kill(first.pid, signal.SIGSTOP)
+    trial.await_true(lambda: trial.incarnations() == [2])
+    release(trial.folder)
     ends = [trial.end_of(process) for process in others]
     assert [process.returncode for process in others] == [0, 0, 0], ends
     os.kill(first.pid, signal.SIGCONT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.campaign.executor import FamilySource, Simulation, digest_of, load
 from onceproof.harness.campaign.file_stores import store_of
+from onceproof.harness.campaign.scenario_worker import stop_scenario_process
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.budget import Budget
@@ -38,6 +40,13 @@ ROW = pa.schema([("word", pa.string()), ("count", pa.int64())])
 TABLES = TrialTables("word_count", RECORD, ROW)
 
 FILE = Path(__file__).parents[3] / "scenarios" / "word_count.py"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def scenario_process() -> Iterator[None]:
+    """End the process that simulations of this process have started."""
+    yield
+    stop_scenario_process()
 
 
 def table_of(folder: Path) -> pa.Table:
