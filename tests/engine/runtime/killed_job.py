@@ -109,9 +109,7 @@ def run(
     files = [str(folder / f"{number}.csv") for number in range(FILES)]
     numbers = env.from_source(CsvSource(files, schema), None, "numbers").uid("numbers")
     counted = (
-        numbers.key_by(lambda row: row[0], Types.STRING())
-        .process(function or CountAndTotal())
-        .uid("counted")
+        numbers.key_by(lambda row: row[0], Types.STRING()).process(function or CountAndTotal()).uid("counted")
     )
     counted.sink_to(FileSink.for_row_format(str(folder / "rows"), Encoder.csv_encoder()).build()).uid("files")
     table = SqliteUpsertSink(str(folder / "totals.db"), "totals", ["key", "number", "count", "total"])

@@ -12,7 +12,7 @@ from tests.engine.runtime import killed_job
 TIMEOUT_SECONDS = 2.5
 ROWS_BEFORE_HOLD = 150
 HELD_PAUSE_SECONDS = 0.2
-"""For each fourth row: a job that is held back takes minutes, so that its test can start further processes."""
+"""For each fourth row: a job that is held back takes minutes, so its test can start further processes."""
 
 
 def release(folder: Path) -> None:
