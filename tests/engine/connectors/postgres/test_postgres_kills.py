@@ -1,7 +1,7 @@
 """Jobs that write to a real server lose and repeat nothing: writer and server killed, cut off and paused.
 
 Six faults by default. More of them, with another seed:
-``pytest tests/engine/connectors/postgres/test_postgres_kills.py --kills 300 --kill-seed 7``.
+``pytest tests/engine/connectors/postgres/test_postgres_kills.py --kills 3000 --kill-seed 7``.
 
 Numbers come in batches, one for each fault and one more. A fault strikes when a drawn number of rows of its
 batch is visible, so that it strikes a job under way on any machine.
@@ -118,7 +118,7 @@ class Nemesis:
 def test_writer_and_server_may_die_at_any_moment(
     postgres_server: PostgresServer, database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    faults = request.config.getoption("--kills") // 10
+    faults = max(len(FAULTS), request.config.getoption("--kills") // 10)
     random = Random(request.config.getoption("--kill-seed"))
     numbers = BATCH_ROWS * (faults + 1)
     gate = tmp_path / "gate"
