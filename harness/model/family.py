@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import getattr_static
@@ -76,6 +77,14 @@ class Declared:
     """Whether the run is over. Until then, rows that a run may still hold back need not be there."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """What the family drew beside the records; a family whose job depends on it reads it here."""
+
+    def so_far(self, rows: Rows) -> Rows:
+        """Return those of the rows at the end that must be there now.
+
+        At the end of a run these are all of them. At a cut timers and windows may still hold rows back, so
+        only those that are visible count.
+        """
+        return rows if self.is_whole else list((Counter(rows) & Counter(self.rows)).elements())
 
 
 NOTHING_DECLARED: Final = Declared()
