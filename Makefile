@@ -13,6 +13,9 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME SP
 
 VENV := .venv
 STAMP := $(VENV)/stamp
+# The editable install precedes the working directory. Otherwise Python, started in the folder above a checkout named
+# onceproof, would import the checkout as the package.
+EDITABLE_FIRST := import sys; sys.meta_path.sort(key=lambda each: getattr(each, "__name__", "") != "_EditableFinder")
 # Options for the command of a target: make nightly OPTIONS="--seed 7"
 OPTIONS :=
 RUN := $(VENV)/bin
@@ -43,6 +46,7 @@ $(STAMP): pyproject.toml constraints.txt
 	exit 1
 	@$(INSTALL) pip setuptools wheel
 	@PYTHONWARNINGS=ignore $(INSTALL) --no-build-isolation --no-binary $(SOURCES) --editable '.[all,dev,docs]'
+	@echo '$(EDITABLE_FIRST)' >"$$($(RUN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/editable_first.pth"
 	@touch $@
 
 # As pip does for the packages that it installs. Tests and runs start processes by the hundred; each that finds no
