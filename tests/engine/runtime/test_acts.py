@@ -294,6 +294,7 @@ class Round:
         """End what lives, and the consumer."""
         self.stop_consumer()
         for process in self.members():
+            # One that ends by itself at this moment is no error.
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         for process in self.processes:

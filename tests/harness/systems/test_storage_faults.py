@@ -143,7 +143,7 @@ def test_real_job_goes_on_after_a_storage_that_was_away(faults):
 
 @pytest.mark.local_kill
 def test_what_a_finished_real_job_cannot_list_is_deleted_by_its_next_start(tmp_path):
-    # Which read is a list at the end of the job is searched for: each run has to pass. The first six are others.
+    # Which read is a list at the end of the job is searched for, after six others: each run has to pass.
     for nth in range(7, 15):
         scenario = scenario_with(Fault("fail_read", "restoring", occurrence=nth))
         history = LocalSystem(tmp_path / str(nth)).run(WORD_COUNT, scenario)
