@@ -49,7 +49,7 @@ class GatedNumbers(Source):
 class GatedReader(SplitReader):
     """Reads every n-th number."""
 
-    retry_ms = 5
+    retry_ms = 20
 
     def __init__(self, following: int, end: int, gate: Path) -> None:
         self._end = end
