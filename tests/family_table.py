@@ -53,9 +53,10 @@ _HEAD: Final = """# Families, features and faults
 
 ## Features
 
-The table shows the features that the job of each built-in family used in {runs} runs of the simulation: its operators
-besides sources and sinks, its kinds of state, and its sink if that is not the two-phase-commit sink. Every family
-also runs with each barrier mode, at random parallelisms, and with rescales, savepoints and stops.
+The table shows the features that the job of each built-in family used in {runs} runs of the simulation:
+its operators besides sources and sinks, its kinds of state, and its sink if that is not the two-phase-
+commit sink. Every family also runs with each barrier mode, at random parallelisms, and with rescales,
+savepoints and stops.
 
 | family | operators | state and timers | event time | sink |
 | --- | --- | --- | --- | --- |
@@ -63,17 +64,17 @@ also runs with each barrier mode, at random parallelisms, and with rescales, sav
 _FAULTS: Final = """
 ## Faults
 
-The table shows in how many of the scenarios 0 to {last} of a family each kind of fault is drawn (generation
-{generation}), with the family that has the fewest and the one that has the most. The report of a run shows how many
-faults struck, and where.
+The table shows in how many of the scenarios 0 to {last} of a family each kind of fault is drawn
+(generation {generation}), with the family that has the fewest and the one that has the most. The report
+of a run shows how many faults struck, and where.
 
 """
 _STEADY: Final = """
 Families whose jobs need a steady clock (`needs_steady_time`) never draw `clock_back`: {names}.
 """
 _SERVER_FAULTS: Final = """
-Systems that can strike servers add these faults for families that use a server. Some of them come with a kill of the
-job.
+Systems that can strike servers add these faults for families that use a server. Some of them come with a
+kill of the job.
 
 """
 
