@@ -54,12 +54,12 @@ _HEAD: Final = """# Families, features and faults
 ## Features
 
 The table shows the features that the job of each built-in family used in {runs} runs of the simulation:
-its operators besides sources and sinks, its kinds of state, and its sink if that is not the two-phase-
-commit sink. Every family also runs with each barrier mode, at random parallelisms, and with rescales,
-savepoints and stops.
+its operators besides sources and sinks, its kinds of state, and its sink if that is not the
+two-phase-commit sink. Every family also runs with each barrier mode, at random parallelisms, and with
+rescales, savepoints and stops.
 
-| family | operators | state and timers | event time | sink |
-| --- | --- | --- | --- | --- |
+| family | operators | uses |
+| --- | --- | --- |
 """
 _FAULTS: Final = """
 ## Faults
@@ -119,9 +119,9 @@ class Features:
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of the family's row."""
-        sinks = self.sinks - {_DEFAULT_SINK} if len(self.sinks) == 1 else self.sinks
-        words = (self.operators, self.state, {"yes"} if self.has_event_time else set(), sinks)
-        return tuple(", ".join(sorted(each)) for each in words)
+        sinks = sorted(self.sinks - {_DEFAULT_SINK} if len(self.sinks) == 1 else self.sinks)
+        uses = [*sorted(self.state), *(["event time"] if self.has_event_time else []), *sinks]
+        return ", ".join(sorted(self.operators)), ", ".join(uses)
 
 
 def _kind_of(table: Any) -> str:
