@@ -64,9 +64,9 @@ rescales, savepoints and stops.
 _FAULTS: Final = """
 ## Faults
 
-The table shows in how many of the scenarios 0 to {last} of a family each kind of fault is drawn
-(generation {generation}), with the family that has the fewest and the one that has the most. The report
-of a run shows how many faults struck, and where.
+The table shows in how many of the scenarios 0 to {last} of a family each kind of fault is drawn (generation
+{generation}): in the family with the fewest, in the median, and in the family with the most. The report of a
+run shows how many faults struck, and where.
 
 """
 _STEADY: Final = """
@@ -192,10 +192,8 @@ def fault_table(kinds: Iterable[FaultKind], counted: Mapping[str, Mapping[str, i
     """Return the table of kinds of faults: how often the families that allow a kind draw it."""
     rows = [row("fault", "fewest", "median", "most"), row("---", "--:", "--:", "--:")]
     for kind in kinds:
-        drawn = sorted((counts[kind], name) for name, counts in counted.items() if allows(name, kind))
-        (fewest, least), (most, greatest) = drawn[0], drawn[-1]
-        middle = drawn[len(drawn) // 2][0]
-        rows.append(row(kind, f"{fewest} ({least})", middle, f"{most} ({greatest})"))
+        drawn = sorted(counts[kind] for name, counts in counted.items() if allows(name, kind))
+        rows.append(row(kind, drawn[0], drawn[len(drawn) // 2], drawn[-1]))
     return "".join(rows)
 
 
