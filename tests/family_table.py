@@ -103,7 +103,7 @@ class Features:
             elif name.endswith("Sink"):
                 function: Any = operator
                 sink = type(function.function).__name__
-                self.sinks.add(_SINKS.get(sink, f"its own {sink}"))
+                self.sinks.add(_SINKS.get(sink, sink))
             else:
                 self.operators.add(name)
         for snapshot in effect.snapshot.operators.values():
