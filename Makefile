@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup bytecode links java pyflink services flink test run-tests nightly properties soak lint run-linters \
+.PHONY: help setup bytecode links java pyflink services flink test run-tests nightly properties bench soak lint run-linters \
   docs build-docs clean
 .DEFAULT_GOAL := help
 
@@ -112,6 +112,9 @@ nightly: setup ## run the night: flights under kills, planted bugs, a campaign; 
 
 properties: setup ## run only the property tests, with thousands of new examples each
 	@ONCEPROOF_PROFILE=nightly $(RUN)/python -m pytest -n 2 --dist=worksteal -m hypothesis
+
+bench: setup ## measure speed beside lower bounds and other engines; OPTIONS="simulate --json" runs one benchmark
+	@$(RUN)/python -m tests.benchmarks $(OPTIONS)
 
 soak: setup ## a job under requests and kills for ten minutes: rows exact, and as fast as without requests
 	@$(RUN)/python -m tests.engine.runtime.monitor.soak $(OPTIONS)

