@@ -28,7 +28,7 @@ from tests.rooms import (
 )
 from tests.rooms import row_of as harness_row_of
 
-PACKAGES = ("engine", "harness", "scenarios", "reports", "tests")
+PACKAGES = ("onceproof", "engine", "harness", "scenarios", "reports", "tests")
 
 LONGEST_MODULE = 500
 # Modules that are longer, each with the reason.
@@ -97,7 +97,7 @@ HOMES = {
     "psycopg": re.compile(r"engine\.connectors\.postgres|harness\.(services|systems)"),
     "confluent_kafka": re.compile(r"engine\.connectors\.kafka|harness\.(services|systems)"),
     **dict.fromkeys(("prometheus_client", "opentelemetry"), re.compile(r"engine\.runtime\.monitor")),
-    "hypothesis": re.compile(r"harness\.(generation\.strategies|testing\.plugin|public\.strategies)"),
+    "hypothesis": re.compile(r"harness\.(generation\.strategies|testing\.plugin)|onceproof\.strategies"),
 }
 
 # The state machines of the engine. Time is an argument there, randomness an object; there is no I/O.
