@@ -118,7 +118,7 @@ def test_python_in_pages_is_python(name: str) -> None:
         compile(block, name, "exec")
 
 
-@pytest.mark.parametrize("half", ["harness"])
+@pytest.mark.parametrize("half", ["engine", "harness"])
 def test_walk_of_a_map_has_five_files_with_their_functions(half: str) -> None:
     text = (ROOT / half / "README.md").read_text(encoding="utf-8")
     [walk] = re.findall(r"^## From a .+\n(?:.*\n)+?(?=## )", text, re.MULTILINE)
