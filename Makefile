@@ -112,11 +112,12 @@ bench: setup ## measure speed beside lower bounds and other engines; OPTIONS="si
 soak: setup ## a job under requests and kills for ten minutes: rows exact, and as fast as without requests
 	@$(RUN)/python -m tests.engine.runtime.monitor.soak $(OPTIONS)
 
-lint: setup ## run ruff and mypy
+lint: setup ## run ruff, import-linter and mypy
 	@$(MAKE) --no-print-directory run-linters
 
 run-linters:
 	@$(RUN)/ruff check .
+	@$(RUN)/lint-imports --no-cache --no-logo
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
 
