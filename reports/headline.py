@@ -65,7 +65,7 @@ def asked_counts(report: Report) -> dict[str, int]:
 
 
 def asked_text(report: Report) -> str:
-    """Return `Checked 8 properties in each of 90 scenarios; restore anywhere in 3 and determinism in 2.`"""
+    """Return `Checked 8 properties in each of 90 scenarios; restore anywhere in 3 and mode in 2`."""
     asked, total = asked_counts(report), total_scenarios(report)
     always = [name for name, number in asked.items() if number == total]
     parts = []

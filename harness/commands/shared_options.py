@@ -248,7 +248,7 @@ UntilExhausted: TypeAlias = Annotated[
         "--until-exhausted",
         min=1,
         metavar="N",
-        help="End a family early when its last N scenarios reached no new situation, fault or protocol state.",
+        help="End a family early when its last N scenarios reached no new situation, fault or state.",
     ),
 ]
 ComparesSql: TypeAlias = Annotated[
