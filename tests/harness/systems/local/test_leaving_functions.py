@@ -20,7 +20,7 @@ WORD_COUNT = load_family("word_count")
 
 
 def tried(system, *every_means, **options):
-    """Let functions leave, the first one at its 12th record, after a checkpoint; return history and verdict."""
+    """Let functions leave, the first one at its 12th record, after a checkpoint."""
     faults = [
         Fault("function_leaves", "element", "count-0", occurrence=12 + 4 * number, means=means)
         for number, means in enumerate(every_means)
