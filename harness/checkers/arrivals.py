@@ -86,6 +86,8 @@ class Arrival(NamedTuple):
     """The furthest that may precede it in the attempt that processed it."""
     earlier: int
     """The furthest that an attempt may have reached before the restore that the record came after."""
+    is_timed: bool = True
+    """Whether its split has a watermark strategy. If not, it is never late, such as a row of a table."""
 
     @property
     def furthest(self) -> int:
@@ -98,8 +100,8 @@ def arrivals_of(records: Records, strategies: Sequence[Timed] | None, line: Line
 
     Args:
         records: by split, in the order of offsets.
-        strategies: those of the job; where it has several, the furthest watermark of them counts. None: they
-            are not known, and any watermark may come before any record.
+        strategies: those of the job; where a split has several, the furthest watermark of them counts. None:
+            they are not known, and any watermark may come before any record.
         line: the attempts that led to the rows in question.
     """
     if strategies is None:
@@ -110,7 +112,7 @@ def arrivals_of(records: Records, strategies: Sequence[Timed] | None, line: Line
         ]
     found: dict[tuple[str, int], Arrival] = {}
     for strategy in strategies:
-        for arrival in _of_one_strategy(records, strategy, line):
+        for arrival in _of_one_strategy(records, strategy, strategies, line):
             place = arrival.split, arrival.offset
             other = found.get(place, arrival)
             found[place] = arrival._replace(
@@ -118,14 +120,22 @@ def arrivals_of(records: Records, strategies: Sequence[Timed] | None, line: Line
                 watermark=max(arrival.watermark, other.watermark),
                 earlier=max(arrival.earlier, other.earlier),
             )
+    for split, own in records.items():
+        for offset, (timestamp, value) in enumerate(own):
+            untimed = Arrival(split, offset, timestamp, value, NO_WATERMARK, NO_WATERMARK, is_timed=False)
+            found.setdefault((split, offset), untimed)
     return list(found.values())
 
 
-def _of_one_strategy(records: Records, strategy: Timed, line: Line) -> list[Arrival]:
+def _of_one_strategy(
+    records: Records, strategy: Timed, strategies: Sequence[Timed], line: Line
+) -> list[Arrival]:
     attempts = FROM_THE_BEGINNING if line is None else line
     found = []
-    beside = _beside(records, strategy, attempts)
-    for split, own in records.items():
+    beside = [NO_WATERMARK] * len(attempts)
+    if not strategy.is_of_one_split:
+        beside = [_furthest(records, strategies, attempt) for attempt in attempts]
+    for split, own in _timed_by(strategy, records):
         starts = [attempt.start.get(split, 0) for attempt in attempts]
         ends = [*starts[1:], len(own)]
         within = [
@@ -146,17 +156,20 @@ def _of_one_strategy(records: Records, strategy: Timed, line: Line) -> list[Arri
     return found
 
 
-def _beside(records: Records, strategy: Timed, attempts: Sequence[Attempt]) -> list[int]:
-    """Return by attempt the furthest watermark that splits give each other's records."""
-    if strategy.is_of_one_split:
-        return [NO_WATERMARK] * len(attempts)
-    return [
-        max(
-            (strategy.watermarks(own[attempt.start.get(split, 0) :])[-1] for split, own in records.items()),
-            default=NO_WATERMARK,
-        )
-        for attempt in attempts
-    ]
+def _timed_by(strategy: Timed, records: Records) -> list[tuple[str, Sequence[InputRecord]]]:
+    return [(split, own) for split, own in records.items() if strategy.times(split)]
+
+
+def _furthest(records: Records, strategies: Sequence[Timed], attempt: Attempt) -> int:
+    """Return the furthest watermark that any split gives in an attempt."""
+    return max(
+        (
+            strategy.watermarks(own[attempt.start.get(split, 0) :])[-1]
+            for strategy in strategies
+            for split, own in _timed_by(strategy, records)
+        ),
+        default=NO_WATERMARK,
+    )
 
 
 def only(arrivals: Sequence[Arrival], splits: Mapping[str, Sequence[InputRecord]]) -> Records:

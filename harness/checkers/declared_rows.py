@@ -4,6 +4,7 @@ Rules:
 
 - A late row reaches ``expected`` only if it is that of a record that may be late; as many equal ones as there
   are such records. The others are left out, so the checkers report them and miss what they stand for.
+- A record without a watermark strategy is never late; it is there with each other one that is asked for.
 - A late row is that of a record if ``expected`` returns it for this record alone; where ``expected`` returns
   each late row that is declared, if the row has all cells of the record.
 - If the expected rows differ from the visible ones, `firings.py` says which differences are legitimate.
@@ -12,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -114,19 +115,26 @@ class DeclaredRows:
         late = [row for row in visible if is_late(row)]
         if not late:
             return visible
-        is_trusting = bool(self._expected(only((), records), late, True))
+        arrivals = self._arrivals_in(records, self._line(history, checkpoint))
+        table = [each for each in arrivals if not each.is_timed]
+        of_table = Counter(self._expected(only(table, records), (), True))
+        is_trusting = any(is_late(row) for row in self._expected(only(table, records), late, True))
         possible: Counter[Row] = Counter()
-        for arrival in self._arrivals_in(records, self._line(history, checkpoint)):
+        for arrival in arrivals:
             if arrival.watermark < arrival.timestamp:
                 continue
-            alone = only([arrival], records)
-            if self._due_of is not None:
-                dues = [self._due_of(row) for row in self._expected(alone, (), True)]
-                if arrival.watermark < max((due for due in dues if due is not None), default=NO_WATERMARK):
-                    continue
+            alone = only([*table, arrival], records)
+            if not self._are_due(Counter(self._expected(alone, (), True)) - of_table, arrival):
+                continue
             rows = late if is_trusting else self._expected(alone, late, True)
             possible.update(
-                {row for row in rows if is_late(row) and not (is_trusting and _lacks(row, arrival))}
+                {
+                    row
+                    for row in rows
+                    if is_late(row)
+                    and self._are_due([row], arrival)
+                    and not (is_trusting and _lacks(row, arrival))
+                }
             )
         declared = []
         for row in visible:
@@ -136,6 +144,11 @@ class DeclaredRows:
                 possible[row] -= 1
             declared.append(row)
         return declared
+
+    def _are_due(self, rows: Iterable[Row], arrival: Arrival) -> bool:
+        """Return whether rows may have been due when a record came."""
+        dues = [due for row in rows if self._due_of and (due := self._due_of(row)) is not None]
+        return arrival.watermark >= max(dues, default=NO_WATERMARK)
 
     def _arrivals_in(self, records: Records, line: Line) -> list[Arrival]:
         """Return the arrivals of some first records of each split."""

@@ -16,6 +16,7 @@ Rules:
   own window ends later than what it misses, as that of a session may, it may begin anew without a restore.
 - Equal records of which the expected rows hold one only, as those of a job that drops repeats, share a fate.
 - A record that is in no firing must be declared late, or count in another row, or be on its way at a cut.
+- Records without a watermark strategy, such as those of a table, are part of each firing.
 - A group with more records behind the watermark than MOST_RECORDS is not decided, which the run's notes say.
 """
 
@@ -99,10 +100,16 @@ class Firings:
     """Those that some record changes."""
     _constant: frozenset[int] = frozenset()
     """Those that each record changes."""
+    _table: list[Arrival] = field(init=False)
+    """The records without a watermark strategy."""
+    _of_table: Counter[Row] = field(init=False)
+    """The rows of these alone."""
     _cache: dict[tuple[bool, frozenset[Unit]], Counter[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._whole = Counter(self.expect(self.run.records))
+        self._table = [each for each in self.run.arrivals if not each.is_timed]
+        self._of_table = Counter(self.expect(only(self._table, self.run.records)) if self._table else ())
         self._units = self._united()
         # A window that a record touches, as sessions do, may be due just before the record.
         touch = 0 if self.due is None else 1
@@ -123,9 +130,11 @@ class Firings:
         return expected
 
     def _united(self) -> list[Unit]:
-        """Return the records, with those that share a fate together."""
+        """Return the records that may be late, with those that share a fate together."""
         equal: dict[tuple[int, Any], list[Arrival]] = {}
         for arrival in self.run.arrivals:
+            if not arrival.is_timed:
+                continue
             equal.setdefault((arrival.timestamp, arrival.value), []).append(arrival)
         units = []
         for same in equal.values():
@@ -266,7 +275,8 @@ class Firings:
     def _all_rows(self, some: frozenset[Unit], alone: bool) -> Counter[Row]:
         if (alone, some) not in self._cache:
             chosen = [each for unit in self._units if (unit in some) == alone for each in unit.arrivals]
-            self._cache[alone, some] = Counter(self.expect(only(chosen, self.run.records)))
+            rows = Counter(self.expect(only([*self._table, *chosen], self.run.records)))
+            self._cache[alone, some] = rows - self._of_table if alone else rows
         return self._cache[alone, some]
 
     def _of(self, group: Group, rows: Counter[Row]) -> Counter[Row]:
