@@ -121,7 +121,7 @@ class DeclaredRows:
         is_trusting = any(is_late(row) for row in self._expected(only(table, records), late, True))
         possible: Counter[Row] = Counter()
         for arrival in arrivals:
-            if arrival.watermark < arrival.timestamp:
+            if not arrival.is_timed or arrival.watermark < arrival.timestamp:
                 continue
             alone = only([*table, arrival], records)
             if not self._are_due(Counter(self._expected(alone, (), True)) - of_table, arrival):

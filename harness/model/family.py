@@ -205,9 +205,9 @@ class FamilyOptions:
     """The rows that declare a record late: a tag that is one of their cells, or a function of a row. It
     implies ``declares``. Only those of records that may be late reach ``expected``."""
     due: Callable[[Row, Records], int | None] | None = None
-    """For ``late``: the watermark at which a row is due, such as the end of its window less 1 ms; for a late
-    row, at which its record is late; None for rows that do not wait. A record is late if all its rows are
-    due; without this, if it is behind. The second argument is the whole input, for rows without a time."""
+    """For ``late``: the watermark at which a row of an input is due, such as the end of its window less 1 ms;
+    of a late row that at which its record is late; None if it does not wait. A record is late if all its rows
+    are due; without this, if it is behind."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
