@@ -112,7 +112,7 @@ def arrivals_of(records: Records, strategies: Sequence[Timed] | None, line: Line
         ]
     found: dict[tuple[str, int], Arrival] = {}
     for strategy in strategies:
-        for arrival in _of_one_strategy(records, strategy, strategies, line):
+        for arrival in _of_one_strategy(records, strategy, line):
             place = arrival.split, arrival.offset
             other = found.get(place, arrival)
             found[place] = arrival._replace(
@@ -127,15 +127,13 @@ def arrivals_of(records: Records, strategies: Sequence[Timed] | None, line: Line
     return list(found.values())
 
 
-def _of_one_strategy(
-    records: Records, strategy: Timed, strategies: Sequence[Timed], line: Line
-) -> list[Arrival]:
+def _of_one_strategy(records: Records, strategy: Timed, line: Line) -> list[Arrival]:
     attempts = FROM_THE_BEGINNING if line is None else line
     found = []
-    beside = [NO_WATERMARK] * len(attempts)
-    if not strategy.is_of_one_split:
-        beside = [_furthest(records, strategies, attempt) for attempt in attempts]
-    for split, own in _timed_by(strategy, records):
+    beside = _beside(records, strategy, attempts)
+    for split, own in records.items():
+        if not strategy.times(split):
+            continue
         starts = [attempt.start.get(split, 0) for attempt in attempts]
         ends = [*starts[1:], len(own)]
         within = [
@@ -156,20 +154,17 @@ def _of_one_strategy(
     return found
 
 
-def _timed_by(strategy: Timed, records: Records) -> list[tuple[str, Sequence[InputRecord]]]:
-    return [(split, own) for split, own in records.items() if strategy.times(split)]
-
-
-def _furthest(records: Records, strategies: Sequence[Timed], attempt: Attempt) -> int:
-    """Return the furthest watermark that any split gives in an attempt."""
-    return max(
-        (
-            strategy.watermarks(own[attempt.start.get(split, 0) :])[-1]
-            for strategy in strategies
-            for split, own in _timed_by(strategy, records)
-        ),
-        default=NO_WATERMARK,
-    )
+def _beside(records: Records, strategy: Timed, attempts: Sequence[Attempt]) -> list[int]:
+    """Return by attempt the furthest watermark that splits give each other's records."""
+    if strategy.is_of_one_split:
+        return [NO_WATERMARK] * len(attempts)
+    return [
+        max(
+            (strategy.watermarks(own[attempt.start.get(split, 0) :])[-1] for split, own in records.items()),
+            default=NO_WATERMARK,
+        )
+        for attempt in attempts
+    ]
 
 
 def only(arrivals: Sequence[Arrival], splits: Mapping[str, Sequence[InputRecord]]) -> Records:

@@ -4,16 +4,18 @@ Rules:
 
 - A late row reaches ``expected`` only if it is that of a record that may be late; as many equal ones as there
   are such records. The others are left out, so the checkers report them and miss what they stand for.
-- A record without a watermark strategy is never late; it is there with each other one that is asked for.
-- A late row is that of a record if ``expected`` returns it for this record alone; where ``expected`` returns
-  each late row that is declared, if the row has all cells of the record.
+- A record without a watermark strategy, such as that of a table, is never late. Each record that is asked for
+  alone comes with all of these.
+- A late row is that of a record if ``expected`` returns it for the records of its split up to this one and
+  not up to the one before, or for this record alone. Where ``expected`` returns each late row that is given,
+  if the row has all cells of the record.
 - If the expected rows differ from the visible ones, `firings.py` says which differences are legitimate.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -21,7 +23,7 @@ from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line
 from onceproof.harness.checkers.firings import Firings, Run
 from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, JOB_FINISHED, History, Row
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.model.watermarks import NO_WATERMARK, Timed, strategies_of
 from onceproof.reports.notes import UNDECIDED
 
@@ -123,17 +125,17 @@ class DeclaredRows:
         for arrival in arrivals:
             if not arrival.is_timed or arrival.watermark < arrival.timestamp:
                 continue
-            alone = only([*table, arrival], records)
-            if not self._are_due(Counter(self._expected(alone, (), True)) - of_table, arrival):
-                continue
-            rows = late if is_trusting else self._expected(alone, late, True)
+            alone = Counter(self._expected(only([*table, arrival], records), (), True)) - of_table
+            rows = late if is_trusting else self._late_rows_of(arrival, records, table, late)
+            dues = [] if self._due_of is None else map(self._due_of, alone)
+            due = max((each for each in dues if each is not None), default=NO_WATERMARK)
             possible.update(
                 {
                     row
                     for row in rows
                     if is_late(row)
-                    and self._are_due([row], arrival)
                     and not (is_trusting and _lacks(row, arrival))
+                    and arrival.watermark >= self._late_at(row, due)
                 }
             )
         declared = []
@@ -145,10 +147,24 @@ class DeclaredRows:
             declared.append(row)
         return declared
 
-    def _are_due(self, rows: Iterable[Row], arrival: Arrival) -> bool:
-        """Return whether rows may have been due when a record came."""
-        dues = [due for row in rows if self._due_of and (due := self._due_of(row)) is not None]
-        return arrival.watermark >= max(dues, default=NO_WATERMARK)
+    def _late_rows_of(
+        self, arrival: Arrival, records: Records, table: Sequence[Arrival], late: Sequence[Row]
+    ) -> Sequence[Row]:
+        """Return the late rows that a record adds to those before it in its split, or that it gives alone."""
+        rest: dict[str, Sequence[InputRecord]] = {**only(table, records)}
+        split = records[arrival.split]
+        before = {**rest, arrival.split: split[: arrival.offset]}
+        up_to = {**rest, arrival.split: split[: arrival.offset + 1]}
+        rows = self._late_among(up_to, late) - self._late_among(before, late)
+        return list(rows or self._late_among(only([*table, arrival], records), late))
+
+    def _late_among(self, records: Records, late: Sequence[Row]) -> Counter[Row]:
+        return Counter(filter(self._options.is_late, self._expected(records, late, True)))
+
+    def _late_at(self, row: Row, otherwise: int) -> int:
+        """Return the watermark from which the record of a late row is late."""
+        due = None if self._due_of is None else self._due_of(row)
+        return otherwise if due is None else due
 
     def _arrivals_in(self, records: Records, line: Line) -> list[Arrival]:
         """Return the arrivals of some first records of each split."""

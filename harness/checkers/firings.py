@@ -15,6 +15,8 @@ Rules:
   `arrivals.py` works it out, and if no more firings answer the same than there are attempts. Where a record's
   own window ends later than what it misses, as that of a session may, it may begin anew without a restore.
 - Equal records of which the expected rows hold one only, as those of a job that drops repeats, share a fate.
+- A row that no record gives alone, such as a pair of a join, may be missing if it was due, and what it needs
+  removed, before a restore that one of its records came after.
 - A record that is in no firing must be declared late, or count in another row, or be on its way at a cut.
 - Records without a watermark strategy, such as those of a table, are part of each firing.
 - A group with more records behind the watermark than MOST_RECORDS is not decided, which the run's notes say.
@@ -153,6 +155,8 @@ class Firings:
 
     def _is_legitimate(self, group: Group, visible: Counter[Row]) -> bool:
         unseen = self._of(group, self._whole) - visible
+        if not any(self._of(group, self._alone(each)) for each in self._units):
+            return visible <= self._of(group, self._whole) and all(map(self._is_missed, unseen))
         members = [
             each
             for each in self._behind
@@ -172,6 +176,14 @@ class Firings:
             self._may_follow(group, visible, frozenset(outside))
             for size in range(len(members) + 1)
             for outside in combinations(members, size)
+        )
+
+    def _is_missed(self, row: Row) -> bool:
+        """Return whether a row of several records may be missing: one of them came when the row was due."""
+        return any(
+            each.earlier >= self._due_of(row, each)
+            and self._all_rows(frozenset([each]), alone=False)[row] < self._whole[row]
+            for each in self._behind
         )
 
     def _may_follow(self, group: Group, visible: Counter[Row], outside: frozenset[Unit]) -> bool:

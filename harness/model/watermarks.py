@@ -7,8 +7,9 @@ Rules:
 - A stock strategy is its bound: the newest timestamp, less the bound, less 1 ms. A generator of the user is
   asked record by record, as if each were followed by a periodic call: no run has more watermarks.
 - A split is ordered and has a generator of its own, and a subtask waits for its slowest split. So a
-  watermark that precedes a record follows from the records before it in its own split. Where a strategy has
-  idle splits, or stands behind the source, the other splits count as well.
+  watermark that precedes a record follows from the records before it in its own split. Where a strategy
+  stands behind the source, the other splits count as well.
+- A split that may be idle may be overtaken: the others may even end meanwhile, and so time itself.
 - The strategy of a source holds for the splits that the source names, which is asked of the family's own
   source where it wraps that of the harness. Records of a split without a strategy are never late.
 - Strategies are not known where the job cannot be built so, or where an assigner or generator of the user
@@ -53,6 +54,8 @@ class Timed(NamedTuple):
     def watermarks(self, records: Sequence[InputRecord]) -> list[int]:
         """Return the furthest watermark before each of some records, and after the last."""
         timestamps = self.timestamps(records)
+        if self.strategy.has_idleness:
+            return [MAX_WATERMARK] * (len(records) + 1)
         behind = self.strategy.bound_ms
         if behind is None:
             return self._asked(records, timestamps)
@@ -99,7 +102,8 @@ class _Furthest:
         self.watermark = max(self.watermark, watermark.timestamp)
 
     def mark_idle(self) -> None:
-        """Do nothing: idleness moves no watermark of this split."""
+        """Note that others may overtake this split, up to the end of the input."""
+        self.watermark = MAX_WATERMARK
 
     def mark_active(self) -> None:
         """Do nothing."""
@@ -138,7 +142,7 @@ class _Job:
         if strategy is not None:
             if not is_of_one_split and strategy.create_timestamp_assigner() is not None:
                 raise NotImplementedError("the values behind a source are not those of the input")
-            self.found.append(Timed(strategy, is_of_one_split and not strategy.has_idleness, splits))
+            self.found.append(Timed(strategy, is_of_one_split, splits))
         return self
 
     def __getattr__(self, name: str) -> Any:
