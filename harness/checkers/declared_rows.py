@@ -4,6 +4,8 @@ Rules:
 
 - A late row reaches ``expected`` only if it is that of a record that may be late; as many equal ones as there
   are such records. The others are left out, so the checkers report them and miss what they stand for.
+- A record without a watermark strategy, such as that of a table, is never late. Each record that is asked for
+  alone comes with all of these.
 - A late row is that of a record if ``expected`` returns it for the records of its split up to this one and
   not up to the one before, or for this record alone. Where ``expected`` returns each late row that is given,
   if the row has all cells of the record.
@@ -115,14 +117,17 @@ class DeclaredRows:
         late = [row for row in visible if is_late(row)]
         if not late:
             return visible
-        is_trusting = bool(self._expected(only((), records), late, True))
+        arrivals = self._arrivals_in(records, self._line(history, checkpoint))
+        table = [each for each in arrivals if not each.is_timed]
+        of_table = Counter(self._expected(only(table, records), (), True))
+        is_trusting = any(is_late(row) for row in self._expected(only(table, records), late, True))
         possible: Counter[Row] = Counter()
-        for arrival in self._arrivals_in(records, self._line(history, checkpoint)):
-            if arrival.watermark < arrival.timestamp:
+        for arrival in arrivals:
+            if not arrival.is_timed or arrival.watermark < arrival.timestamp:
                 continue
-            alone = only([arrival], records)
-            rows = late if is_trusting else self._late_rows_of(arrival, records, late)
-            dues = [] if self._due_of is None else map(self._due_of, self._expected(alone, (), True))
+            alone = Counter(self._expected(only([*table, arrival], records), (), True)) - of_table
+            rows = late if is_trusting else self._late_rows_of(arrival, records, table, late)
+            dues = [] if self._due_of is None else map(self._due_of, alone)
             due = max((each for each in dues if each is not None), default=NO_WATERMARK)
             possible.update(
                 {
@@ -142,14 +147,16 @@ class DeclaredRows:
             declared.append(row)
         return declared
 
-    def _late_rows_of(self, arrival: Arrival, records: Records, late: Sequence[Row]) -> Sequence[Row]:
+    def _late_rows_of(
+        self, arrival: Arrival, records: Records, table: Sequence[Arrival], late: Sequence[Row]
+    ) -> Sequence[Row]:
         """Return the late rows that a record adds to those before it in its split, or that it gives alone."""
-        empty: dict[str, Sequence[InputRecord]] = dict.fromkeys(records, ())
+        rest: dict[str, Sequence[InputRecord]] = {**only(table, records)}
         split = records[arrival.split]
-        before = {**empty, arrival.split: split[: arrival.offset]}
-        up_to = {**empty, arrival.split: split[: arrival.offset + 1]}
+        before = {**rest, arrival.split: split[: arrival.offset]}
+        up_to = {**rest, arrival.split: split[: arrival.offset + 1]}
         rows = self._late_among(up_to, late) - self._late_among(before, late)
-        return list(rows or self._late_among(only([arrival], records), late))
+        return list(rows or self._late_among(only([*table, arrival], records), late))
 
     def _late_among(self, records: Records, late: Sequence[Row]) -> Counter[Row]:
         return Counter(filter(self._options.is_late, self._expected(records, late, True)))

@@ -18,6 +18,7 @@ Rules:
 - A row that no record gives alone, such as a pair of a join, may be missing if it was due, and what it needs
   removed, before a restore that one of its records came after.
 - A record that is in no firing must be declared late, or count in another row, or be on its way at a cut.
+- Records without a watermark strategy, such as those of a table, are part of each firing.
 - A group with more records behind the watermark than MOST_RECORDS is not decided, which the run's notes say.
 """
 
@@ -101,10 +102,16 @@ class Firings:
     """Those that some record changes."""
     _constant: frozenset[int] = frozenset()
     """Those that each record changes."""
+    _table: list[Arrival] = field(init=False)
+    """The records without a watermark strategy."""
+    _of_table: Counter[Row] = field(init=False)
+    """The rows of these alone."""
     _cache: dict[tuple[bool, frozenset[Unit]], Counter[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._whole = Counter(self.expect(self.run.records))
+        self._table = [each for each in self.run.arrivals if not each.is_timed]
+        self._of_table = Counter(self.expect(only(self._table, self.run.records)) if self._table else ())
         self._units = self._united()
         # A window that a record touches, as sessions do, may be due just before the record.
         touch = 0 if self.due is None else 1
@@ -125,9 +132,11 @@ class Firings:
         return expected
 
     def _united(self) -> list[Unit]:
-        """Return the records, with those that share a fate together."""
+        """Return the records that may be late, with those that share a fate together."""
         equal: dict[tuple[int, Any], list[Arrival]] = {}
         for arrival in self.run.arrivals:
+            if not arrival.is_timed:
+                continue
             equal.setdefault((arrival.timestamp, arrival.value), []).append(arrival)
         units = []
         for same in equal.values():
@@ -278,7 +287,8 @@ class Firings:
     def _all_rows(self, some: frozenset[Unit], alone: bool) -> Counter[Row]:
         if (alone, some) not in self._cache:
             chosen = [each for unit in self._units if (unit in some) == alone for each in unit.arrivals]
-            self._cache[alone, some] = Counter(self.expect(only(chosen, self.run.records)))
+            rows = Counter(self.expect(only([*self._table, *chosen], self.run.records)))
+            self._cache[alone, some] = rows - self._of_table if alone else rows
         return self._cache[alone, some]
 
     def _of(self, group: Group, rows: Counter[Row]) -> Counter[Row]:

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import partial
-from itertools import count
 from typing import Any
 
 import pytest
-from msgspec import structs
 
-from onceproof.harness.checkers.oracle import PythonOracle
-from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import NOTHING_DECLARED, Declared, Records
-from onceproof.harness.model.history import History, Row
+from onceproof.harness.model.family import NOTHING_DECLARED, Declared
 from onceproof.scenarios import periodic_page_views, sessions, sliding_word_count, window_sum
+from tests.scenarios.asking import asked
 from tests.scenarios.passing_runs import passing_runs
 
 FAMILIES = ("periodic_page_views", "sessions", "sliding_word_count", "window_sum")
 EARLY, LATER = 3_000, 60_000
 """A record at EARLY that comes behind one at LATER may be late for every window."""
-
-
-def asked(family: Any, records: Records, *visible: Row) -> list[Row]:
-    """Return the rows that one attempt over some records should commit, given those that it commits."""
-    history = History()
-    history.attempt_started(0, "1.1", 1, None)
-    history.job_finished(1)
-    scenario = next(each for each in map(partial(generate, family), count()) if each.is_exactly_once)
-    splits = {split: tuple(own) for split, own in records.items()}
-    oracle = PythonOracle(family, structs.replace(scenario, records=splits))
-    return list(Counter(oracle.rows(visible, history)).elements())
 
 
 def declaring(*rows: tuple[Any, ...]) -> Declared:

@@ -9,8 +9,9 @@ import pytest
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.harness.model.family import NOTHING_DECLARED, Declared
 from onceproof.scenarios import behaviour_patterns, flight_delays, full_join, interval_join
-from onceproof.scenarios._flight_days import BOUND_MS, DAY_MS
 from onceproof.scenarios._streams import StreamSource, part_of
+from onceproof.scenarios.flight_delays import BOUND_MS, DAY_MS
+from tests.scenarios.asking import asked
 from tests.scenarios.passing_runs import passing_runs
 
 FAMILIES = ("behaviour_patterns", "flight_delays", "full_join", "interval_join")
@@ -163,22 +164,46 @@ LATE_FLIGHT = ("late", "EWR AA", NOON + 4, "6", 0, 0)
 
 def test_delays_are_added_up_per_airport_airline_and_day_where_the_name_is_known() -> None:
     rows = [FIRST_DAY, NEXT_DAY, AT_JFK, LATE_FLIGHT]
-    assert sorted(flight_delays.expected(FLIGHTS, declaring(*rows))) == sorted(rows)
+    assert sorted(asked(flight_delays, FLIGHTS, *rows)) == sorted(rows)
     in_time = ("day", "EWR American", DAY_MS, "1,3,4,6", 825, 800)
-    assert sorted(flight_delays.expected(FLIGHTS, NOTHING_DECLARED)) == sorted([in_time, NEXT_DAY, AT_JFK])
+    assert sorted(asked(flight_delays, FLIGHTS)) == sorted([in_time, NEXT_DAY, AT_JFK])
 
 
 def test_a_late_flight_may_open_its_day_again_after_a_restore() -> None:
     again = ("day", "EWR American", DAY_MS, "6", 800, 800)
     rows = [FIRST_DAY, again, NEXT_DAY, AT_JFK]
-    assert sorted(flight_delays.expected(FLIGHTS, declaring(*rows))) == sorted(rows)
+    resumed_at = {"airlines-0": 1, "flights-EWR": 5}
+    assert sorted(asked(flight_delays, FLIGHTS, *rows, resumed_at=resumed_at)) == sorted(rows)
+    for resumed_at in ({}, {"airlines-0": 1, "flights-EWR": 4}):
+        # No watermark before the restore was far enough for the day to be over.
+        assert again not in asked(flight_delays, FLIGHTS, *rows, resumed_at=resumed_at)
+    assert again not in asked(flight_delays, FLIGHTS, *rows)
+
+
+def test_a_flight_whose_day_is_not_over_is_not_late_though_its_airline_is_unknown() -> None:
+    flights = FLIGHTS["flights-EWR"]
+    behind = (NOON + 4, ("UA", 6, 800, None))
+    late = ("late", "EWR UA", NOON + 4, "6", 0, 0)
+    nameless = {"airlines-0": [], "flights-EWR": [*flights[:5], behind]}
+    assert asked(flight_delays, nameless, late) == [late]
+    same_day = {"airlines-0": [], "flights-EWR": [(NOON + 2 * BOUND_MS, flights[0][1]), behind]}
+    assert asked(flight_delays, same_day, late) == []
+
+
+def test_a_name_is_never_late() -> None:
+    named = {"airlines-0": [(NOON, ("AA", None, None, "American")), (0, ("UA", None, None, "United"))]}
+    late = ("late", " UA", 0, "None", 0, 0)
+    assert late not in asked(flight_delays, {**FLIGHTS, **named}, late)
 
 
 def test_before_the_end_a_day_may_be_out_or_not() -> None:
-    assert flight_delays.expected(FLIGHTS, so_far()) == []
-    assert flight_delays.expected(FLIGHTS, so_far(FIRST_DAY)) == [FIRST_DAY]
+    assert asked(flight_delays, FLIGHTS, is_whole=False) == []
+    rows = [FIRST_DAY, LATE_FLIGHT]
+    assert sorted(asked(flight_delays, FLIGHTS, *rows, is_whole=False)) == rows
+    # A late flight that was read before an aligned cut is there as a row of its own.
+    assert asked(flight_delays, FLIGHTS, FIRST_DAY, is_whole=False) == []
     nameless = {**FLIGHTS, "airlines-0": []}
-    assert flight_delays.expected(nameless, so_far(FIRST_DAY)) == []
+    assert asked(flight_delays, nameless, FIRST_DAY, is_whole=False) == []
 
 
 @pytest.mark.parametrize(
@@ -196,5 +221,5 @@ def test_before_the_end_a_day_may_be_out_or_not() -> None:
     ids=["torn", "wrong sum", "unsorted", "lost", "twice", "no such airline", "null", "not late"],
 )
 def test_a_day_that_cannot_be_is_not_expected(rows: list[tuple[Any, ...]]) -> None:
-    expected = flight_delays.expected(FLIGHTS, declaring(*rows, NEXT_DAY, AT_JFK))
-    assert sorted(expected) != sorted([*rows, NEXT_DAY, AT_JFK], key=str)
+    expected = asked(flight_delays, FLIGHTS, *rows, NEXT_DAY, AT_JFK)
+    assert sorted(expected, key=str) != sorted([*rows, NEXT_DAY, AT_JFK], key=str)
