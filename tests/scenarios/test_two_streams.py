@@ -120,25 +120,37 @@ def test_clicks_from_five_seconds_before_to_two_after_an_order_are_its_partners(
     ]
 
 
-def test_a_record_behind_its_watermark_may_be_late_or_miss_a_partner() -> None:
-    records = {
-        "orders-0": [(10_000, ("ann", 1))],
-        "clicks-0": [(60_000, ("ann", 2)), (10_000, ("ann", 3)), (58_500, ("ann", 4))],
-    }
-    late, missed = ("late", "ann", 10_000, 3, 0), pair(10_000, 1, 3)
-    assert interval_join.expected(records, declaring(late)) == [late]
-    assert interval_join.expected(records, declaring(missed)) == [missed]
-    assert interval_join.expected(records, NOTHING_DECLARED) == []
-    assert missed not in interval_join.expected(records, declaring(late, missed))
-    # The watermark after 60,000 is 57,999: a record above it is not late, nor is the one that came first.
+BEHIND = {
+    "orders-0": [(10_000, ("ann", 1))],
+    "clicks-0": [(60_000, ("ann", 2)), (10_000, ("ann", 3)), (57_999, ("ann", 4))],
+}
+"""The watermark after 60,000 is 57,999."""
+
+
+def test_a_record_behind_its_watermark_may_be_late_or_have_its_partner() -> None:
+    late, met = ("late", "ann", 10_000, 3, 0), pair(10_000, 1, 3)
+    assert asked(interval_join, BEHIND, late) == [late]
+    assert asked(interval_join, BEHIND, met) == [met]
+    assert asked(interval_join, BEHIND) == [met]
+    assert met not in asked(interval_join, BEHIND, late, met)
+    # A record at the watermark is not late, nor is the one that came first.
     for in_time in (
-        ("late", "ann", 58_500, 4, 0),
+        ("late", "ann", 57_999, 4, 0),
         ("late", "ann", 60_000, 2, 0),
         ("late", "ann", 10_000, 1, 0),
     ):
-        assert in_time not in interval_join.expected(records, declaring(in_time))
-    in_order = {"orders-0": records["orders-0"], "clicks-0": records["clicks-0"][1:2]}
-    assert interval_join.expected(in_order, declaring(late)) == [missed]
+        assert in_time not in asked(interval_join, BEHIND, in_time)
+    in_order = {**BEHIND, "clicks-0": BEHIND["clicks-0"][1:2]}
+    assert asked(interval_join, in_order, late) == [met]
+
+
+def test_a_record_may_miss_a_partner_that_was_removed_before_the_restore_it_came_after() -> None:
+    met = pair(10_000, 1, 3)
+    assert asked(interval_join, BEHIND, resumed_at={"orders-0": 1, "clicks-0": 1}) == []
+    assert asked(interval_join, BEHIND, resumed_at={"orders-0": 1}) == [met]
+    near = {**BEHIND, "clicks-0": [(14_000, ("ann", 2)), (10_000, ("ann", 3))]}
+    # The watermark is at 11,999, and the order waits up to 12,000.
+    assert asked(interval_join, near, resumed_at={"orders-0": 1, "clicks-0": 1}) == [met]
 
 
 # Delays of flights.
