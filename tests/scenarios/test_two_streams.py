@@ -144,7 +144,7 @@ def test_a_record_behind_its_watermark_may_be_late_or_have_its_partner() -> None
     assert asked(interval_join, in_order, late) == [met]
 
 
-def test_a_record_may_miss_a_partner_that_was_removed_before_the_restore_it_came_after() -> None:
+def test_a_record_may_miss_a_partner_that_was_removed_before_the_restore() -> None:
     met = pair(10_000, 1, 3)
     assert asked(interval_join, BEHIND, resumed_at={"orders-0": 1, "clicks-0": 1}) == []
     assert asked(interval_join, BEHIND, resumed_at={"orders-0": 1}) == [met]
