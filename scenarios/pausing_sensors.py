@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 name = "pausing_sensors"
 generator_version = 3
-options = FamilyOptions(late="late", turns=3)
+options = FamilyOptions(late="late", due=lambda row, records: None, turns=3)
 tasks: dict[str, Role] = {
     "readings": "source",
     "calibrations": "source",

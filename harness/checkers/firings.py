@@ -15,6 +15,7 @@ Rules:
   `arrivals.py` works it out, and if no more firings answer the same than there are attempts. Where a record's
   own window ends later than what it misses, as that of a session may, it may begin anew without a restore.
 - Equal records of which the expected rows hold one only, as those of a job that drops repeats, share a fate.
+- A row that does not wait for a watermark is given as soon as its record is there, and so never later.
 - A row that no record gives alone, such as a pair of a join, may be missing if it was due, and what it needs
   removed, before a restore that one of its records came after.
 - A record that is in no firing must be declared late, or count in another row, or be on its way at a cut.
@@ -154,9 +155,12 @@ class Firings:
         return unit.timestamp if due is None else due
 
     def _is_legitimate(self, group: Group, visible: Counter[Row]) -> bool:
-        unseen = self._of(group, self._whole) - visible
+        whole = self._of(group, self._whole)
+        if self.due is not None and all(self.due(row) is None for row in [*whole, *visible]):
+            return False
+        unseen = whole - visible
         if not any(self._of(group, self._alone(each)) for each in self._units):
-            return visible <= self._of(group, self._whole) and all(map(self._is_missed, unseen))
+            return visible <= whole and all(map(self._is_missed, unseen))
         members = [
             each
             for each in self._behind

@@ -248,7 +248,7 @@ def test_late_rows_are_matched_where_expected_trusts_them(make_scenario: Callabl
 class Numbered(Hours):
     """Gives each number its place among those before it."""
 
-    options = FamilyOptions(late="late")
+    options = FamilyOptions(late="late", due=lambda row, _: None)
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         rows: list[Row] = []
@@ -263,8 +263,8 @@ def test_late_rows_that_count_the_records_before_them_are_matched(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     numbered: list[Row] = [("number", place, number) for place, (_, number) in enumerate(LATE_SEVEN)]
-    for late, passes in ((2, True), (1, False)):
-        rows = [("late", *row[1:]) if row[1] == late else row for row in numbered]
+    for place, late, passes in ((2, (2, 7), True), (1, (1, 2), False), (2, (0, 7), False)):
+        rows = [*numbered[:place], ("late", *late), *numbered[place + 1 :]]
         case = Case(make_scenario, *LATE_SEVEN).start("1.1").checkpoint(1, 4, rows).finish()
         assert (case.anomalies(Numbered()) == []) is passes
 
