@@ -17,7 +17,8 @@ Rules:
 - Equal records of which the expected rows hold one only, as those of a job that drops repeats, share a fate.
 - A row that does not wait for a watermark is given as soon as its record is there, and so never later.
 - A row that no record gives alone, such as a pair of a join, may be missing if it was due, and what it needs
-  removed, before a restore that one of its records came after.
+  removed, before a restore that one of its records came after; or before a record that is as new as this
+  watermark, and so not late.
 - A record that is in no firing must be declared late, or count in another row, or be on its way at a cut.
 - Records without a watermark strategy, such as those of a table, are part of each firing.
 - A group with more records behind the watermark than MOST_RECORDS is not decided, which the run's notes say.
@@ -185,10 +186,17 @@ class Firings:
     def _is_missed(self, row: Row) -> bool:
         """Return whether a row of several records may be missing: one of them came when the row was due."""
         return any(
-            each.earlier >= self._due_of(row, each)
+            self._came_when_due(each, row)
             and self._all_rows(frozenset([each]), alone=False)[row] < self._whole[row]
             for each in self._behind
         )
+
+    def _came_when_due(self, unit: Unit, row: Row) -> bool:
+        """Return whether a record that is not late may have come when a row was due."""
+        due = None if self.due is None else self.due(row)
+        if due is None:
+            return unit.earlier >= unit.timestamp
+        return unit.earlier >= due or (due <= unit.timestamp and unit.watermark >= due)
 
     def _may_follow(self, group: Group, visible: Counter[Row], outside: frozenset[Unit]) -> bool:
         """Return whether the rows follow where all but ``outside`` are in the first firing.
