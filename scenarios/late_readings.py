@@ -237,7 +237,7 @@ def expected(records: Records, declared: Declared) -> Rows:
             last = inside[-NEWEST:]
             total = sum(each.number for each in last)
             rows.append((*window, last[0].place, last[-1].place, total, WINDOW))
-    return event_time.given_out(rows, declared)
+    return declared.so_far(rows)
 
 
 def _are_possible(said: list[Any], inside: list[Arrival], is_whole: bool) -> bool:

@@ -36,7 +36,6 @@ from onceproof.engine.watermarks.generators import WatermarkGenerator, Watermark
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _event_time as event_time
 from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
 from onceproof.scenarios._streams import StreamSource
@@ -212,4 +211,4 @@ def expected(records: Records, declared: Declared) -> Rows:
             places[sensor] += 1
             reading = split, sensor, places[sensor], number
             rows.append((*reading, LATE if reading in said else IN_TIME))
-    return event_time.given_out(rows, declared)
+    return declared.so_far(rows)

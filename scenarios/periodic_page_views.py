@@ -163,7 +163,7 @@ def expected(records: Records, declared: Declared) -> Rows:
             # The count only grows, so it gives the order in which the rows were emitted.
             stated = _stated_of(log, own, sorted(said[split, user]))
             rows += [(split, user, at, views) for at, views in stated]
-    return event_time.given_out(rows, declared)
+    return declared.so_far(rows)
 
 
 def _stated_of(

@@ -157,7 +157,7 @@ def expected(records: Records, declared: Declared) -> Rows:
     for user, session in sessions:
         listed = sorted(action for _, action in session)
         rows.append((SESSION, user, session[0][0], ",".join(map(str, listed))))
-    return event_time.given_out(rows, declared)
+    return declared.so_far(rows)
 
 
 def due(row: Row, records: Records) -> int | None:

@@ -157,4 +157,4 @@ def expected(records: Records, declared: Declared) -> Rows:
         first, second = visits.get(window, []), purchases.get(window, [])
         rows.append(("group", window[0], sum(each for each, _ in first), sum(each for each, _ in second)))
         rows += [("pair", window[0], one, other) for one, at in first for other, then in second if at <= then]
-    return event_time.given_out(rows, declared)
+    return declared.so_far(rows)

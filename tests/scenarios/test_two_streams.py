@@ -153,7 +153,7 @@ def test_a_record_may_miss_a_partner_that_was_removed_before_the_restore() -> No
     assert asked(interval_join, near, resumed_at={"orders-0": 1, "clicks-0": 1}) == [met]
 
 
-def test_a_record_at_the_watermark_that_removes_its_partner_may_miss_it_without_a_restore() -> None:
+def test_a_record_at_the_watermark_may_miss_a_partner_that_this_removes() -> None:
     clicks = [(14_001, ("ann", 2)), (12_000, ("ann", 3))]
     # The watermark is at 12,000: the click is not late, and the order waits no longer.
     assert asked(interval_join, {**BEHIND, "clicks-0": clicks}) == []
