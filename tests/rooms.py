@@ -29,7 +29,7 @@ NAMESPACE = "onceproof."
 HARNESS_ROOMS = (
     ("model", "services"),
     ("checkers", "generation", "systems"),
-    ("shrinking", "explanation", "mutants"),
+    ("shrinking", "explanation"),
     ("settings", "trials"),
     ("campaign", "testing", "flights"),
     ("reporting", "sensitivity"),

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from onceproof.harness.model.mutants import built_in_mutants
 from tests.engine.planted_defects import PLANTED
 from tests.patience import PATIENCE_SECONDS
+from tests.planted.catalogue import built_in_mutants
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "engine" / "docs" / "guarantees.md"

@@ -9,10 +9,10 @@ import pytest
 
 from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.trials import examination
 from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
 from onceproof.harness.trials.enumeration.units import Units
+from tests.planted.catalogue import find_mutant
 
 SHARE = 16000
 

@@ -16,11 +16,12 @@ from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, load_mutants, mutant, replaced
+from onceproof.harness.model.mutants import Mutant, Reached, load_mutants, mutant, replaced
 from onceproof.harness.trials import mutant_trials as mutation
 from onceproof.harness.trials.mutant_trials import Result, measure, measure_all
 from onceproof.harness.trials.trial import try_scenario
-from tests.mutants.kills import recorded_kills, tried_where_recorded
+from tests.planted.catalogue import find_mutant
+from tests.planted.kills import recorded_kills, tried_where_recorded
 
 FAMILY = load_family("word_count")
 

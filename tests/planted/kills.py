@@ -1,4 +1,4 @@
-"""Records which scenario kills each planted bug: ``python -m tests.mutants.kills`` writes ``kills.json``.
+"""Records which scenario kills each planted bug: ``python -m tests.planted.kills`` writes ``kills.json``.
 
 The tests try the recorded scenario first, which takes milliseconds, and search only where it kills no longer.
 So a bug must die in the scenarios of one fixed seed, whether the record is new or old. Run the command when
@@ -14,9 +14,10 @@ from typing import Final, TypedDict
 
 from onceproof.harness.model.family import Family, turns_of
 from onceproof.harness.model.family_places import family_names, load_family
-from onceproof.harness.model.mutants import Mutant, built_in_mutants
+from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.model.seeds import turn_order
 from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, measure, measure_all
+from tests.planted.catalogue import built_in_mutants
 
 SEED: Final = 2
 RECORD: Final = Path(__file__).with_name("kills.json")

@@ -17,11 +17,12 @@ import pytest
 from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import family_names, load_family
-from onceproof.harness.model.mutants import Mutant, built_in_mutants, find_mutant
+from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, measure
 from tests.conftest import KILLED_ELSEWHERE
-from tests.mutants.kills import SEED, kill_of, recorded_kills, tried_where_recorded
+from tests.planted.catalogue import built_in_mutants, find_mutant
+from tests.planted.kills import SEED, kill_of, recorded_kills, tried_where_recorded
 
 MOST_RECORDS = 6
 MOST_FAULTS = 2
@@ -134,7 +135,7 @@ def test_what_no_scenario_shows_is_named_with_the_reason() -> None:
 
 
 def test_each_planted_bug_of_a_tracker_is_in_the_list_of_origins() -> None:
-    text = (ROOT / "harness" / "mutants" / "origins.md").read_text()
+    text = Path(__file__).with_name("origins.md").read_text()
     listed = dict(re.findall(r"^\| (\S+) \|.*\| `([^`|]+)` \|$", text, flags=re.MULTILINE))
     ids = {each.id for each in built_in_mutants()}
     assert set(listed.values()) <= ids

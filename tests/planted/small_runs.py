@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from onceproof.harness.model.mutants import built_in_mutants, find_mutant
+from tests.planted.catalogue import built_in_mutants, find_mutant
 
 SET_SIZE: Final = 16
 

@@ -12,9 +12,10 @@ import pytest
 from onceproof.engine.checkpoint.pending import PendingCheckpoint
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.mutants import Mutant, MutantError, Reached, built_in_mutants, mutant, replaced
+from onceproof.harness.model.mutants import Mutant, MutantError, Reached, mutant, replaced
 from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink
 from onceproof.harness.trials.trial import scenario_of, try_scenario
+from tests.planted.catalogue import built_in_mutants
 
 MUTANTS = built_in_mutants()
 IDS = [each.id for each in MUTANTS]

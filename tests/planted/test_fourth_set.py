@@ -47,7 +47,6 @@ from onceproof.engine.task.unaligned_task import UnalignedTask
 from onceproof.engine.watermarks.combined import CombinedInputs
 from onceproof.engine.watermarks.stamping import TimestampsAndWatermarks
 from onceproof.engine.windows.window_functions import ProcessWindowFunction
-from onceproof.harness.mutants import restarts_and_sweeps, splits_and_windows
 from tests.engine.connectors.conftest import SinkJob
 from tests.engine.connectors.test_two_phase import Outside, SweepingSink
 from tests.engine.job.test_master import Job as MasterJob
@@ -56,7 +55,8 @@ from tests.engine.operators.conftest import Bench as OperatorBench
 from tests.engine.operators.test_async_wait import Job as RequestJob
 from tests.engine.task.conftest import ATTEMPT, TASK
 from tests.engine.task.conftest import Bench as TaskBench
-from tests.mutants.small_runs import first, not_shown, shown, values
+from tests.planted.bugs import restarts_and_sweeps, splits_and_windows
+from tests.planted.small_runs import first, not_shown, shown, values
 
 PLACE = KafkaTopicPartition("rows", 0)
 

@@ -1,4 +1,4 @@
-"""Measures how small the failures of planted bugs become: ``python -m tests.mutants.shrunk_sizes [ID ...]``.
+"""Measures how small the failures of planted bugs become: ``python -m tests.planted.shrunk_sizes [ID ...]``.
 
 The rules this module lives by:
 
@@ -14,12 +14,12 @@ import argparse
 from pathlib import Path
 from random import Random
 
-from onceproof.harness.model.mutants import built_in_mutants
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.trials.failures import write_scenario
 from onceproof.harness.trials.mutant_trials import Result
 from onceproof.harness.trials.shrunk_sizes import shrunk_lines
-from tests.mutants.kills import recorded_kills, tried_where_recorded
+from tests.planted.catalogue import built_in_mutants
+from tests.planted.kills import recorded_kills, tried_where_recorded
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
             continue
         result = tried_where_recorded(each, kills.get(each.id), asked.shrink_runs)
         if result is None:
-            print(f"{each.id}: not killed where it is recorded: python -m tests.mutants.kills", flush=True)
+            print(f"{each.id}: not killed where it is recorded: python -m tests.planted.kills", flush=True)
             continue
         results.append(result)
         print(line_of(result), flush=True)

@@ -52,13 +52,13 @@ from onceproof.engine.task.unaligned_task import UnalignedTask
 from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import EventTimeSessionWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction
-from onceproof.harness.mutants import pending_and_restored, times_and_targets
 from tests.engine.checkpoint.conftest import CoordinatorBench
 from tests.engine.connectors.conftest import SinkJob
 from tests.engine.operators.conftest import Bench as OperatorBench
 from tests.engine.task.conftest import ATTEMPT, TASK
 from tests.engine.task.conftest import Bench as TaskBench
-from tests.mutants.small_runs import first, not_shown, shown, values
+from tests.planted.bugs import pending_and_restored, times_and_targets
+from tests.planted.small_runs import first, not_shown, shown, values
 
 # Coordinator and tasks.
 

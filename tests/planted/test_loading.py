@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onceproof.harness.model.mutants import MutantError, built_in_mutants, find_mutant, load_mutants
+from onceproof.harness.model.mutants import MutantError, load_mutants, loading
+from tests.planted.catalogue import built_in_mutants, find_mutant
 
 GOOD = """
 from contextlib import contextmanager
@@ -55,7 +56,7 @@ def test_mutants_are_loaded_in_file_order_with_their_path(tmp_path: Path) -> Non
     first, second = load_mutants(path)
     assert (first.id, first.origin, first.breaks, first.path) == ("FLINK-1", "FLINK-1", "lost", str(path))
     assert (second.id, second.origin, second.summary) == ("by-hand", "a story", "patches by hand")
-    assert find_mutant("by-hand", str(path)).id == "by-hand"
+    assert loading.find_mutant("by-hand", str(path)).id == "by-hand"
 
 
 def test_a_mutant_without_an_issue_id_has_the_origin_planted() -> None:
@@ -88,5 +89,5 @@ def test_a_missing_mutant_file_is_an_error(tmp_path: Path) -> None:
 def test_an_unknown_mutant_id_names_the_nearest() -> None:
     with pytest.raises(MutantError, match=r"unknown mutant 'offset-missing': did you mean offsets-missing\?"):
         find_mutant("offset-missing")
-    with pytest.raises(MutantError, match="unknown mutant 'zzz': `onceproof mutants` lists them"):
+    with pytest.raises(MutantError, match=r"unknown mutant 'zzz'$"):
         find_mutant("zzz")
