@@ -40,7 +40,6 @@ from onceproof.harness.commands.shared_options import (
     CheckedFamilies,
     ComparedFamilies,
     ComparesSql,
-    EnumeratedFamilies,
     ExplainOut,
     ExplainShrinkRuns,
     Families,
@@ -278,29 +277,6 @@ def flights(
     from onceproof.harness.commands.flights import flights_command
 
     raise typer.Exit(flights_command(system, seed, out, as_json, _command()))
-
-
-@app.command("enumerate")
-def enumerate_faults(
-    families: EnumeratedFamilies = None,
-    share: Annotated[
-        int, typer.Option("--share", min=1, metavar="N", help="Run one N-th of the work, for a shorter run.")
-    ] = 1,
-    first: FirstOfShare = 0,
-    workers: Workers = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the failures.")] = Path(
-        "reports", "out", "enumerate"
-    ),
-    as_json: AsJson = False,
-) -> None:
-    """Run the smallest jobs with every single fault and every pair of faults."""
-    from onceproof.harness.commands.enumerate import DEFAULT_FAMILIES, enumerate_command
-    from onceproof.harness.settings.project_settings import load_settings
-
-    known = load_settings().known
-    raise typer.Exit(
-        enumerate_command(families or DEFAULT_FAMILIES, share, first, workers, out, known, as_json)
-    )
 
 
 @app.command()

@@ -39,14 +39,6 @@ CheckedFamilies: TypeAlias = Annotated[
     list[str],
     typer.Argument(metavar="FAMILY|FILE.py...", help="Families to check.", autocompletion=complete_family),
 ]
-EnumeratedFamilies: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FAMILY|FILE.py]...",
-        help="Families to run. Default: word_count.",
-        autocompletion=complete_family,
-    ),
-]
 Systems: TypeAlias = Annotated[
     str,
     typer.Option(

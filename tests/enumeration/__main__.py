@@ -1,4 +1,4 @@
-"""`onceproof enumerate`: run the smallest jobs with every single fault and every pair of faults.
+"""Runs the smallest jobs with every single fault and every pair: ``python -m tests.enumeration [FAMILY...]``.
 
 Results go to stdout and progress to stderr. Failures are shrunk, stored and printed like those of a run.
 """
@@ -8,24 +8,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+import typer
 
 from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.commands.cli import run_alone
+from onceproof.harness.commands.shared_options import AsJson, FirstOfShare, Workers
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
 from onceproof.harness.model.scenario import from_json
 from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.run_summary import failure_lines
-from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
-from onceproof.harness.trials.enumeration.space import SHAPES, cases
+from onceproof.harness.settings.project_settings import load_settings
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Group, Tally
 from onceproof.reports.text import counted, duration
+from tests.enumeration.enumerator import Enumerated, enumerate_faults
+from tests.enumeration.space import SHAPES, cases
 
 DEFAULT_FAMILIES: Final = ("word_count",)
+FOLDER: Final = Path("reports", "out", "enumerate")
 
 
 def enumerate_command(
@@ -48,7 +53,6 @@ def enumerate_command(
             share=share,
             first=first,
             progress=lambda done: _show(bar, done),
-            warn=bar.warn,
         )
         failures = _examined(result, out, bar, known)
     if as_json:
@@ -120,3 +124,32 @@ def _document(result: Enumerated, out: Path) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "out": str(out),
     }
+
+
+def enumeration(
+    families: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FAMILY|FILE.py]...", help="Families to run. Default: word_count."),
+    ] = None,
+    share: Annotated[
+        int, typer.Option("--share", min=1, metavar="N", help="Run one N-th of the work, for a shorter run.")
+    ] = 1,
+    first: FirstOfShare = 0,
+    workers: Workers = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the failures.")] = FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Run the smallest jobs with every single fault and every pair of faults."""
+    known = load_settings().known
+    raise typer.Exit(
+        enumerate_command(families or DEFAULT_FAMILIES, share, first, workers, out, known, as_json)
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command, and return its exit code."""
+    return run_alone("python -m tests.enumeration", enumeration, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

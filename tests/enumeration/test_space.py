@@ -12,7 +12,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.scenario import ACTION_CLASSES, Fault, Scenario, Schedule, check
 from onceproof.harness.systems.simulation.world import World
-from onceproof.harness.trials.enumeration.space import (
+from tests.enumeration.space import (
     DELAY,
     MOST_RECORDS,
     PRIORITY_SCHEDULES,
@@ -25,7 +25,7 @@ from onceproof.harness.trials.enumeration.space import (
     schedules,
     with_faults,
 )
-from onceproof.harness.trials.enumeration.watched_world import watched_run
+from tests.enumeration.watched_world import watched_run
 
 SMALLEST = Case(SHAPES[0], Schedule())
 

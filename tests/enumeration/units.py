@@ -22,7 +22,8 @@ import msgspec
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.scenario import Fault, Scenario, to_json
-from onceproof.harness.trials.enumeration.space import (
+from onceproof.harness.trials.trial import Trial, try_scenario
+from tests.enumeration.space import (
     Case,
     Passage,
     base_scenario,
@@ -30,8 +31,7 @@ from onceproof.harness.trials.enumeration.space import (
     faults_at,
     with_faults,
 )
-from onceproof.harness.trials.enumeration.watched_world import watched_run
-from onceproof.harness.trials.trial import Trial, try_scenario
+from tests.enumeration.watched_world import watched_run
 
 AIMED_AT: Final = 2
 """The last checkpoint that a first fault aims at."""

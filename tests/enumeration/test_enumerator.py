@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials import examination
-from onceproof.harness.trials.enumeration.enumerator import Enumerated, enumerate_faults
-from onceproof.harness.trials.enumeration.units import Units
+from tests.enumeration.__main__ import main
+from tests.enumeration.enumerator import Enumerated, enumerate_faults
+from tests.enumeration.units import Units
 from tests.planted.catalogue import find_mutant
 
 SHARE = 16000
@@ -56,7 +56,7 @@ def test_the_command_prints_counts_and_hash(
     share: Enumerated, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     options = ["--share", str(SHARE), "--first", "17", "-n", "1", "--out", str(tmp_path)]
-    assert main(["enumerate", *options, "--json"]) == 0
+    assert main([*options, "--json"]) == 0
     captured = capsys.readouterr()
     document = json.loads(captured.out)
     counts = share.counts
@@ -72,7 +72,7 @@ def test_a_failure_is_shrunk_written_and_printed(
     monkeypatch.setattr(examination, "MOST_RUNS", 100)
     options = ["--share", "4000", "--first", "104", "-n", "1", "--out", str(tmp_path)]
     with find_mutant("sweep-leaves-orphans").applied():
-        assert main(["enumerate", *options]) == 1
+        assert main(options) == 1
     output = capsys.readouterr().out
     assert "FAILED word_count: no_leaks, open transaction" in output
     assert [path.name for path in tmp_path.glob("failures/*.json")]
@@ -80,5 +80,5 @@ def test_a_failure_is_shrunk_written_and_printed(
 
 
 def test_an_unknown_family_is_refused_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["enumerate", "word_cuont"]) == 4
+    assert main(["word_cuont"]) == 4
     assert "did you mean word_count?" in capsys.readouterr().err

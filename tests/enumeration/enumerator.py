@@ -11,22 +11,23 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
+from multiprocessing import get_context
 from time import perf_counter
 
 import msgspec
 
 from onceproof.harness.model.family import Family
-from onceproof.harness.trials.enumeration.units import FoundFailure, UnitResult, Units
-from onceproof.harness.trials.pool import Batch, Done, Start, WorkerPool, raise_error_of
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.trials.runner import load_families, usable_processors
-from onceproof.harness.trials.trial import SIMULATED, check_family
-from onceproof.harness.trials.worker import enumerate_batch
-
-_decoder = msgspec.json.Decoder(UnitResult)
+from onceproof.harness.trials.trial import check_family
+from tests.enumeration.units import FoundFailure, UnitResult, Units
 
 
 @dataclass(slots=True)
@@ -106,15 +107,15 @@ def enumerate_faults(
     share: int = 1,
     first: int = 0,
     progress: Callable[[Enumerated], None] = lambda result: None,
-    warn: Callable[[str], None] = lambda text: None,
 ) -> Enumerated:
     """Run every ``share``-th unit of the families, from unit ``first`` modulo ``share`` on.
 
-    :param families: names or paths
-    :param workers: how many processes; 1 uses this process, None all processors
-    :param progress: called with the result so far after each unit
-    :param warn: called with one line when a worker died
-    :raises FamilyError, WorkerDied, WorkerFailed: a family or a worker failed
+    Args:
+        families: names or paths
+        workers: how many processes; 1 uses this process, None all processors
+        share: one N-th of the units is run
+        first: which
+        progress: called with the result so far after each unit
     """
     loaded = load_families(families)
     for family in loaded:
@@ -125,12 +126,9 @@ def enumerate_faults(
     count = max(1, min(workers or usable_processors(), len(numbers)))
     result = Enumerated(loaded, tuple(families), count, len(numbers))
     started = perf_counter()
-    batches = (Batch(number, 1) for number in numbers)
     try:
-        for done in _done(result, units, batches, warn):
-            raise_error_of([done])
-            for line in done.lines:
-                result.add(done.first, _decoder.decode(line))
+        for number, done in zip(numbers, _done(result, units, numbers), strict=True):
+            result.add(number, done)
             result.seconds = perf_counter() - started
             progress(result)
     except KeyboardInterrupt:
@@ -139,13 +137,26 @@ def enumerate_faults(
     return result
 
 
-def _done(
-    result: Enumerated, units: Units, batches: Iterator[Batch], warn: Callable[[str], None]
-) -> Iterator[Done]:
+def _done(result: Enumerated, units: Units, numbers: Sequence[int]) -> Iterator[UnitResult]:
+    """Yield the results of units in the order of their numbers."""
     if result.workers == 1:
-        for batch in batches:
-            yield enumerate_batch(units, batch)
+        yield from map(units.run, numbers)
         return
-    start = Start(0, result.names, SIMULATED.name, enumerates=True)
-    with WorkerPool(result.workers, start, warn) as pool:
-        yield from pool.run(batches)
+    with ProcessPoolExecutor(
+        result.workers, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
+    ) as pool:
+        waiting = [pool.submit(_run_unit, result.names, number) for number in numbers]
+        try:
+            for each in waiting:
+                yield each.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _run_unit(families: tuple[str, ...], number: int) -> UnitResult:
+    return _units_of(families).run(number)
+
+
+@cache
+def _units_of(families: tuple[str, ...]) -> Units:
+    return Units([load_family(name) for name in families])

@@ -14,7 +14,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.fault_injection import PointObserver
 from onceproof.harness.systems.simulation.world import World
-from onceproof.harness.trials.enumeration.space import Passage
+from tests.enumeration.space import Passage
 
 
 class PassageRecorder(PointObserver):
