@@ -24,11 +24,6 @@ from typing import Final
 
 from onceproof.engine.connectors.file_source import MalformedRow
 from onceproof.harness.commands.cli import main
-from onceproof.harness.flights.data import DataMissing, write_year
-from onceproof.harness.flights.flights_oracle import YearComparison, YearUnreadable, compare_year
-from onceproof.harness.flights.plans import LOCAL, SPARK, Plan, run_plan
-from onceproof.harness.flights.real_input import failed_input, real_input_of
-from onceproof.harness.flights.year import FAMILY
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.nightly.night import Night, OwnNight, Part
@@ -39,6 +34,11 @@ from onceproof.harness.trials.runner import usable_processors
 from onceproof.reports.headline import real_input_text
 from onceproof.reports.model import Mutant, Sizes
 from onceproof.reports.text import counted
+from onceproof.scenarios._year_of_flights import DataMissing, write_year
+from tests.flights.flights_oracle import YearComparison, YearUnreadable, compare_year
+from tests.flights.plans import LOCAL, SPARK, Plan, run_plan
+from tests.flights.real_input import failed_input, real_input_of
+from tests.flights.year import FAMILY
 from tests.planted.catalogue import built_in_mutants
 from tests.planted.kills import Kill, recorded_kills, tried_where_recorded
 

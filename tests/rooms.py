@@ -31,7 +31,7 @@ HARNESS_ROOMS = (
     ("checkers", "generation", "systems"),
     ("shrinking", "explanation"),
     ("settings", "trials"),
-    ("campaign", "testing", "flights"),
+    ("campaign", "testing"),
     ("reporting", "sensitivity"),
     ("nightly",),
     ("commands",),

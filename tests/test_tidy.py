@@ -81,13 +81,13 @@ NEVER_IMPORT_EACH_OTHER = ("task", "checkpoint")
 PICKS_A_RUNTIME = ("engine.api.datastream",)
 
 # Checkers and oracles do not import the engine, except for the module that starts Spark.
-CHECKERS = re.compile(r"harness\.(checkers|model\.history|flights\.oracle)(\.|$)")
+CHECKERS = re.compile(r"harness\.(checkers|model\.history)(\.|$)")
 CHECKERS_MAY_IMPORT = ("engine.runtime.spark_session",)
 
 # Heavy dependencies, each with the modules that may import it; tests may import all of them.
 HOMES = {
     "pyspark": re.compile(
-        r"engine\.runtime\.spark|harness\.(systems|checkers\.oracle|flights|campaign|sensitivity\.on_spark)"
+        r"engine\.runtime\.spark|harness\.(systems|checkers\.oracle|campaign|sensitivity\.on_spark)"
     ),
     "py4j": re.compile(r"engine\.runtime\.spark"),
     "bytewax": re.compile(r"harness\.systems\.bytewax|scenarios\.programs"),

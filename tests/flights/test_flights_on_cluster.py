@@ -12,14 +12,14 @@ from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.commands import flights as flights_command
 from onceproof.harness.commands.cli import main
 from onceproof.harness.commands.flights import summary_lines
-from onceproof.harness.flights.data import ROWS
-from onceproof.harness.flights.flights_oracle import YearComparison
-from onceproof.harness.flights.plans import CLUSTER, CLUSTER_RESCALES, DEATHS
-from onceproof.harness.flights.real_input import objection_of
-from onceproof.harness.flights.year import FlightsTrial
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, MISSING
+from onceproof.scenarios._year_of_flights import ROWS
+from tests.flights.flights_oracle import YearComparison
+from tests.flights.plans import CLUSTER, CLUSTER_RESCALES, DEATHS
+from tests.flights.real_input import objection_of
+from tests.flights.year import FlightsTrial
 
 SEEDS = range(200)
 EPOCHS = ROWS // CLUSTER.interval_records

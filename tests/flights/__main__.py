@@ -1,4 +1,4 @@
-"""`onceproof flights`: count a year of real flights under kills, and print each kill and its cost.
+"""Counts a year of real flights under kills, and prints each kill and its cost: ``python -m tests.flights``.
 
 The rules this module lives by:
 
@@ -10,21 +10,21 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+import typer
 
+from onceproof.engine.extras import DATA, SPARK, require
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_session import spark_session
-from onceproof.harness.flights.data import write_year
-from onceproof.harness.flights.flights_oracle import compare_year
-from onceproof.harness.flights.plans import PLANS, run_plan
-from onceproof.harness.flights.real_input import real_input_of, real_kill_of
-from onceproof.harness.flights.year import FAMILY, FlightsTrial
+from onceproof.harness.commands.cli import run_alone
+from onceproof.harness.commands.shared_options import AsJson
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History, Recovery
@@ -32,6 +32,11 @@ from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.trials.output_files import claimed_folder, emptied_folder
 from onceproof.reports.headline import real_input_failed, real_input_text
 from onceproof.reports.text import counted
+from onceproof.scenarios._year_of_flights import write_year
+from tests.flights.flights_oracle import compare_year
+from tests.flights.plans import PLANS, run_plan
+from tests.flights.real_input import real_input_of, real_kill_of
+from tests.flights.year import FAMILY, FlightsTrial
 
 _VICTIMS: Final[Mapping[tuple[str, str], str]] = {
     ("kill_task", ""): "a task",
@@ -43,6 +48,10 @@ _VICTIMS: Final[Mapping[tuple[str, str], str]] = {
     ("kill_process", "java"): "the Java of {process}",
 }
 """The killed process or task, by the kind of the fault and its means."""
+
+
+COMMAND: Final = "python -m tests.flights"
+FOLDER: Final = Path("reports", "out", "flights-alone")
 
 
 def flights_command(system: str, seed: int, out: Path, as_json: bool, command: str) -> int:
@@ -63,7 +72,7 @@ def flights_command(system: str, seed: int, out: Path, as_json: bool, command: s
         bar.describe(plan.name)
         trial = run_plan(plan, files, emptied_folder(out / system), seed, progress)
         bar.describe("comparing")
-        with spark_session(name="onceproof flights") as session:
+        with spark_session(name="year of flights") as session:
             comparison = compare_year(session, load_family(FAMILY), files, trial.output)
     real = real_input_of(trial, comparison, command, plan.name)
     if as_json:
@@ -106,3 +115,26 @@ def _kill_text(recovery: Recovery, process: str) -> str:
         rescaled = f", parallelism {kill.parallelism_before} -> {kill.parallelism_after}"
     back = "no new rows" if kill.recovery_seconds is None else f"new rows after {kill.recovery_seconds:.1f} s"
     return f"kill of {kill.task}, at {kill.point}; restored from {restored}{rescaled}; {back}"
+
+
+def flights(
+    system: Annotated[
+        str, typer.Option("--system", help=f"System under test: {', '.join(PLANS)}.")
+    ] = "spark-cluster",
+    seed: Annotated[int, typer.Option("--seed", help="Seed from which the kills are drawn.")] = 0,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the rows and the checkpoints.")] = FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Run a year of real flights under kills, and compare the rows with the oracle."""
+    require(COMMAND, SPARK, DATA)
+    command = shlex.join((*COMMAND.split(), *sys.argv[1:]))
+    raise typer.Exit(flights_command(system, seed, out, as_json, command))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command, and return its exit code."""
+    return run_alone(COMMAND, flights, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -19,13 +19,13 @@ from typing import Final
 
 from onceproof.harness.checkers.oracle import RowCounts, Versions, count_rows
 from onceproof.harness.checkers.verdict import Verdict, judge
-from onceproof.harness.flights.data import year_input
 from onceproof.harness.model.family import NOTHING_DECLARED, Records, Rows
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule
 from onceproof.harness.systems.process.incarnations import JobRun
 from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.scenarios._year_of_flights import year_input
 
 FAMILY: Final = "flights"
 PARALLELISM: Final = 2

@@ -26,7 +26,6 @@ from pathlib import Path
 from random import Random
 from typing import Final, TypeAlias, TypeVar
 
-from onceproof.harness.flights.year import FAMILY, PARALLELISM, FlightsTrial, Year, read_rows
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, POINTS, FaultKind, Means, Point
 from onceproof.harness.model.history import History
@@ -34,6 +33,7 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.spark.spark_masters import CLUSTER_MASTER, LOCAL_MASTER
 from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
+from tests.flights.year import FAMILY, PARALLELISM, FlightsTrial, Year, read_rows
 
 Progress: TypeAlias = Callable[[History], None]
 T = TypeVar("T")

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.checkers.oracle import PythonOracle
-from onceproof.harness.flights.data import ROWS, write_year
-from onceproof.harness.flights.flights_oracle import YearComparison
-from onceproof.harness.flights.plans import KILLS, LOCAL, run_plan
-from onceproof.harness.flights.real_input import failed_input, real_input_of
-from onceproof.harness.flights.year import YearOracle, read_flights, read_rows, scenario_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.process.job_specification import HIDDEN
 from onceproof.harness.systems.process.neighbour_files import NEIGHBOUR
 from onceproof.reports.headline import real_input_failed, real_input_text
+from onceproof.scenarios._year_of_flights import ROWS, write_year
+from tests.flights.flights_oracle import YearComparison
+from tests.flights.plans import KILLS, LOCAL, run_plan
+from tests.flights.real_input import failed_input, real_input_of
+from tests.flights.year import YearOracle, read_flights, read_rows, scenario_of
 
 SEEDS = range(200)
 CHECKPOINTS = ROWS // LOCAL.interval_records
