@@ -29,7 +29,6 @@ from onceproof.harness.model.columns import column_types_of
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.systems.disk.recorded_calls import Call, Replay
 from onceproof.harness.systems.disk.volatile_disk import Image
 from onceproof.harness.systems.local.part_file_io import PartFileIO
 from onceproof.harness.systems.process.table_sinks import make_sink
@@ -37,6 +36,7 @@ from onceproof.harness.systems.process.test_io import LoggedCommits
 from onceproof.harness.systems.process.transactional_database import TRANSACTIONS, Database
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.sinks import SinkKind
+from tests.harness.systems.disk.recorded_calls import Call, Replay
 
 OUTPUT: Final = "results/rows"
 """Below the root. Storage and sink each make two folders; the syncs of the one do nothing for the other."""

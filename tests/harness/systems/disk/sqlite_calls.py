@@ -27,7 +27,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_void_p
 from itertools import count
 from typing import Any, Final
 
-from onceproof.harness.systems.disk.recorded_calls import PUBLISH, CallLog
+from tests.harness.systems.disk.recorded_calls import PUBLISH, CallLog
 
 DATABASE: Final = "database"
 JOURNAL: Final = "rollback journal"

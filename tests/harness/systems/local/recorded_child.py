@@ -1,4 +1,4 @@
-"""A process whose calls are recorded: ``python -m onceproof.harness.systems.local.recorded_child SPEC``.
+"""A process whose calls are recorded: ``python -m tests.harness.systems.local.recorded_child SPEC``.
 
 It runs a family's job on the local runtime, as a user would, to its end or until a savepoint stops it, or
 kills itself after a number of calls. It marks in the log each checkpoint and savepoint that it has reported
@@ -23,10 +23,10 @@ from onceproof.engine.runtime.local import LocalExecution
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.systems.disk.recorded_calls import CallLog, recorded
-from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite
 from onceproof.harness.systems.local.part_file_io import PartFileIO
-from onceproof.harness.systems.local.recorded_output import (
+from tests.harness.systems.disk.recorded_calls import CallLog, recorded
+from tests.harness.systems.disk.sqlite_calls import recorded_sqlite
+from tests.harness.systems.local.recorded_output import (
     OUTPUT,
     DatabaseIO,
     DatabaseTables,

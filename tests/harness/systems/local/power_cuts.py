@@ -18,6 +18,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -39,10 +40,10 @@ from onceproof.harness.model.family import NOTHING_DECLARED, Family
 from onceproof.harness.model.family_places import address_of
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.systems.disk.recorded_calls import MARK, PUBLISH, Call, Replay, read_log, unsynced
-from onceproof.harness.systems.disk.sqlite_calls import unsynced_sqlite
 from onceproof.harness.systems.disk.volatile_disk import Image, PowerCut
-from onceproof.harness.systems.local.recorded_child import (
+from tests.harness.systems.disk.recorded_calls import MARK, PUBLISH, Call, Replay, read_log, unsynced
+from tests.harness.systems.disk.sqlite_calls import unsynced_sqlite
+from tests.harness.systems.local.recorded_child import (
     FINISHED,
     OTHER_CHECKPOINTS,
     SAVED,
@@ -51,10 +52,11 @@ from onceproof.harness.systems.local.recorded_child import (
     RecordedProcess,
     run,
 )
-from onceproof.harness.systems.local.recorded_output import OUTPUT
+from tests.harness.systems.local.recorded_output import OUTPUT
 
-CHILD: Final = "onceproof.harness.systems.local.recorded_child"
+CHILD: Final = "tests.harness.systems.local.recorded_child"
 PROCESS_SECONDS: Final = 60.0
+ROOT: Final = Path(__file__).parents[4]
 CONTINUED: Final = "results/continued"
 """The output of a second job that begins from a savepoint."""
 _METADATA: Final = "/_metadata"
@@ -289,6 +291,7 @@ def record(
         ended = subprocess.run(
             [sys.executable, *program, str(spec)],
             capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             timeout=PROCESS_SECONDS,
             check=False,
         )
