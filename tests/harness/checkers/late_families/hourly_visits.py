@@ -122,4 +122,4 @@ def expected(records, declared):
         else:
             hours.setdefault((page, at - at % HOUR), []).append(seconds)
     rows += [("hour", *key, len(seconds), sum(seconds)) for key, seconds in hours.items()]
-    return rows if declared.is_whole else list((Counter(rows) & Counter(declared.rows)).elements())
+    return declared.so_far(rows)
