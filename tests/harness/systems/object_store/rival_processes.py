@@ -41,7 +41,7 @@ from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.local.part_file_io import PartFileIO
-from onceproof.harness.systems.object_store.object_store import NetworkFaults, ObjectStore, StoreClient
+from tests.harness.systems.object_store.object_store import NetworkFaults, ObjectStore, StoreClient
 
 _PROCESS_SECONDS: Final = 60.0
 _NO_FAULTS: Final = NetworkFaults()
