@@ -306,7 +306,7 @@ def sensitivity(
     seed: Seed = 0,
     family: Annotated[
         str,
-        typer.Option("--family", metavar="FAMILY|FILE.py", help="A family with a function `with_key`."),
+        typer.Option("--family", metavar="FAMILY|FILE.py", help="The family that runs."),
     ] = "word_count",
     master: Master = None,
     conf: SparkSettings = None,
