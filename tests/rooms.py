@@ -35,7 +35,6 @@ HARNESS_ROOMS = (
     ("reporting", "sensitivity"),
     ("nightly",),
     ("commands",),
-    ("public",),
 )
 
 

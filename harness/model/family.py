@@ -204,9 +204,9 @@ class FamilyOptions:
     late: str | Callable[[Row], bool] | None = None
     """The rows that declare a record late: a tag that is one of their cells, or a function of a row. It
     implies ``declares``. Only those of records that may be late reach ``expected``."""
-    due: Callable[[Row], int | None] | None = None
-    """For ``late``: the watermark at which a row is due, such as the end of its window less 1 ms; None for
-    rows that do not wait. A record is late if all its rows are due; without this, if it is behind."""
+    due: Callable[[Row, Records], int | None] | None = None
+    """For ``late``: the watermark at which a row of an input is due, such as the end of its window less 1 ms;
+    None if it does not wait. A record is late if all its rows are due; without this, if it is behind."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
@@ -337,7 +337,7 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value) or (type(value) is str and bool(value)),
         "the tag of late rows, or a function late(row)",
     ),
-    "due": (_is_function_or_none, "a function due(row)"),
+    "due": (_is_function_or_none, "a function due(row, records)"),
     "any_backend": (lambda value: type(value) is bool, "True or False"),
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),

@@ -22,7 +22,7 @@ GAP = 60_000
 BOUND = 20_000
 options = FamilyOptions(
     late="late",
-    due=lambda row: row[3] - 1 if row[0] == "session" else None,
+    due=lambda row, _: row[3] - 1 if row[0] == "session" else None,
     arrival_states=("merging-window-set", "window-contents"),
 )
 tasks = {"clicks": "source", "dedup": "keyed", "sessions": "keyed", "beside": "keyed", "board": "sink"}
