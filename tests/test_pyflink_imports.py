@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onceproof import engine
-from onceproof.harness.model.pyflink_imports import pyflink_imports
+from tests.pyflink_imports import pyflink_imports
 
 PROGRAM = """
 import pyflink
