@@ -9,13 +9,12 @@ from contextlib import contextmanager
 import pytest
 
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.commands import flights as flights_command
-from onceproof.harness.commands.cli import main
-from onceproof.harness.commands.flights import summary_lines
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, MISSING
 from onceproof.scenarios._year_of_flights import ROWS
+from tests.flights import __main__ as flights_command
+from tests.flights.__main__ import main, summary_lines
 from tests.flights.flights_oracle import YearComparison
 from tests.flights.plans import CLUSTER, CLUSTER_RESCALES, DEATHS
 from tests.flights.real_input import objection_of
@@ -102,7 +101,7 @@ def flown(monkeypatch, tmp_path):
         monkeypatch.setattr(flights_command, "write_year", lambda folder: [])
         monkeypatch.setattr(flights_command, "spark_session", no_session)
         monkeypatch.setattr(flights_command, "compare_year", lambda *given: comparison)
-        return main(["flights", "--out", str(tmp_path / "out"), *arguments])
+        return main(["--out", str(tmp_path / "out"), *arguments])
 
     return run
 
@@ -147,7 +146,7 @@ def test_a_kill_that_showed_nothing_new_has_no_time(tmp_path):
 
 
 def test_a_system_without_the_year_is_refused_in_one_line(capsys):
-    assert main(["flights", "--system", "simulated"]) == 4
+    assert main(["--system", "simulated"]) == 4
     assert (
         capsys.readouterr().err
         == "onceproof: --system simulated: the year of flights runs on local, spark, spark-cluster\n"
