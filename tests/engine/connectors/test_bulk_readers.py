@@ -375,10 +375,10 @@ def test_csv_file_is_read_with_the_signs_of_its_schema(tmp_path, change, text, r
         (lambda b: b, "1,a\nx,b\n", "line 2: column 'id': 'x' is no LONG"),
         (lambda b: b, '1,"a\nb"\n1,a,c\n', "line 3: 2 fields are needed, it has 3"),
         (lambda b: b, '1,a\n2,"b', "line 2: a quote opens that never closes"),
-        (lambda b: b, '1,"a"b\n', "line 1: 'b' stands behind a closing quote"),
+        (lambda b: b, '1,"a"b\n', "line 1: 'b' follows a closing quote"),
         (lambda b: b.set_use_header(), "id,nom\n1,a\n", "line 1: the header has id, nom"),
         (lambda b: b.set_use_header().set_strict_headers(), "name,id\na,1\n", "the schema asks for id, name"),
-        (lambda b: b, b"1,a\n2,\xff\n", "line 2: byte 0xff is no UTF-8"),
+        (lambda b: b, b"1,a\n2,\xff\n", "line 2: byte 0xff is not UTF-8"),
     ],
 )
 def test_malformed_csv_row_names_file_line_and_reason(tmp_path, change, text, reason):
