@@ -119,7 +119,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
             return message.decode(self._charset)
         except UnicodeDecodeError as error:
             raise MalformedMessage(
-                f"byte 0x{message[error.start]:02x} at {error.start} is no {self._charset}:"
+                f"byte 0x{message[error.start]:02x} at {error.start} is not {self._charset}:"
                 " name the right charset, or read bytes with ByteArraySchema and decode them in a map"
             ) from error
 

@@ -318,7 +318,7 @@ def test_pyflinks_accessors():
     assert configuration.key_set() == configuration.to_dict().keys()
     assert configuration.remove_config("parallelism.default")
     assert not configuration.remove_config("parallelism.default")
-    with pytest.raises(ConfigurationError, match="no whole number"):
+    with pytest.raises(ConfigurationError, match="not a whole number"):
         configuration.get_integer("pipeline.operator-chaining.enabled", 0)
     with pytest.raises(ConfigurationError, match="not true or false"):
         configuration.get_boolean("execution.checkpointing.interval", True)

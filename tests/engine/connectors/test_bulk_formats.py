@@ -146,7 +146,7 @@ def test_csv_file_has_the_signs_of_its_schema(sink_job, tmp_path, builder, expec
             "does not let it be null",
         ),
         (AvroParquetWriters.for_generic_record(READING), {"sensors": "s"}, "no column 'sensors'"),
-        (ParquetBulkWriters.for_row_type(ROW_TYPE), (1, 2), "no row of the columns"),
+        (ParquetBulkWriters.for_row_type(ROW_TYPE), (1, 2), "not a row of the columns"),
         (ParquetBulkWriters.for_row_type(ROW_TYPE), ("x", *[None] * 9), "x"),
         (CsvBulkWriters.for_schema(csv_schema().build()), (1, "a", ["x,y"], True), "holds the separator"),
         (CsvBulkWriters.for_schema(csv_schema().build()), ("one", "a", [], True), "INT"),
