@@ -120,11 +120,12 @@ kills: setup ## hundreds of kills and power cuts at drawn moments; OPTIONS="--ki
 	  tests/engine/connectors/postgres/test_postgres_kills.py \
 	  tests/harness/systems/local/test_power_cuts.py tests/harness/systems/local/test_database_power_cuts.py
 
-lint: setup ## run ruff and mypy
+lint: setup ## run ruff, import-linter and mypy
 	@$(MAKE) --no-print-directory run-linters
 
 run-linters:
 	@$(RUN)/ruff check .
+	@$(RUN)/lint-imports --no-cache --no-logo
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
 
