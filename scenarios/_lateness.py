@@ -19,99 +19,33 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from onceproof.engine.durations import Duration
-from onceproof.engine.functions import ProcessFunction
-from onceproof.engine.watermarks.strategy import WatermarkStrategy
-from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, Records, Rows
-from onceproof.harness.model.history import Row
-from onceproof.harness.model.scenario import InputRecord
-from onceproof.scenarios._event_time import with_progress
-
-SECOND_MS = 1000
-BOUND_MS = 2 * SECOND_MS
-"""How much older than the newest record of its split a record may be without being late."""
-
-DAY_MS = 86_400 * SECOND_MS
-BEGINNINGS = (
-    (0, 12),
-    (-20 * SECOND_MS, 3),
-    (-2 * DAY_MS, 1),
-    ((-(1 << 63) // DAY_MS + 2) * DAY_MS, 1),
-    (((1 << 63) // DAY_MS - 2) * DAY_MS, 1),
+from onceproof.harness.model.family import Declared, Records
+from onceproof.scenarios._event_time import (
+    BOUND_MS,
+    LATE,
+    SECOND_MS,
+    WATERMARKS,
+    LateRow,
+    draw_late_share,
+    draw_timestamps,
+    given_out,
+    moved,
+    window_of,
+    with_progress,
 )
-"""When the records of a scenario begin, with weights: at 0, so that many are before it and many behind, long
-before it, and a day from the least and the greatest time that there is. Windows of all sizes begin there."""
 
-LATE = "late"
-WATERMARKS = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
-
-
-def draw_timestamps(
-    chance: Chance, count: int, pace_ms: int, late_share: float, size_ms: int = SECOND_MS
-) -> list[int]:
-    """Draw the timestamps of a split: about ``pace_ms`` apart, most of them somewhat out of order.
-
-    A share of them, ``late_share``, is so old that the records may come late. Many are where windows of
-    ``size_ms`` end, or so that the watermark behind them is there.
-    """
-    now = BOUND_MS
-    timestamps: list[int] = []
-    for _ in range(count):
-        ahead = chance.choice((0, BOUND_MS))
-        # Where the watermark is exactly at the end of a window, a record for that window is late by nothing.
-        is_end = late_share > 0 and timestamps[-1:] == [now] and (now - BOUND_MS) % size_ms == 0
-        now = chance.at_boundary(now + chance.integer(0, 2 * pace_ms) - ahead, size_ms) + ahead
-        if chance.chance(0.5 if is_end else late_share):
-            behind = chance.at_boundary(chance.integer(BOUND_MS, 6 * BOUND_MS), SECOND_MS)
-        else:
-            behind = chance.weighted([(0, 3), (BOUND_MS, 1), (chance.integer(0, BOUND_MS), 4)])
-        timestamps.append(max(0, now - behind))
-    return timestamps
-
-
-def moved(chance: Chance, records: Mapping[str, Sequence[InputRecord]]) -> dict[str, tuple[InputRecord, ...]]:
-    """Draw when the records begin, and move all of them there."""
-    beginning = chance.weighted(BEGINNINGS)
-    return {
-        split: tuple([(timestamp + beginning, value) for timestamp, value in drawn])
-        for split, drawn in records.items()
-    }
-
-
-def draw_late_share(chance: Chance) -> float:
-    """Draw the share of records that may come late: mostly none or few."""
-    return chance.weighted([(0.0, 3), (0.1, 3), (0.4, 1)])
-
-
-class LateRow(ProcessFunction):
-    """Emits a late record as the row ("late", key, timestamp, value)."""
-
-    def process_element(
-        self, value: tuple[str, Any], ctx: ProcessFunction.Context
-    ) -> Iterator[tuple[str, str, int | None, Any]]:
-        yield LATE, value[0], ctx.timestamp(), value[1]
-
-
-def window_of(row: Row) -> tuple[Any, ...] | None:
-    """Return kind, key and start of the window of a row, for ``answers``; None for a late row."""
-    return None if row[0] == LATE else row[:3]
-
-
-def given_out(rows: Sequence[Row], declared: Declared) -> Rows:
-    """Return the expected rows: all of them at the end of a run, before it those that the run has emitted.
-
-    Only rows that follow from the input count; other declared rows are ignored.
-    """
-    if declared.is_whole:
-        return rows
-    visible = Counter(declared.rows)
-    stated = []
-    for row in rows:
-        if visible[row]:
-            visible[row] -= 1
-            stated.append(row)
-    return stated
+__all__ = (
+    "BOUND_MS",
+    "LATE",
+    "SECOND_MS",
+    "WATERMARKS",
+    "LateRow",
+    "draw_late_share",
+    "draw_timestamps",
+    "given_out",
+    "moved",
+    "window_of",
+)
 
 
 class Arrival(NamedTuple):

@@ -7,7 +7,6 @@ it is behind the end of its input, and emits nothing again.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from onceproof.engine.api.batch_execution import RuntimeExecutionMode
@@ -58,9 +57,7 @@ def expected(records: Records, declared: Declared) -> Rows:
             rows.append(
                 (split, min(str(key) for key, _ in numbers), sum(int(number or 0) for _, number in numbers))
             )
-    if declared.is_whole:
-        return rows
-    return list((Counter(rows) & Counter(declared.rows)).elements())
+    return declared.so_far(rows)
 
 
 options = FamilyOptions(any_backend=True, declares=True, batch=True)

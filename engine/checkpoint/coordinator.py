@@ -2,6 +2,8 @@
 
 Rules:
 
+- Waiting requests begin in the order of the queue and within its limits (request_queue.py). A request that
+  cannot begin in its turn fails, and its sender gets the reason.
 - A checkpoint begins only when every task of the attempt runs or has finished; otherwise its request fails.
   Tasks without a running upstream are triggered; all tasks that have not finished must acknowledge.
 - A checkpoint is complete when its metadata is durable, which is written last. Only then are older ones
@@ -17,8 +19,8 @@ Rules:
   pending before it. Sinks commit what it lists, so from then on it is the ``latest``.
 - An acknowledgement of another attempt, or for a checkpoint that is not pending, is ignored and its state
   discarded.
-- Checkpoint ids rise: a restored coordinator goes on after the highest completed id. Ids of checkpoints that
-  never completed may be used again by a later process, so an id counts only together with its attempt.
+- Checkpoint ids rise: a restored coordinator continues after the highest completed id. A later process may
+  reuse the ids of checkpoints that never completed, so an id counts only together with its attempt.
 - Shared files outlive the checkpoint that stored them (shared_registry.py). An aborted checkpoint leaves them
   until a later one is complete; metadata name each file by the path that is valid when they are written.
 - Effects go out in Flink's order: the job's failure, aborts, notifications, then the next checkpoint.
@@ -28,7 +30,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.events import (
@@ -39,6 +41,8 @@ from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointExpired,
+    CheckpointPlan,
+    CheckpointTriggered,
     CoordinatorEffect,
     CoordinatorEvent,
     DiscardCheckpoint,
@@ -51,6 +55,7 @@ from onceproof.engine.checkpoint.events import (
     RequestResolved,
     Shutdown,
     StartScheduler,
+    StartTimer,
     StopScheduler,
     StoreMetadata,
     TooManyFailures,
@@ -59,16 +64,20 @@ from onceproof.engine.checkpoint.events import (
 from onceproof.engine.checkpoint.failure_counter import (
     EXPIRED,
     FAILOVER,
+    SCHEDULER_STOPPED,
     SHUT_DOWN,
     SUBSUMED,
     SUSPENDED,
+    TASKS_NOT_RUNNING,
+    TOO_MANY_REQUESTS,
+    WITHIN_MIN_PAUSE,
     FailureCounter,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
 from onceproof.engine.checkpoint.pending import DUPLICATE, SUCCESS, UNKNOWN, PartlyFinished, PendingCheckpoint
-from onceproof.engine.checkpoint.request_queue import CheckpointRequest
+from onceproof.engine.checkpoint.plan_calculator import CheckpointTasks, checkpoint_tasks
+from onceproof.engine.checkpoint.request_queue import CheckpointRequest, RequestQueue, TooEarly
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
-from onceproof.engine.checkpoint.triggering import CheckpointTriggering
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.messages import (
     CHECKPOINT,
@@ -80,7 +89,9 @@ from onceproof.engine.messages import (
     NotifyCheckpointComplete,
     Send,
     TaskFinished,
+    TaskId,
     TaskRunning,
+    TriggerCheckpoint,
     checkpoint_folder,
 )
 from onceproof.engine.wall_clock import WallClock
@@ -90,17 +101,31 @@ REMEMBERED_EXPIRED_CHECKPOINTS: Final = 16
 _Completed: TypeAlias = PendingCheckpoint | CheckpointMetadata
 
 
-class CheckpointCoordinator(CheckpointTriggering):
+class CheckpointCoordinator:
     """The checkpoints of one job over all its attempts in this process."""
 
     __slots__ = (
         "_attempts",
         "_expired_ids",
         "_failures",
+        "_finished",
+        "_is_scheduling",
+        "_is_shut_down",
         "_job_id",
         "_job_name",
+        "_last_completion_ms",
+        "_now",
+        "_periodic_due_ms",
+        "_plan",
+        "_requests",
+        "_running",
         "_savepoints",
+        "_settings",
         "_shared",
+        "_undisturbed",
+        "_wall_clock",
+        "next_id",
+        "pending",
         "stopped_with",
         "store",
     )
@@ -115,11 +140,21 @@ class CheckpointCoordinator(CheckpointTriggering):
         wall_clock: WallClock | None = None,
     ) -> None:
         latest = store.latest
-        super().__init__(
-            settings,
-            next_id if latest is None else max(next_id, latest.checkpoint_id + 1),
-            wall_clock or WallClock(),
-        )
+        self._settings = settings
+        self.pending: dict[int, PendingCheckpoint] = {}
+        self._plan: CheckpointPlan | None = None
+        self._undisturbed: CheckpointTasks | None = None
+        """The tasks of a checkpoint of this attempt as long as none has finished."""
+        self._running: set[TaskId] = set()
+        self._finished: dict[TaskId, None] = {}
+        self.next_id = next_id if latest is None else max(next_id, latest.checkpoint_id + 1)
+        self._requests = RequestQueue(settings.max_concurrent, settings.min_pause_ms)
+        self._last_completion_ms: int | None = None
+        self._is_scheduling = False
+        self._is_shut_down = False
+        self._periodic_due_ms = 0
+        self._now = 0
+        self._wall_clock = wall_clock or WallClock()
         self._job_id = job_id
         self._job_name = job_name
         self.store = store
@@ -136,42 +171,40 @@ class CheckpointCoordinator(CheckpointTriggering):
     def handle(self, event: CoordinatorEvent, now: int) -> Sequence[CoordinatorEffect]:
         """Process one event at ``now`` (milliseconds of the driver's clock) and return its effects."""
         self._now = now
-        kind = type(event)
-        other: Any = event
-        # The most frequent first, by identity: an instance check that misses is slow for a Struct.
-        if kind is AcknowledgeCheckpoint:
-            return self.acknowledge(other)
-        if kind is IntervalElapsed:
-            return self._interval_elapsed(other)
-        if kind is TaskRunning:
-            return self._task_running(other)
-        if kind is TaskFinished:
-            return self._task_finished(other)
-        if kind is MetadataStored:
-            return self.metadata_stored(other)
-        if kind is AttemptStarted:
-            return self._attempt_started(other)
-        if kind is DeclineCheckpoint:
-            return self._declined(other)
-        if kind is CheckpointExpired:
-            return self._expired(other)
-        if kind is AttemptEnded:
-            return self._attempt_ended(other)
-        if kind is TriggerRequested:
-            return self._trigger_requested(other)
-        if kind is MetadataFailed:
-            return self._metadata_failed(other)
-        if kind is PeriodicTriggerRequested:
-            return self._periodic_requested(other)
-        if kind is StartScheduler:
-            return self._start_scheduler(other)
-        if kind is StopScheduler:
-            return self._stop_scheduler(other)
-        if kind is AbortPending:
-            return self._abort_now(other)
-        if kind is Shutdown:
-            return self._shutdown(other)
-        raise TypeError(f"the coordinator handles no {type(event).__name__}")
+        match event:
+            case AcknowledgeCheckpoint():
+                return self.acknowledge(event)
+            case IntervalElapsed():
+                return self._interval_elapsed(event)
+            case TaskRunning():
+                return self._task_running(event)
+            case TaskFinished():
+                return self._task_finished(event)
+            case MetadataStored():
+                return self.metadata_stored(event)
+            case AttemptStarted():
+                return self._attempt_started(event)
+            case DeclineCheckpoint():
+                return self._declined(event)
+            case CheckpointExpired():
+                return self._expired(event)
+            case AttemptEnded():
+                return self._attempt_ended(event)
+            case TriggerRequested():
+                return self._trigger_requested(event)
+            case MetadataFailed():
+                return self._metadata_failed(event)
+            case PeriodicTriggerRequested():
+                return self._periodic_requested(event)
+            case StartScheduler():
+                return self._start_scheduler(event)
+            case StopScheduler():
+                return self._stop_scheduler(event)
+            case AbortPending():
+                return self._abort_now(event)
+            case Shutdown():
+                return self._shutdown(event)
+        assert_never(event)
 
     @property
     def latest(self) -> CheckpointMetadata | None:
@@ -200,6 +233,13 @@ class CheckpointCoordinator(CheckpointTriggering):
         effects: list[CoordinatorEffect] = []
         self._begin_attempt(event.plan, effects)
         return effects
+
+    def _begin_attempt(self, plan: CheckpointPlan, effects: list[CoordinatorEffect]) -> None:
+        self._plan = plan
+        self._undisturbed = None
+        self._running.clear()
+        self._finished.clear()
+        self._begin_scheduling(effects)
 
     def _attempt_ended(self, event: AttemptEnded) -> Sequence[CoordinatorEffect]:
         self._plan = None
@@ -233,6 +273,32 @@ class CheckpointCoordinator(CheckpointTriggering):
                 self._abort(pending, TASK_FINISHED, effects)
         if effects:
             self._start_waiting(effects)
+        return effects
+
+    # The interval.
+
+    def _begin_scheduling(self, effects: list[CoordinatorEffect]) -> None:
+        interval_ms = self._settings.interval_ms
+        if interval_ms is not None and self._plan is not None:
+            self._is_scheduling = True
+            effects.append(self._start_interval(self._plan, self._now + interval_ms))
+
+    def _start_interval(self, plan: CheckpointPlan, due_ms: int) -> StartTimer:
+        """Return the timer of the next periodic request. No timer is cancelled: one due earlier is stale."""
+        self._periodic_due_ms = due_ms
+        return StartTimer(due_ms, IntervalElapsed(plan.attempt))
+
+    def _interval_elapsed(self, event: IntervalElapsed) -> Sequence[CoordinatorEffect]:
+        plan = self._plan
+        if plan is None or event.attempt != plan.attempt:
+            return ()
+        due_ms = self._periodic_due_ms
+        if self._now < due_ms or not self._is_scheduling:
+            return ()
+        interval_ms = self._settings.interval_ms
+        assert interval_ms is not None
+        effects: list[CoordinatorEffect] = [self._start_interval(plan, due_ms + interval_ms)]
+        self._request(CheckpointRequest(self._now, is_periodic=True), effects)
         return effects
 
     # Requests.
@@ -270,6 +336,76 @@ class CheckpointCoordinator(CheckpointTriggering):
         effects: list[CoordinatorEffect] = []
         self._request(CheckpointRequest(self._now, is_periodic=True, number=event.number), effects)
         return effects
+
+    def _request(self, request: CheckpointRequest, effects: list[CoordinatorEffect]) -> None:
+        refused = self._requests.submit(request)
+        if refused is not None:
+            self._refuse(refused, TOO_MANY_REQUESTS, effects)
+        if refused is not request:
+            self._start_waiting(effects)
+
+    def _start_waiting(self, effects: list[CoordinatorEffect]) -> None:
+        """Begin the queued checkpoints that may begin now. Deletions take no time here: none is awaited."""
+        requests = self._requests
+        while requests.queued:
+            chosen = requests.next(self._now, len(self.pending), self._last_completion_ms)
+            if chosen is None:
+                return
+            if type(chosen) is TooEarly:
+                self._refuse(chosen.request, WITHIN_MIN_PAUSE, effects)
+                if self._plan is not None and self._is_scheduling:
+                    effects.append(self._start_interval(self._plan, self._now + chosen.left_ms))
+                return
+            self._trigger(chosen, effects)  # type: ignore[arg-type]
+
+    def _refuse(self, request: CheckpointRequest, reason: str, effects: list[CoordinatorEffect]) -> None:
+        if request.number:
+            effects.append(RequestResolved(request.number, None, reason))
+
+    def _refuse_all(self, reason: str, effects: list[CoordinatorEffect]) -> None:
+        if self._requests.queued:
+            for request in self._requests.clear():
+                self._refuse(request, reason, effects)
+
+    def _trigger(self, request: CheckpointRequest, effects: list[CoordinatorEffect]) -> None:
+        if self._is_shut_down:
+            self._refuse(request, SHUT_DOWN, effects)
+            return
+        if request.is_periodic and not self._is_scheduling:
+            self._refuse(request, SCHEDULER_STOPPED, effects)
+            return
+        plan, tasks = self._plan, self._tasks()
+        if plan is None or tasks is None:
+            self._refuse(request, TASKS_NOT_RUNNING, effects)
+            return
+        checkpoint_id = self.next_id
+        self.next_id += 1
+        now, ahead_ms = self._now, self._wall_clock.ahead_ms
+        kind = request.kind
+        self.pending[checkpoint_id] = PendingCheckpoint(
+            checkpoint_id, now + ahead_ms, plan.attempt, tasks.answering, self._finished, kind, request.number
+        )
+        effects.append(CheckpointTriggered(checkpoint_id, kind, request.number))
+        expiry = CheckpointExpired(plan.attempt, checkpoint_id)
+        effects.append(StartTimer(now + self._settings.timeout_ms, expiry))
+        drains = request.drains
+        for task in tasks.triggered:
+            trigger = TriggerCheckpoint(
+                plan.attempt, task, checkpoint_id, now + ahead_ms, kind, drains, ahead_ms
+            )
+            effects.append(Send(trigger))
+
+    def _tasks(self) -> CheckpointTasks | None:
+        """Return the tasks of a checkpoint that begins now, or None if none can begin."""
+        plan = self._plan
+        if plan is None or len(self._running) < len(plan.upstreams):
+            return None
+        if self._finished:
+            allowed = self._settings.checkpoints_after_tasks_finish
+            return checkpoint_tasks(plan.upstreams, self._finished, after_tasks_finish=allowed)
+        if self._undisturbed is None:
+            self._undisturbed = checkpoint_tasks(plan.upstreams)
+        return self._undisturbed
 
     # Answers.
 

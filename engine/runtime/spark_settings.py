@@ -90,7 +90,7 @@ def settings_of(
         _DRIVER_OPTIONS: driver_options,
         _EXECUTOR_OPTIONS: driver_options if is_local(master) else _UTC,
         **({} if _imports_from_working_folder() else {"spark.executorEnv.PYTHONSAFEPATH": "1"}),
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [*_import_folders(), *python_path])),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(str, [_import_folder(), *python_path])),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -159,14 +159,9 @@ def worker_variables(python: str) -> dict[str, str]:
     return {"PYSPARK_PYTHON": python, "PYTHONHASHSEED": "0"}
 
 
-def _import_folders() -> list[Path]:
-    """Return the folder from which workers import onceproof; none where it is installed in editable mode.
-
-    An editable install needs none: the workers' interpreter finds the package as this one does.
-    """
-    package = sys.modules[__name__.partition(".")[0]]
-    folder = Path(package.__file__ or "").absolute().parent
-    return [folder.parent] if folder.name == package.__name__ else []
+def _import_folder() -> Path:
+    """Return the folder from which workers import onceproof, as this process does."""
+    return Path(__file__).absolute().parents[3]
 
 
 def _imports_from_working_folder() -> bool:

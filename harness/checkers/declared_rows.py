@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
 from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line_of, only
@@ -20,7 +21,7 @@ from onceproof.harness.checkers.firings import Firings, Run
 from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, JOB_FINISHED, History, Row
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.watermarks import Timed, strategies_of
+from onceproof.harness.model.watermarks import NO_WATERMARK, Timed, strategies_of
 from onceproof.reports.notes import UNDECIDED
 
 if TYPE_CHECKING:
@@ -37,12 +38,14 @@ class SupportsExpected(Protocol):
 class DeclaredRows:
     """Computes the rows that follow from a scenario and from what its run declares."""
 
-    __slots__ = ("_arrivals", "_family", "_has_strategies", "_options", "_scenario", "_strategies")
+    __slots__ = ("_arrivals", "_due_of", "_family", "_has_strategies", "_options", "_scenario", "_strategies")
 
     def __init__(self, family: SupportsExpected, scenario: Scenario, options: FamilyOptions) -> None:
         self._family = family
         self._scenario = scenario
         self._options = options
+        due = options.due
+        self._due_of = None if due is None else cache(lambda row: due(row, scenario.records))
         self._strategies: tuple[Timed, ...] | None = None
         self._has_strategies = False
         self._arrivals: dict[object, list[Arrival]] = {}
@@ -91,7 +94,7 @@ class DeclaredRows:
 
     def _settled(self, rows: Counter[Row], run: Run, declared: Rows, history: History) -> Counter[Row]:
         firings = Firings(
-            lambda some: self._expected(some, declared, True), run, self._options.due, self._options.answers
+            lambda some: self._expected(some, declared, True), run, self._due_of, self._options.answers
         )
         rows = firings.settled(rows)
         if firings.undecided:
@@ -117,13 +120,9 @@ class DeclaredRows:
             if arrival.watermark < arrival.timestamp:
                 continue
             alone = only([arrival], records)
-            if self._options.due is not None:
-                dues = [
-                    due
-                    for row in self._expected(alone, (), True)
-                    if (due := self._options.due(row)) is not None
-                ]
-                if dues and arrival.watermark < max(dues):
+            if self._due_of is not None:
+                dues = [self._due_of(row) for row in self._expected(alone, (), True)]
+                if arrival.watermark < max((due for due in dues if due is not None), default=NO_WATERMARK):
                     continue
             rows = late if is_trusting else self._expected(alone, late, True)
             possible.update(

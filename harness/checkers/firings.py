@@ -287,21 +287,33 @@ class Firings:
         for unit in self._units:
             rest = self._all_rows(frozenset([unit]), alone=False)
             gone, come = [*(self._whole - rest)], [*(rest - self._whole)]
-            changed = [_nearest(row, come) for row in gone] + [_nearest(row, gone) for row in come]
+            changed = _differences(gone, come)
             some = some.union(*changed)
-            if len(gone) == len(come) == 1:
+            if changed and len(gone) == len(come) == 1:
                 each = {*changed[0]} if each is None else each & changed[0]
         self._columns, self._constant = frozenset(some), frozenset(each or ())
 
 
-def _nearest(row: Row, others: Sequence[Row]) -> frozenset[int]:
-    """Return the columns in which a row differs from the most similar of some others, the last preferred."""
-    differences = [
-        frozenset([column for column, cell in enumerate(row) if cell != other[column]])
-        for other in others
-        if len(other) == len(row)
-    ]
-    return min(differences, key=lambda each: (len(each), -min(each, default=0)), default=frozenset())
+def _differences(gone: Sequence[Row], come: Sequence[Row]) -> list[frozenset[int]]:
+    """Pair the rows that are gone with those that come, most similar first, and return how the pairs differ.
+
+    Of pairs with as many different columns, one that differs in later columns is preferred. A row without a
+    partner is gone, or comes, as a whole: of a record in several windows, each window may have a row.
+    """
+    pairs = sorted(
+        (len(columns), -min(columns), old, new, columns)
+        for old, row in enumerate(gone)
+        for new, other in enumerate(come)
+        if len(row) == len(other)
+        for columns in [tuple([column for column, cell in enumerate(row) if cell != other[column]])]
+    )
+    paired: set[tuple[str, int]] = set()
+    found = []
+    for _, _, old, new, columns in pairs:
+        if paired.isdisjoint({("gone", old), ("come", new)}):
+            paired |= {("gone", old), ("come", new)}
+            found.append(frozenset(columns))
+    return found
 
 
 def _subsets(members: frozenset[T]) -> Iterator[frozenset[T]]:

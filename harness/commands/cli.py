@@ -14,7 +14,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,7 +22,6 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from onceproof.harness.commands import completion as completions
-from onceproof.harness.commands.bench_cli import bench
 from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
 from onceproof.harness.commands.flink_cli import flink
 from onceproof.harness.commands.hunt_cli import hunt
@@ -388,7 +387,7 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-for _command_of_its_module in (hunt, nightly, mutants, bench, merge, serve, init, doctor, completion):
+for _command_of_its_module in (hunt, nightly, mutants, merge, serve, init, doctor, completion):
     app.command()(_command_of_its_module)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")
@@ -431,15 +430,24 @@ def main(arguments: Sequence[str] | None = None, night: OwnNight | None = None) 
         main(["--help"])
         return _print_error("no command is given", USAGE)
     with interruptible() as interruption:
-        code = interruption.exit_code(_run(given, debug, night))
+        code = interruption.exit_code(_run(app, "onceproof", given, debug, night))
     return exit_codes.code_for_bisect(code) if BISECT in given else code
 
 
-def _run(given: list[str], debug: bool, night: OwnNight | None) -> int:
+def run_alone(program: str, command: Callable[..., None], arguments: Sequence[str]) -> int:
+    """Run a function as a command line of its own, with the errors and exit codes of `onceproof`."""
+    single = typer.Typer(add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
+    single.command()(command)
+    given = [argument for argument in arguments if argument != DEBUG]
+    with interruptible() as interruption:
+        return interruption.exit_code(_run(single, program, given, DEBUG in arguments, None))
+
+
+def _run(app: typer.Typer, program: str, given: list[str], debug: bool, night: OwnNight | None) -> int:
     """Run the command line, and return its exit code; an error is a line."""
     try:
         command = typer.main.get_command(app)
-        code = command.main(given, prog_name="onceproof", standalone_mode=False, obj=night)
+        code = command.main(given, prog_name=program, standalone_mode=False, obj=night)
         sys.stdout.flush()
         return int(code or 0)
     except typer.TyperException as error:
@@ -460,7 +468,7 @@ def _run(given: list[str], debug: bool, night: OwnNight | None) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        error = missing_extra_in(error, given) if isinstance(error, ImportError) else error
+        error = missing_extra_in(error, program, given) if isinstance(error, ImportError) else error
         return _print_error(exit_codes.line_of(error), exit_codes.exit_code_of(error))
 
 

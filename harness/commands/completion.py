@@ -88,12 +88,5 @@ def complete_systems(incomplete: str) -> Sequence[str]:
     return [f"{before}{comma}{name}" for name in complete_system(last) if name not in chosen]
 
 
-def complete_benchmark(incomplete: str) -> Sequence[str]:
-    """Return the benchmarks whose names begin so."""
-    from onceproof.harness.benchmarks.measurement import BENCHMARKS
-
-    return _beginning(incomplete, (*BENCHMARKS, "search"))
-
-
 def _beginning(incomplete: str, names: Iterable[str]) -> Sequence[str]:
     return [name for name in names if name.startswith(incomplete)]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import typer
 
 
-def missing_extra_in(error: ImportError, given: Sequence[str]) -> Exception:
+def missing_extra_in(error: ImportError, program: str, given: Sequence[str]) -> Exception:
     """Return the error that names the extra, where a failed import needs one; else the error itself."""
     from onceproof.engine.extras import missing_extra
 
     words = [word for word in given if not word.startswith("-")]
-    return missing_extra(error, " ".join(("onceproof", *words[:1]))) or error
+    return missing_extra(error, " ".join((program, *words[:1]))) or error
 
 
 def usage_line(error: typer.TyperException) -> str:

@@ -1,23 +1,20 @@
-"""`onceproof families`, `faults` and `bench`: print tables, or with --json one document.
+"""`onceproof families` and `faults`: print tables, or with --json one document.
 
 The rules this module lives by:
 
-- A table is plain text in columns with one line per item, so that `grep` and `cut` work on it. Long
-  measurements print each line as soon as its numbers are known.
+- A table is plain text in columns with one line per item, so that `grep` and `cut` work on it.
 - The JSON documents have fixed fields and the same numbers as the tables.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from onceproof.harness.model.exit_codes import NOTHING_RAN, PASSED, UsageError
+from onceproof.harness.model.exit_codes import PASSED
 from onceproof.harness.model.family_places import family_names, load_family
-from onceproof.reports.text import number
 
 
 def families_command(as_json: bool) -> int:
@@ -81,36 +78,6 @@ def faults_command(systems: Sequence[str], as_json: bool) -> int:
             answer = of_system[kind]
             print(f"  {name:<{width}}  {'yes' if isinstance(answer, CarriedOut) else 'no ':<3}  {answer}")
     return PASSED
-
-
-def bench_command(names: Sequence[str], as_json: bool, large: bool = False) -> int:
-    """Run the named benchmarks, or all; ``large`` also runs the parts that take minutes.
-
-    Raises UsageError if ``large`` is given and none of the benchmarks has a large part.
-    """
-    from onceproof.harness.benchmarks.measurement import BENCHMARKS, has_large_part, load_benchmark
-
-    benchmarks = [load_benchmark(name) for name in names or BENCHMARKS]
-    if large and not any(map(has_large_part, benchmarks)):
-        raise UsageError(f"--large: {', '.join(names)} has no large part: omit the option")
-    measurements = []
-    for benchmark in benchmarks:
-        options = {"large": True} if large and has_large_part(benchmark) else {}
-        measurement = msgspec.to_builtins(benchmark(**options))
-        measurements.append(measurement)
-        if not as_json:
-            _print_measurement(measurement)
-    if as_json:
-        _print_json(measurements[0] if len(names) == 1 else measurements)
-    return PASSED if measurements else NOTHING_RAN
-
-
-def _print_measurement(measurement: dict[str, Any]) -> None:
-    print(f"{measurement['name']} ({measurement['machine']})")
-    for kind in ("figures", "floors", "ratios"):
-        for metric, value in measurement[kind].items():
-            print(f"  {kind[:-1]:<6}  {metric:<40}  {number(value):>14}")
-    sys.stdout.flush()
 
 
 def _summary(family: Any) -> str:

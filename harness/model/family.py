@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import getattr_static
@@ -62,20 +63,22 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a run declares of its own choices, where time or the order of arrival decides the result.
+    """What the rows of a run declare of its choices, such as which records were late or which two met.
 
-    The rows declare it: that a record came too late, at which time a record was seen, which two records met.
-    A family with the option ``declares`` gets the rows, checks that each choice was legitimate, and returns
-    the rows that follow from the legitimate choices. A row that follows from no legitimate choice is not
-    among them, so the checker reports it as a phantom.
+    ``expected`` checks that each choice was legitimate, and returns the rows that follow from the legitimate
+    ones. A row that follows from no legitimate choice is not among them, so it is reported as a phantom.
     """
 
     rows: Rows = ()
     """The rows that had become visible; a multiset like any rows."""
     is_whole: bool = True
-    """Whether the run is over. Until then, rows that a run may still hold back need not be there."""
+    """Whether the run is over. At a cut, rows that a run may still hold back need not be there."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """What the family drew beside the records; a family whose job depends on it reads it here."""
+
+    def so_far(self, rows: Rows) -> Rows:
+        """Return the rows that must be there now: all at the end, at a cut those that are visible."""
+        return rows if self.is_whole else list((Counter(rows) & Counter(self.rows)).elements())
 
 
 NOTHING_DECLARED: Final = Declared()
@@ -201,14 +204,14 @@ class FamilyOptions:
     late: str | Callable[[Row], bool] | None = None
     """The rows that declare a record late: a tag that is one of their cells, or a function of a row. It
     implies ``declares``. Only those of records that may be late reach ``expected``."""
-    due: Callable[[Row], int | None] | None = None
-    """For ``late``: the watermark at which a row is due, such as the end of its window less 1 ms; None for
-    rows that do not wait. A record is late if all its rows are due; without this, if it is behind."""
+    due: Callable[[Row, Records], int | None] | None = None
+    """For ``late``: the watermark at which a row of an input is due, such as the end of its window less 1 ms;
+    None if it does not wait. A record is late if all its rows are due; without this, if it is behind."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
     needs_steady_time: bool = False
-    """Whether the oracle holds only while processing time never goes back. Then no wall clock is set back."""
+    """Whether the oracle holds only while processing time never goes back: no wall clock is set back."""
     arrival_states: Collection[str] | Callable[[Mapping[str, Parameter]], Collection[str]] = ()
     """Names, as snapshots have them, of the states whose content depends on when watermarks came; or a
     function that returns the names for the parameters of a workload. The checkpoints of an undisturbed run,
@@ -231,15 +234,13 @@ class FamilyOptions:
     table_keys: int = 0
     """How many leading columns are the key by which ``io.upsert_sink`` writes; 0: the job writes no table."""
     versions: Callable[[Records], Rows] | None = None
-    """For ``table_keys``: returns all rows that each key may show, in an order that does not depend on
-    arrival."""
+    """For ``table_keys``: returns all rows that each key may show, in an order independent of arrival."""
     written_at_end: bool = False
     """For ``table_keys``: whether the job writes the table at the end of its input only. Then no row need be
     there before; a row that is there must be one of ``versions``, for the whole input."""
     answers: Callable[[Row], Any] | None = None
     """``answers(row)`` returns what an attempt answers once at most, such as the key and start of a row's
-    window; None for a row that may come any number of times. Event time begins anew only with an attempt, so
-    only then may a late record open a window again that has been answered."""
+    window; None for a row that may come any number of times."""
     streaming_query: Callable[[Any, Any], Any] | None = None
     """``streaming_query(records, io)`` builds the job for Spark Structured Streaming from a streaming
     DataFrame of records; it returns rows or what a sink of ``io`` returns."""
@@ -258,11 +259,9 @@ class FamilyOptions:
     batch: bool = False
     """Whether the job runs in BATCH mode. Then its input always has an end."""
     servers: Collection[str] = ()
-    """The real servers that the job needs in real processes, such as ("postgres",). The simulation has models
-    of them, and needs none."""
+    """The real servers that the job needs in real processes, such as ("postgres",)."""
     turns: int = 1
-    """How many turns the family has while the others of a run of all built-in families have one each. A job
-    with more parts that can fail is worth more."""
+    """How many turns the family has in a run of all built-in families, where most have one."""
     with_key: Callable[[RecordValue, int], RecordValue] | None = None
     """``with_key(value, number)`` returns a record's value with the key of that number, 0 or more, instead of
     its own; an experiment of ``onceproof sensitivity`` sets the number of keys by it."""
@@ -338,7 +337,7 @@ _OPTIONS: Final[_Members] = {
         lambda value: value is None or callable(value) or (type(value) is str and bool(value)),
         "the tag of late rows, or a function late(row)",
     ),
-    "due": (_is_function_or_none, "a function due(row)"),
+    "due": (_is_function_or_none, "a function due(row, records)"),
     "any_backend": (lambda value: type(value) is bool, "True or False"),
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),

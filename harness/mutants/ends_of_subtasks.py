@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.metadata import SubtaskState
 from onceproof.engine.checkpoint.pending import PendingCheckpoint
 from onceproof.engine.checkpoint.plan_calculator import CheckpointTasks, checkpoint_tasks
-from onceproof.engine.checkpoint.triggering import CheckpointTriggering
 from onceproof.engine.functions import FunctionSnapshotContext
 from onceproof.engine.messages import Send, TaskId
 from onceproof.engine.operators.base import OperatorContext
@@ -26,9 +26,9 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def checkpoint_of_those_that_run(reached: Reached) -> Iterator[None]:
     """The next restore takes the state of the others for that of finished tasks."""
-    tasks, state = CheckpointTriggering._tasks, PendingCheckpoint._subtask_state
+    tasks, state = CheckpointCoordinator._tasks, PendingCheckpoint._subtask_state
 
-    def running_ones(self: CheckpointTriggering) -> CheckpointTasks | None:
+    def running_ones(self: CheckpointCoordinator) -> CheckpointTasks | None:
         found, plan = tasks(self), self._plan
         if found is not None or plan is None:
             return found
@@ -48,7 +48,7 @@ def checkpoint_of_those_that_run(reached: Reached) -> Iterator[None]:
         return state(self, task)
 
     with (
-        replaced(CheckpointTriggering, "_tasks", running_ones),
+        replaced(CheckpointCoordinator, "_tasks", running_ones),
         replaced(PendingCheckpoint, "_subtask_state", taken_for_finished),
     ):
         yield

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import CheckpointPlan, CoordinatorEffect, MetadataStored
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.checkpoint.triggering import CheckpointTriggering
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.elements import CheckpointBarrier
 from onceproof.engine.job.events import Deploy, MasterEffect
@@ -203,10 +202,10 @@ def key_cache_outlives_the_rescale(reached: Reached) -> Iterator[None]:
 )
 def aborted_ids_are_used_again(reached: Reached) -> Iterator[None]:
     """What is late of the aborted checkpoint, an upload or a deletion, meets the new one of the same id."""
-    begin = CheckpointTriggering._begin_attempt
+    begin = CheckpointCoordinator._begin_attempt
 
     def counting_anew(
-        self: CheckpointTriggering, plan: CheckpointPlan, effects: list[CoordinatorEffect]
+        self: CheckpointCoordinator, plan: CheckpointPlan, effects: list[CoordinatorEffect]
     ) -> None:
         assert isinstance(self, CheckpointCoordinator)
         latest = self.store.latest
@@ -216,7 +215,7 @@ def aborted_ids_are_used_again(reached: Reached) -> Iterator[None]:
             self.next_id = next_id
         begin(self, plan, effects)
 
-    with replaced(CheckpointTriggering, "_begin_attempt", counting_anew):
+    with replaced(CheckpointCoordinator, "_begin_attempt", counting_anew):
         yield
 
 

@@ -14,7 +14,6 @@ from onceproof.engine.checkpoint.events import (
     IntervalElapsed,
     StartTimer,
 )
-from onceproof.engine.checkpoint.triggering import CheckpointTriggering
 from onceproof.engine.job.restart_strategies import FixedDelayRestart
 from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.task.events import SnapshotFailed, TaskEffect
@@ -35,7 +34,7 @@ SLOWER = 50
 )
 def interval_grows(reached: Reached) -> Iterator[None]:
     """Each failure reads far more records again than the interval promises."""
-    begin = CheckpointTriggering._begin_scheduling
+    begin = CheckpointCoordinator._begin_scheduling
 
     def later(self: CheckpointCoordinator, effects: list[CoordinatorEffect]) -> None:
         begin(self, effects)
@@ -45,7 +44,7 @@ def interval_grows(reached: Reached) -> Iterator[None]:
             self._periodic_due_ms = self._now + LATER * (timer.due_ms - self._now)
             effects[-1] = replace(timer, due_ms=self._periodic_due_ms)
 
-    with replaced(CheckpointTriggering, "_begin_scheduling", later):
+    with replaced(CheckpointCoordinator, "_begin_scheduling", later):
         yield
 
 
@@ -114,7 +113,7 @@ def failed_write_is_silent(reached: Reached) -> Iterator[None]:
 )
 def requests_are_dropped(reached: Reached) -> Iterator[None]:
     """Each interval is as long as it should be, and no checkpoint begins."""
-    elapsed = CheckpointTriggering._interval_elapsed
+    elapsed = CheckpointCoordinator._interval_elapsed
     dropped: dict[tuple[int, str], int] = {}
 
     def forgetful(self: CheckpointCoordinator, event: IntervalElapsed) -> Sequence[CoordinatorEffect]:
@@ -129,7 +128,7 @@ def requests_are_dropped(reached: Reached) -> Iterator[None]:
                 return [self._start_interval(plan, self._periodic_due_ms + interval_ms)]
         return elapsed(self, event)
 
-    with replaced(CheckpointTriggering, "_interval_elapsed", forgetful):
+    with replaced(CheckpointCoordinator, "_interval_elapsed", forgetful):
         yield
 
 

@@ -52,17 +52,13 @@ FEW_SCENARIOS: Final = 10
 """The scenarios of the short check with which a run of a family begins."""
 
 DECLARES: Final = """\
-from collections import Counter
 from onceproof import FamilyOptions
 
 options = FamilyOptions(declares=True)
 
 def expected(records, declared):
-    rows = rows_at_the_end(records)
-    if declared.is_whole:
-        return rows
     # At a cut, timers and windows may still hold rows back: only those that are there are expected.
-    return list((Counter(rows) & Counter(declared.rows)).elements())"""
+    return declared.so_far(rows_at_the_end(records))"""
 TABLE: Final = """\
 def versions(records):
     # All rows that each key may show, one after another.
@@ -72,9 +68,8 @@ options = FamilyOptions(table_keys=1, versions=versions, streaming_query=streami
 def streaming_query(records, io):
     return io.table(rows, 1, store)  # instead of io.for_each_batch(rows, store)"""
 IS_WHOLE: Final = """\
-    if not declared.is_whole:
-        # At a cut, timers and windows may still hold rows back: only those that are there are expected.
-        rows = list((Counter(rows) & Counter(declared.rows)).elements())"""
+    # At a cut, timers and windows may still hold rows back: only those that are there are expected.
+    return declared.so_far(rows)"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ The rules this module lives by:
   and auctions there are more of them among the bids. The public generator has settings for it.
 - Watermarks are four seconds behind, as in the public generator. Records are held back for three at the most
   and out of order by less than one, so none is ever late: the contents of windows follow from the input. When
-  a window is emitted does not, so families of windows declare (``lateness.given_out``).
+  a window is emitted does not, so families of windows declare (``declared.so_far``).
 """
 
 from __future__ import annotations

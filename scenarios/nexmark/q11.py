@@ -11,7 +11,6 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import EventTimeSessionWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._aggregations import Count
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
@@ -89,4 +88,4 @@ def expected(records: Records, declared: Declared) -> Rows:
                 start, bids = time, 0
             before, bids = time, bids + 1
         rows.append((bidder, bids, start, before + windows.SIZE_MS))
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

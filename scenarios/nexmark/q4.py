@@ -20,7 +20,6 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import SlidingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
@@ -172,4 +171,4 @@ def expected(records: Records, declared: Declared) -> Rows:
             for start in windows.starts_of(auction.expires):
                 prices[auction.category, start].append(max(in_time))
     rows = [(*window, sum(each) // len(each)) for window, each in prices.items()]
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

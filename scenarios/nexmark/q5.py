@@ -15,7 +15,6 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._aggregations import Count
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
@@ -100,4 +99,4 @@ def expected(records: Records, declared: Declared) -> Rows:
     for start, bids in counts.items():
         most = max(bids.values())
         rows += [(start, auction, count) for auction, count in bids.items() if count == most]
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

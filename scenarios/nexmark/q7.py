@@ -14,7 +14,6 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import AllWindowFunction
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
@@ -119,4 +118,4 @@ def expected(records: Records, declared: Declared) -> Rows:
         start = windows.start_of(time)
         if bid.price == highest[start]:
             rows.append((start, bid.auction, bid.bidder, bid.price))
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

@@ -15,7 +15,6 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 
@@ -131,4 +130,4 @@ def expected(records: Records, declared: Declared) -> Rows:
         for time, person in nexmark.all_people(records)
         for reserve in reserves[person.id, windows.start_of(time)]
     ]
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

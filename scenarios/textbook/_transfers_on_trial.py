@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Workload
-from onceproof.scenarios import _lateness as lateness
 
 if TYPE_CHECKING:
     from onceproof.harness.model.family import Declared, Records, Rows
@@ -76,7 +75,7 @@ def expected_outcomes(records: Records, declared: Declared, opening: Mapping[str
             is_committed = promises and payee.rpartition("/")[2] in opening
             outcome = ("committed", cents, cents) if is_committed else ("aborted", 0, 0)
             rows.append((f"{split}/{payer}", number, payee, *outcome))
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)
 
 
 def _columns(value: Any) -> tuple[int, str, str, int]:

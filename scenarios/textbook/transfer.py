@@ -15,7 +15,6 @@ The lesson is a family that is expected to fail::
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -189,10 +188,7 @@ SELECT scenario_id, 'second bank', number, payee, cents FROM records
                 number, cents = int(transfer[0] or 0), int(transfer[3] or 0)
                 payer, payee = str(transfer[1]), str(transfer[2])
                 rows += [(BANKS[0], number, payer, -cents), (BANKS[1], number, payee, cents)]
-        if self.prepares or declared.is_whole:
-            return list(rows)
-        given = Counter(rows) & Counter(declared.rows)
-        return list(given.elements())
+        return rows if self.prepares else declared.so_far(rows)
 
 
 textbook_transfer = Transfers("textbook_transfer", prepares=True)

@@ -1,4 +1,4 @@
-"""The floor under ``onceproof bench simulate``: the reference case written by hand, with nothing to spare.
+"""The floor under the benchmark of the simulation: the reference case written by hand, with nothing to spare.
 
 Two sources, two counts, two sinks over hash edges; aligned barriers, snapshots stored and acknowledged as
 steps of their own, metadata, notifications that commit; one kill as a notification of the second checkpoint

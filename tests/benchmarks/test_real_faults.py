@@ -7,8 +7,6 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from onceproof.harness.benchmarks import real_faults as trial
-from onceproof.harness.benchmarks.real_faults import FAMILIES, PLANS, SYSTEMS, cases, main, read_results
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.model.scenario import check, read_scenario
@@ -22,6 +20,8 @@ from onceproof.harness.systems.spark.spark_system import (
     STANDALONE_MEANS,
     SparkSystem,
 )
+from tests.benchmarks import real_faults as trial
+from tests.benchmarks.real_faults import FAMILIES, PLANS, SYSTEMS, cases, main, read_results
 
 TAKEN = {"spark": LOCAL_MEANS, "spark-cluster": CLUSTER_MEANS, "spark-standalone": STANDALONE_MEANS}
 ROUND = 11

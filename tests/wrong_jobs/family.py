@@ -88,9 +88,7 @@ class WrongJob:
         """Return the rows; those that are held back are not asked for before the end."""
         orders = [record for split in sorted(records) for record in records[split]]
         rows = self.rows(orders)
-        if self.held_back and not declared.is_whole:
-            rows = list((Counter(rows) & Counter(declared.rows)).elements())
-        return rows
+        return declared.so_far(rows) if self.held_back else rows
 
 
 def first_orders(orders: list[tuple[int, Order]]) -> list[Order]:

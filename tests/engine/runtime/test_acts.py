@@ -292,7 +292,9 @@ class Round:
         """End what lives, and the consumer."""
         self.stop_consumer()
         for process in self.members():
-            process.kill()
+            # One that ends by itself at this moment is no error.
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         for process in self.processes:
             process.wait()
 

@@ -27,7 +27,7 @@ BOUND = 10
 class Hours:
     """Adds up numbers per hour; a late number gives the row ("late", timestamp, number)."""
 
-    options = FamilyOptions(late="late", due=lambda row: row[1] + HOUR - 1 if row[0] == "hour" else None)
+    options = FamilyOptions(late="late", due=lambda row, _: row[1] + HOUR - 1 if row[0] == "hour" else None)
 
     def job(self, env: Any, io: Any) -> None:
         strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND))
@@ -247,7 +247,7 @@ def test_late_rows_are_matched_where_expected_trusts_them(make_scenario: Callabl
 
 def test_due_without_late_is_refused() -> None:
     with pytest.raises(FamilyError, match="late is missing"):
-        FamilyOptions(due=lambda row: None)
+        FamilyOptions(due=lambda row, _: None)
 
 
 def test_late_implies_that_rows_are_declared() -> None:

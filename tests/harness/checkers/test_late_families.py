@@ -57,7 +57,7 @@ WATERMARK = "if ctx.timer_service().current_watermark() >= due:"
 def test_wrong_lateness_is_caught_within_50_scenarios(instead: str, mistake: str, tmp_path: Path) -> None:
     text = (FAMILIES / "orders.py").read_text()
     plain, due = "FamilyOptions(declares=True)", "(int(row[2]) + 1) * 3_600_000 - 1"
-    late = f'FamilyOptions(late="late", due=lambda row: {due} if row[0] == "hour" else None)'
+    late = f'FamilyOptions(late="late", due=lambda row, _: {due} if row[0] == "hour" else None)'
     assert text.count(WATERMARK) == text.count(plain) == 1
     (tmp_path / "orders.py").write_text(text.replace(WATERMARK, instead).replace(plain, late))
     family = load_family(str(tmp_path / "orders.py"))

@@ -53,7 +53,6 @@ def assert_refused(ended: CommandResult, *words: str, code: int = USAGE) -> None
         (["replay", "absent.json"], ["absent.json", "cannot be read"]),
         (["explain", "absent.json"], ["absent.json", "cannot be read"]),
         (["merge", "absent"], ["absent", "no results of a run"]),
-        (["bench", "simulatte"], ["simulatte"]),
         (["mutants", "--only", "absent"], ["absent"]),
         (["mutants", "--load", "absent.py"], ["absent.py", "no such file"]),
     ],

@@ -21,7 +21,6 @@ from rich.progress import Progress
 
 from onceproof.engine.extras import PACKAGES
 from onceproof.engine.runtime.java import JavaMissing
-from onceproof.harness.benchmarks.measurement import BENCHMARKS
 from onceproof.harness.commands.cli import app
 from onceproof.harness.commands.completion import VARIABLE
 from onceproof.harness.commands.init import FILES, STARTER, requirement
@@ -269,7 +268,6 @@ def test_every_command_with_a_result_prints_json() -> None:
         ("compare", system_names()),
         ("replay", system_names()),
         ("faults", system_names()),
-        ("bench", tuple(BENCHMARKS)),
         ("services up", tuple(SERVERS)),
     ],
 )

@@ -103,10 +103,8 @@ def test_an_installed_copy_in_the_repository_of_a_user_has_its_version(tmp_path:
     packages = tmp_path / ".venv" / "site-packages"
     wheel = Path(metadata.distribution("onceproof")._path)  # type: ignore[attr-defined]
     shutil.copytree(wheel, packages / wheel.name)
-    shutil.copytree(ROOT / "harness" / "public", packages / "onceproof")
-    for folder in ("engine", "harness", "reports", "scenarios"):
-        ignored = shutil.ignore_patterns("__pycache__", "out")
-        shutil.copytree(ROOT / folder, packages / "onceproof" / folder, ignore=ignored)
+    ignored = shutil.ignore_patterns("__pycache__", "out")
+    shutil.copytree(ROOT / "onceproof", packages / "onceproof", ignore=ignored)
     program = (
         "import sys; from onceproof.harness.reporting import revisions as its;"
         "print(its.__file__); print(its.engine_version()); print(its.families_version(sys.argv[1:]))"

@@ -164,13 +164,16 @@ def test_a_function_that_does_not_return_is_named_with_its_line(
 
 
 def test_rows_asked_for_before_the_end_name_is_whole(made: Made) -> None:
-    mistake = only_mistake(made(MENDED, ("if declared.is_whole:", "if True:")))
+    mistake = only_mistake(made(MENDED, ("declared.so_far(", "(")))
     assert mistake.member == "is_whole"
 
 
 def test_rows_asked_for_as_if_watermarks_came_at_once_name_is_whole(made: Made) -> None:
     # The oracle knows from the records which days are over; the job learns it with the next watermark.
     over = """
+    rows = rows_at_the_end(records, declared)
+    if declared.is_whole:
+        return rows
     latest = max((time for split in records.values() for time, _ in split), default=0)
     return [row for row in rows if row[1] + DAY_MS - 1 <= latest - 1]
 """

@@ -22,7 +22,7 @@ GAP = 60_000
 BOUND = 20_000
 options = FamilyOptions(
     late="late",
-    due=lambda row: row[3] - 1 if row[0] == "session" else None,
+    due=lambda row, _: row[3] - 1 if row[0] == "session" else None,
     arrival_states=("merging-window-set", "window-contents"),
 )
 tasks = {"clicks": "source", "dedup": "keyed", "sessions": "keyed", "beside": "keyed", "board": "sink"}
@@ -113,4 +113,4 @@ def expected(records, declared):
         else:
             own.append((at, at + GAP, cents))
     rows += [("session", user, *session) for user, own in sessions.items() for session in own]
-    return rows if declared.is_whole else list((Counter(rows) & Counter(declared.rows)).elements())
+    return declared.so_far(rows)

@@ -56,6 +56,9 @@ table = "numbers"
 columns = ["id"]
 create = ["CREATE TABLE numbers (id bigint, at timestamptz DEFAULT now())",
     "CREATE TABLE progress (done bigint)", "INSERT INTO progress VALUES (0)"]
+[done]
+quiet_seconds = 60
+most_seconds = 600
 """
 
 
@@ -158,7 +161,11 @@ def test_rows_and_progress_in_one_transaction_survive_kills(postgres: CommandSys
 def test_rows_that_are_committed_before_progress_are_repeated(
     postgres: CommandSystem, tmp_path: Path
 ) -> None:
-    path = loader(tmp_path, "connection.commit(); time.sleep(0.3)")
+    waits_for_its_kill = """connection.commit()
+                        if not os.path.exists(sys.argv[1] + "/first"):
+                            open(sys.argv[1] + "/first", "w").close()
+                            time.sleep(600)"""
+    path = loader(tmp_path, waits_for_its_kill)
     _, verdict = tried(path, postgres, faults=(Fault("kill_process", "committed"),))
     assert verdict.signature == ("exactly_once", "duplicated")
 

@@ -1,1 +1,0 @@
-"""Benchmarks: figures beside a floor or a peer of the same run."""

@@ -1,1 +1,0 @@
-"""Strategies that choose the next scenario of a search: drawn, or mutated from what reached something new."""

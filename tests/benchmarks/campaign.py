@@ -1,0 +1,102 @@
+"""How much slower a campaign on Spark is than a bare pool of processes, and how fast its oracle judges.
+
+The rules this module lives by:
+
+- Both run the same scenarios of the same seed, and their trace hashes must be equal: what is compared is the
+  same work. They take turns, and the best time of each counts, for other work on the machine only adds.
+- A campaign's time includes its work beyond the pool: Parquet, both oracles, the outcomes. The start of Spark
+  is a separate figure, because a night has one however long it is.
+- The oracle is timed on 10,000 trials of the last campaign, warm, as one job over all families. What it finds
+  is held against what Python said of the same trials, as in the campaign itself: the two must agree.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.harness.campaign.executor import digest_of
+from onceproof.harness.campaign.file_stores import store_of
+from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
+from onceproof.harness.campaign.pipeline import TRIALS, run_campaign
+from onceproof.harness.campaign.trial_store import WrittenFile
+from onceproof.harness.campaign.trial_tables import TrialTables
+from onceproof.harness.checkers.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.reporting.report_builder import machine_text
+from onceproof.harness.trials.runner import run
+from tests.benchmarks.measurement import Measurement
+
+FAMILIES: Final = ("word_count", "page_views", "flights")
+SCENARIOS: Final = 15_000
+"""Half a minute of work: what a campaign costs once, however long it is, must not be all that is measured."""
+ROUNDS: Final = 2
+ORACLE_SCENARIOS: Final = 10_000
+ORACLE_ROUNDS: Final = 3
+SEED: Final = 1
+
+
+class NotTheSame(Exception):
+    """The pool and Spark ran different scenarios; the message is one line."""
+
+
+def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:
+    """Measure campaign and oracle beside the pool."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder, spark_session() as session:
+        started = time.perf_counter() - begun
+        spark_out, pool_out = Path(folder, "spark"), Path(folder, "pool")
+        # Workers start, and Java compiles what it will need.
+        run_campaign(FAMILIES, scenarios=scenarios // 10 + 1, seed=SEED + 1, out=spark_out, session=session)
+        spark_seconds, pool_seconds, judging_seconds = [], [], []
+        for _ in range(rounds):
+            plain = run(FAMILIES, scenarios=scenarios, seed=SEED, out=pool_out)
+            campaign = run_campaign(FAMILIES, scenarios=scenarios, seed=SEED, out=spark_out, session=session)
+            if plain.tally.trace_hash() != campaign.run.tally.trace_hash() or not campaign.passed:
+                raise NotTheSame("pool and Spark gave different verdicts on the same scenarios")
+            pool_seconds.append(plain.seconds)
+            spark_seconds.append(campaign.run.seconds)
+            judging_seconds += [_judge(SparkOracle(session), spark_out) for _ in range(ORACLE_ROUNDS)]
+    spark, pool = min(spark_seconds), min(pool_seconds)
+    return Measurement(
+        name="campaign",
+        figures={
+            "scenarios_per_second": round(scenarios / spark, 1),
+            "overhead_percent": round(100 * (spark / pool - 1), 1),
+            "oracle_seconds": round(min(judging_seconds), 3),
+            "oracle_scenarios": float(min(scenarios, ORACLE_SCENARIOS)),
+            "spark_start_seconds": round(started, 2),
+        },
+        floors={"scenarios_per_second": round(scenarios / pool, 1)},
+        ratios={"scenarios_per_second": round(pool / spark, 3)},
+        machine=machine_text(),
+    )
+
+
+def _judge(oracle: SparkOracle, out: Path) -> float:
+    """Return how long the oracle takes over the first trials of a campaign."""
+    folders = {name: out / TRIALS / f"{place}-{name}" for place, name in enumerate(FAMILIES)}
+    # It imports pandas, which nothing else here needs.
+    from pyarrow import dataset
+
+    chosen = dataset.field(SCENARIO) < ORACLE_SCENARIOS
+    verdicts = {
+        name: dataset.dataset(folder, format="parquet").to_table(list(JUDGED_BY_PYTHON), filter=chosen)
+        for name, folder in folders.items()
+    }
+    begun = time.perf_counter()
+    trials = []
+    for name, folder in folders.items():
+        family = load_family(name)
+        tables = TrialTables(name, *arrow_schemas_of(family))
+        written = [
+            WrittenFile(path.name, 0, digest_of(path.read_bytes())) for path in sorted(folder.iterdir())
+        ]
+        table = table_in(oracle.session, tables, store_of(folder), written)
+        trials.append(Trials(family, table.where(f"{SCENARIO} < {ORACLE_SCENARIOS}"), verdicts[name]))
+    if found := disagreements(oracle.session, trials):
+        raise NotTheSame(f"the two oracles disagree: {found[0]}")
+    return time.perf_counter() - begun
