@@ -240,7 +240,7 @@ def failure_sentence(report: Report) -> str:
     for title in dict.fromkeys(failure.title for failure in mended):
         own = [failure for failure in mended if failure.title == title]
         families = joined(tuple(dict.fromkeys(each.family for each in own)))
-        parts.append(f"{sum(each.scenarios for each in own):,} of them: {title}, so mend {families}")
+        parts.append(f"{sum(each.scenarios for each in own):,} of them: {title}, so fix {families}")
     sentence = "; ".join(parts)
     return f"{sentence[:1].upper()}{sentence[1:]}." if sentence else "The reasons are listed below."
 

@@ -44,30 +44,37 @@ _SINKS: Final = {
     "WriterSinkFunction": "writer and committer",
 }
 
+_DEFAULT_SINK: Final = "two-phase commit"
+"""The sink that the table leaves out."""
+
 _HEAD: Final = """# Families, features and faults
 
 `python -m tests.family_table` writes this page, and a test compares it with the families.
 
 ## Features
 
-What the job of each family has shown in {runs} runs of the simulation: operators besides its sources and
-sinks, kinds of state, and how its rows leave it. All families have the positions of their splits in operator
-state. Every family runs with each mode of barriers and at drawn parallelisms, with rescales, savepoints and
-stops in between.
+The table shows the features that the job of each built-in family used in {runs} runs of the simulation:
+its operators besides sources and sinks, its kinds of state, and its sink if that is not the
+two-phase-commit sink. Every family also runs with each barrier mode, at random parallelisms, and with
+rescales, savepoints and stops.
 
-| family | operators | state and timers | event time | sink |
-| --- | --- | --- | --- | --- |
+| family | operators | uses |
+| --- | --- | --- |
 """
 _FAULTS: Final = """
 ## Faults
 
-In how many of the scenarios 0 to {last} of each family a fault of the kind is drawn (generation
-{generation}). The report of a run says how many struck, at which point.
+The table shows in how many of the scenarios 0 to {last} of a family each kind of fault is drawn (generation
+{generation}): in the family with the fewest, in the median, and in the family with the most. The report of a
+run shows how many faults struck, and where.
 
 """
+_STEADY: Final = """
+Families whose jobs need a steady clock (`needs_steady_time`) never draw `clock_back`: {names}.
+"""
 _SERVER_FAULTS: Final = """
-Systems that can strike servers draw these on top, for families that have a server
-(`harness/generation/server_faults.py`); some of them come with a kill of the job:
+Systems that can strike servers add these faults for families that use a server. Some of them come with a
+kill of the job.
 
 """
 
@@ -96,7 +103,7 @@ class Features:
             elif name.endswith("Sink"):
                 function: Any = operator
                 sink = type(function.function).__name__
-                self.sinks.add(_SINKS.get(sink, f"its own {sink}"))
+                self.sinks.add(_SINKS.get(sink, sink))
             else:
                 self.operators.add(name)
         for snapshot in effect.snapshot.operators.values():
@@ -112,8 +119,9 @@ class Features:
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of the family's row."""
-        words = (self.operators, self.state, {"yes"} if self.has_event_time else set(), self.sinks)
-        return tuple(", ".join(sorted(each)) for each in words)
+        sinks = sorted(self.sinks - {_DEFAULT_SINK} if len(self.sinks) == 1 else self.sinks)
+        uses = [*sorted(self.state), *(["event time"] if self.has_event_time else []), *sinks]
+        return ", ".join(sorted(self.operators)), ", ".join(uses)
 
 
 def _kind_of(table: Any) -> str:
@@ -162,23 +170,31 @@ def page() -> str:
     """Return the whole page."""
     names = family_names()
     counted = {name: faults_of(name, SCENARIOS) for name in names}
-    faults = _FAULTS.format(last=SCENARIOS - 1, generation=GENERATION)
+    steady = [name for name in names if not allows(name, "clock_back")]
     with_servers = [name for name in names if options_of(load_family(name)).servers]
     return (
         _HEAD.format(runs=RUNS)
         + feature_rows(names)
-        + faults
-        + _fault_table(names, JOB_FAULTS, counted)
+        + _FAULTS.format(last=SCENARIOS - 1, generation=GENERATION)
+        + fault_table(JOB_FAULTS, counted)
+        + _STEADY.format(names=", ".join(steady))
         + _SERVER_FAULTS
-        + _fault_table(with_servers, SERVER_FAULTS, counted)
+        + fault_table(SERVER_FAULTS, {name: counted[name] for name in with_servers})
     )
 
 
-def _fault_table(
-    names: Iterable[str], kinds: tuple[FaultKind, ...], counted: Mapping[str, Mapping[str, int]]
-) -> str:
-    head = row("family", *kinds) + row("---", *["---" for _ in kinds])
-    return head + "".join([row(name, *[counted[name][kind] for kind in kinds]) for name in names])
+def allows(name: str, kind: FaultKind) -> bool:
+    """Return whether scenarios of a family may have a kind of fault."""
+    return kind != "clock_back" or not options_of(load_family(name)).needs_steady_time
+
+
+def fault_table(kinds: Iterable[FaultKind], counted: Mapping[str, Mapping[str, int]]) -> str:
+    """Return the table of kinds of faults: how often the families that allow a kind draw it."""
+    rows = [row("fault", "fewest", "median", "most"), row("---", "--:", "--:", "--:")]
+    for kind in kinds:
+        drawn = sorted(counts[kind] for name, counts in counted.items() if allows(name, kind))
+        rows.append(row(kind, drawn[0], drawn[len(drawn) // 2], drawn[-1]))
+    return "".join(rows)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,20 @@
-"""Writes the tables of programs that are compared with real Flink: ``python -m tests.program_tables``.
+"""Writes the table of programs that are compared with real Flink: ``python -m tests.program_tables``.
 
-One is a section of scenarios/textbook/README.md, the other ones are sections of engine/docs/compared.md. A
-program has a recording (``tests/conformance/recorded_programs.json``) or a reason why it has none.
+It is a section of scenarios/textbook/README.md. A program has a recording
+(``tests/conformance/recorded_programs.json``) or a reason why it has none.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from tests.conformance.recordings import recordings
-from tests.engine.test_pyflink_examples import ENDLESS, NEEDS_A_SERVER, WITH_KAFKA
 
 ROOT: Final = Path(__file__).parents[1]
 TEXTBOOK_PAGE: Final = ROOT / "scenarios" / "textbook" / "README.md"
-ENGINE_PAGE: Final = ROOT / "engine" / "docs" / "compared.md"
 NO_SINK: Final = "its sink is a Python function, and PyFlink has only sinks of Java"
 BROKER: Final = "it needs a broker, and the recordings have none"
 CLOCK: Final = "windows of the clock hold what came in them"
@@ -62,31 +59,6 @@ def textbook_table() -> str:
     return RUNS_AND_OUTPUT + _rows((f"`{name}`", "yes", rows[name]) for name in sorted(rows))
 
 
-def wheel_table() -> str:
-    """Return the table of the wheel's examples."""
-    rows = {
-        example: ("yes", "equal to Flink's" + (", at parallelism 2, too" if 2 in found else ""))
-        for example, found in parallelisms_by_program("wheel").items()
-    }
-    rows |= dict.fromkeys(ENDLESS, ("yes", "not comparable: random input without end"))
-    rows |= dict.fromkeys(
-        WITH_KAFKA, ("yes", "prints or writes its rows; the address of the broker is changed, too")
-    )
-    rows |= {example: ("no", reason) for example, reason in NEEDS_A_SERVER.items()}
-    return RUNS_AND_OUTPUT + _rows((name, *rows[name]) for name in sorted(rows))
-
-
-def own_table() -> str:
-    """Return the table of the programs that were written to be compared."""
-    folder = ROOT / "tests" / "conformance" / "programs"
-    found = parallelisms_by_program("programs")
-    about = {name: (ast.get_docstring(ast.parse((folder / name).read_text())) or "") for name in found}
-    head = "| program | shows | parallelism |\n| --- | --- | --- |\n"
-    return head + _rows(
-        (name, about[name].rstrip("."), " and ".join(map(str, found[name]))) for name in sorted(found)
-    )
-
-
 def _rows(rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
@@ -95,10 +67,6 @@ def tables() -> Mapping[Path, Mapping[str, str]]:
     """Return by page and heading the tables."""
     return {
         TEXTBOOK_PAGE: {"## Compared with Flink": textbook_table()},
-        ENGINE_PAGE: {
-            "## The examples of PyFlink's wheel": wheel_table(),
-            "## Programs of our own": own_table(),
-        },
     }
 
 

@@ -1,12 +1,12 @@
 """Writes the tables of harness/docs/system-guarantees.md: ``python -m tests.system_table``.
 
-A cell says whether a property is asked on a system, or whether a kind of fault is carried out there, by the
+A row names the systems on which a property is checked or a kind of fault is carried out, by the
 capabilities and answers of the systems themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,33 +33,52 @@ def asked_on(system: str) -> set[str]:
     return asked
 
 
+def labels() -> Mapping[str, str]:
+    """Return how the tables name each system: those of one family with equal answers share `NAME*`."""
+    found = {name: f"`{name}`" for name in system_names()}
+    for stem in ("simulated", "spark"):
+        alike = [name for name in found if name == stem or name.startswith(f"{stem}-")]
+        if len({str((asked_on(name), _points_of(name))) for name in alike}) == 1:
+            found |= dict.fromkeys(alike, f"`{stem}*`")
+    return found
+
+
 def property_lines() -> Iterator[str]:
-    """Yield the table of properties by systems."""
-    systems = system_names()
-    yield f"| property | {' | '.join(f'`{name}`' for name in systems)} |"
-    yield f"| --- |{' :-: |' * len(systems)}"
+    """Yield the table of properties with the systems on which they are checked."""
+    yield "| property | systems |"
+    yield "| --- | --- |"
     for each in (*PROPERTIES, *CONTINUATIONS, DETERMINISM):
-        cells = ["yes" if each in asked_on(name) else "–" for name in systems]
-        yield f"| {each} | {' | '.join(cells)} |"
+        yield f"| {each} | {_systems({name: '' for name in system_names() if each in asked_on(name)})} |"
 
 
 def fault_lines() -> Iterator[str]:
-    """Yield the table of faults by systems: at how many of the points of its row a kind strikes."""
-    systems = system_names()
-    answers = {name: answers_of(name) for name in systems}
-    yield f"| fault | {' | '.join(f'`{name}`' for name in systems)} |"
-    yield f"| --- |{' :-: |' * len(systems)}"
+    """Yield the table of faults with the systems that carry them out, and at how many of their points."""
+    yield "| fault | points | systems |"
+    yield "| --- | --: | --- |"
+    points = {name: _points_of(name) for name in system_names()}
     for kind, row in FAULTS.items():
-        cells = []
-        for name in systems:
-            answer = answers[name][kind]
-            if not isinstance(answer, CarriedOut):
-                cells.append("–")
-            elif len(answer.points) == len(row.points):
-                cells.append("yes")
-            else:
-                cells.append(f"{len(answer.points)} of {len(row.points)}")
-        yield f"| {kind} | {' | '.join(cells)} |"
+        whole = len(row.points)
+        counts = {name: points[name][kind] for name in system_names() if kind in points[name]}
+        notes = {name: "" if count == whole else f" ({count})" for name, count in counts.items()}
+        yield f"| {kind} | {whole} | {_systems(notes)} |"
+
+
+def _points_of(system: str) -> dict[str, int]:
+    """Return by kind of fault at how many of its points a system carries it out."""
+    answers = answers_of(system)
+    return {kind: len(each.points) for kind, each in answers.items() if isinstance(each, CarriedOut)}
+
+
+def _systems(notes: Mapping[str, str]) -> str:
+    """Return the cell of some systems, each with its note."""
+    if len(notes) == len(system_names()) and not any(notes.values()):
+        return "all"
+    named = labels()
+    if not any(notes.values()):
+        missing = [named[name] for name in system_names() if name not in notes]
+        if len(missing) == 1:
+            return f"all but {missing[0]}"
+    return ", ".join(dict.fromkeys(named[name] + note for name, note in notes.items()))
 
 
 TABLES: Final = {"properties": property_lines, "faults": fault_lines}

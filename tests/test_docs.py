@@ -31,7 +31,7 @@ MODULE = re.compile(r"\bonceproof\.(?:engine|harness|scenarios|reports)(?:\.[A-Z
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 # Files of the user's own in examples, and folders that only exist while something runs.
 EXAMPLES = re.compile(
-    r"(sales|ledger|mine|hours|orders|job|counts|copier|oracle|inside|inside_family|payments|payments_family|test_inside|conftest|__init__|my_\w+)\.py"
+    r"(sales|test_sales|ledger|mine|hours|orders|job|counts|copier|oracle|payments|payments_family|conftest|__init__|my_\w+)\.py"
     r"|(failures|regressions|shared|requests|reports/out|build|rescale)/.*"
 )
 
@@ -116,6 +116,20 @@ def test_maps_are_short(name: str) -> None:
 def test_python_in_pages_is_python(name: str) -> None:
     for block in re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL):
         compile(block, name, "exec")
+
+
+@pytest.mark.parametrize("half", ["engine", "harness"])
+def test_walk_of_a_map_has_five_files_with_their_functions(half: str) -> None:
+    text = (ROOT / half / "README.md").read_text(encoding="utf-8")
+    [walk] = re.findall(r"^## From a .+\n(?:.*\n)+?(?=## )", text, re.MULTILINE)
+    steps = re.findall(r"^\d\. ((?:.*\n)(?:   .*\n)*)", walk, re.MULTILINE)
+    assert len(steps) == 5
+    for step in steps:
+        names = re.findall(r"`([\w./]+)`", step)
+        code = "".join((ROOT / half / name).read_text() for name in names if name.endswith(".py"))
+        wanted = [each for name in names if not name.endswith(".py") for each in name.split(".")]
+        assert wanted
+        assert [each for each in wanted if not re.search(rf"(def|class) {each}\b", code)] == [], step
 
 
 @pytest.mark.parametrize("half", ["engine", "harness"])

@@ -38,56 +38,54 @@ STATE_BACKEND: Final[ConfigOption[str]] = ConfigOption(
         },
         later=("forst",),
     ),
-    "Where keyed state lives while the job runs: hashmap, rocksdb, or (ours: in Python) the class of a"
-    " StateBackendFactory as package.module.Class. The former names jobmanager (or memory)"
-    " and filesystem (or fs) mean hashmap, with checkpoints in that place.",
+    "hashmap, rocksdb, or (ours: in Python) a StateBackendFactory as package.module.Class. The old names "
+    "jobmanager (memory) and filesystem (fs) mean hashmap with checkpoints in that place.",
     ("state.backend",),
 )
 CHECKPOINT_STORAGE: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.storage",
     None,
     one_of({"jobmanager": JOBMANAGER, "filesystem": FILESYSTEM}),
-    "Where checkpoints are kept: jobmanager, in the memory of the job master, or filesystem; unset: the"
-    " latter where execution.checkpointing.dir is set.",
+    "jobmanager (in memory) or filesystem; unset: the latter if execution.checkpointing.dir is set.",
     ("state.checkpoint-storage",),
 )
 MAX_MEMORY_STATE_BYTES: Final[ConfigOption[int]] = ConfigOption(
     "execution.checkpointing.max-memory-state",
     5 << 20,
     parse_memory_bytes,
-    "Ours: the most bytes that a snapshot of a subtask may have where checkpoints are kept in memory; a"
-    " larger one fails the checkpoint. In Flink it is a parameter of JobManagerCheckpointStorage.",
+    "Ours: maximum size of a subtask's snapshot if checkpoints are kept in memory (in Flink a parameter "
+    "of JobManagerCheckpointStorage).",
 )
 ROCKSDB_LOCAL_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "state.backend.rocksdb.localdir",
     None,
     parse_text,
-    "Folder of the databases of running tasks; unset: the system's folder for temporary files.",
+    "Folder of the databases of running tasks; unset: the system's temporary folder.",
 )
 ROCKSDB_BLOCK_CACHE: Final[ConfigOption[int]] = ConfigOption(
     "state.backend.rocksdb.block.cache-size",
     64 << 20,
     parse_memory_bytes,
-    "Memory of the block cache, shared by all databases of a process; Flink's default is 8 mb for each.",
+    "Block cache shared by all databases of a process (in Flink 8 mb for each).",
 )
 ROCKSDB_WRITE_BUFFER: Final[ConfigOption[int]] = ConfigOption(
     "state.backend.rocksdb.writebuffer.size",
     32 << 20,
     parse_memory_bytes,
-    "Memory in which a database collects writes before they become a file; Flink's default is 64 mb.",
+    "Memory that collects writes before they become a file (in Flink 64 mb).",
 )
 ROCKSDB_WRITE_BUFFERS: Final[ConfigOption[int]] = ConfigOption(
     "state.backend.rocksdb.writebuffer.count",
     2,
     at_least(2),
-    "How many write buffers a database may have.",
+    "Maximum number of write buffers of a database.",
 )
 ROCKSDB_COMPACTION: Final[ConfigOption[str]] = ConfigOption(
     "state.backend.rocksdb.compaction.style",
     UNIVERSAL,
     one_of({UNIVERSAL: UNIVERSAL, LEVEL: LEVEL}),
-    "How a database merges its files: universal merges files of similar age, so that an incremental"
-    " checkpoint stores little more than the changes; level, Flink's default, takes less disk.",
+    "universal merges files of similar age, which keeps incremental checkpoints small; level, Flink's "
+    "default, takes less disk.",
 )
 
 STATE_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (

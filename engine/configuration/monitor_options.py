@@ -45,47 +45,44 @@ REST_PORT: Final[ConfigOption[int | None]] = ConfigOption(
     "rest.port",
     None,
     whole_between(0, LARGEST_PORT),
-    "Port of the REST API and of the page of the running job; 0: any free one; unset: there is none (in Flink"
-    " it is 8081).",
+    "Port of the REST API and page; 0: any free one; unset: none (in Flink 8081).",
 )
 REST_BIND_ADDRESS: Final[ConfigOption[str]] = ConfigOption(
     "rest.bind-address",
     LOOPBACK,
     parse_text,
-    "Address of this machine at which the REST API and Prometheus can be reached. Beyond the loopback"
-    " interface every request needs the token.",
+    "Listen address of the REST API and Prometheus. Beyond the loopback interface every request needs the "
+    "token.",
 )
 REST_ADDRESS: Final[ConfigOption[str | None]] = ConfigOption(
     "rest.address",
     None,
     parse_text,
-    "Name by which clients reach the REST API, besides localhost and its address: requests with another one"
-    " are refused.",
+    "Additional host name of the REST API; requests to others are rejected.",
 )
 METRICS_REPORTERS: Final[ConfigOption[str | None]] = ConfigOption(
     "metrics.reporters",
     None,
     parse_text,
-    "Names of the reporters, separated by commas; each is set under metrics.reporter.NAME. Unset: all that"
-    " are set.",
+    "Comma-separated reporters in use, configured as metrics.reporter.NAME; unset: all.",
 )
 METRICS_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
     "metrics.fetcher.update-interval",
     1000,
     parse_positive_duration_ms,
-    "How often the metrics of a running job are read from its tasks (in Flink every 10 s).",
+    "How often task metrics are read (in Flink every 10 s).",
 )
 CHECKPOINT_HISTORY: Final[ConfigOption[int]] = ConfigOption(
     "web.checkpoints.history",
     10,
     whole_between(1, 1000),
-    "Of how many checkpoints the REST API shows the details.",
+    "Number of checkpoints whose details the REST API shows.",
 )
 EXCEPTION_HISTORY: Final[ConfigOption[int]] = ConfigOption(
     "web.exception-history-size",
     16,
     at_least(1),
-    "Of how many failures and attempts the REST API shows the causes.",
+    "Number of failures and attempts whose causes the REST API shows.",
 )
 
 MONITOR_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (

@@ -17,37 +17,37 @@ SAVEPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.savepoint-dir",
     None,
     parse_text,
-    "The default directory of savepoints; each savepoint has a folder of its own below it.",
+    "Default folder of savepoints.",
     ("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
 )
 RECOVERY_PATH: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.state-recovery.path",
     None,
     parse_text,
-    "The savepoint or retained checkpoint that the job restores.",
+    "Savepoint or retained checkpoint to restore.",
     ("execution.savepoint.path",),
 )
 RECOVERY_CLAIM_MODE: Final[ConfigOption[str]] = ConfigOption(
     "execution.state-recovery.claim-mode",
     NO_CLAIM,
     one_of({mode: mode for mode in (NO_CLAIM, CLAIM, LEGACY)}),
-    "Who owns the restored checkpoint: NO_CLAIM leaves it to its user, CLAIM lets the job delete it once"
-    " newer checkpoints have subsumed it, LEGACY (deprecated) means NO_CLAIM here.",
+    "NO_CLAIM leaves the restored checkpoint to its user; CLAIM lets the job delete it once newer ones "
+    "have subsumed it; LEGACY (deprecated) means NO_CLAIM.",
     ("execution.savepoint-restore-mode",),
 )
 RECOVERY_IGNORE_UNCLAIMED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.state-recovery.ignore-unclaimed-state",
     False,
     parse_boolean,
-    "Whether a restore may skip state of operators that the job no longer has.",
+    "Whether a restore skips state of operators that no longer exist.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
 RECOVERY_SKIP_DAMAGED: Final[ConfigOption[bool]] = ConfigOption(
     "execution.state-recovery.skip-damaged-checkpoints",
     False,
     parse_boolean,
-    "Ours: whether a job that is started again may restore an older retained checkpoint when files of the"
-    " last one are damaged; the job warns, and output committed since may be committed again.",
+    "Ours: whether a restarted job may restore an older retained checkpoint if the last one is damaged; "
+    "output committed since may be committed again.",
 )
 
 RECOVERY_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (

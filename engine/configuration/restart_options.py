@@ -34,82 +34,82 @@ RESTART_STRATEGY: Final[ConfigOption[str | None]] = ConfigOption(
             "exponential-delay": EXPONENTIAL_DELAY,
         }
     ),
-    "Whether and when a failed job is restarted; unset: exponential-delay with checkpoints, else none.",
+    "How a failed job restarts; unset: exponential-delay with checkpoints, else none.",
     ("restart-strategy",),
 )
 FIXED_DELAY_ATTEMPTS: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.fixed-delay.attempts",
     1,
     at_least(0),
-    "How many restarts the job may have.",
+    "Maximum number of restarts.",
 )
 FIXED_DELAY_DELAY: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.fixed-delay.delay",
     1000,
     parse_duration_ms,
-    "How long to wait before each restart.",
+    "Delay before each restart.",
 )
 FAILURE_RATE_MAX_FAILURES: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.failure-rate.max-failures-per-interval",
     1,
     at_least(1),
-    "How many failures within the interval the job survives.",
+    "Maximum number of failures within the interval.",
 )
 FAILURE_RATE_INTERVAL: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.failure-rate.failure-rate-interval",
     60_000,
     parse_positive_duration_ms,
-    "Over which time failures are counted.",
+    "Interval over which failures are counted.",
 )
 FAILURE_RATE_DELAY: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.failure-rate.delay",
     1000,
     parse_duration_ms,
-    "How long to wait before each restart.",
+    "Delay before each restart.",
 )
 EXPONENTIAL_DELAY_INITIAL_BACKOFF: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.exponential-delay.initial-backoff",
     1000,
     parse_positive_duration_ms,
-    "The delay before the first restart, and before the first one after a reset.",
+    "Delay before the first restart and after a reset.",
 )
 EXPONENTIAL_DELAY_MAX_BACKOFF: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.exponential-delay.max-backoff",
     60_000,
     parse_positive_duration_ms,
-    "The longest delay before a restart.",
+    "Maximum delay before a restart.",
 )
 EXPONENTIAL_DELAY_MULTIPLIER: Final[ConfigOption[float]] = ConfigOption(
     "restart-strategy.exponential-delay.backoff-multiplier",
     1.5,
     above(1),
-    "The factor by which each delay is longer than the previous one.",
+    "Factor between consecutive delays.",
 )
 EXPONENTIAL_DELAY_RESET_THRESHOLD: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
     3_600_000,
     parse_positive_duration_ms,
-    "The time without a failure after which the delay and the number of restarts are reset.",
+    "Time without a failure that resets the delay and the number of restarts.",
 )
 EXPONENTIAL_DELAY_JITTER: Final[ConfigOption[float]] = ConfigOption(
     "restart-strategy.exponential-delay.jitter-factor",
     0.1,
     between(0, 1),
-    "The part of a delay that is randomly added or subtracted, so that jobs do not restart together.",
+    "Fraction of a delay that is randomly added or subtracted.",
 )
 EXPONENTIAL_DELAY_ATTEMPTS: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     UNLIMITED_RESTARTS,
     at_least(1),
-    "How many restarts the job may have without a reset in between.",
+    "Maximum number of restarts without a reset.",
 )
 
 MAX_EQUAL_ERRORS: Final[ConfigOption[int]] = ConfigOption(
     "restart-strategy.max-equal-errors",
     3,
     at_least(0),
-    "Ours: after how many equal errors of user code at one place, without a checkpoint in between, the job"
-    " fails whatever the strategy says; 0: never, as in Flink.",
+    "Ours: number of equal user errors at one place, without a checkpoint in between, that end the job; "
+    "0: unlimited, as in Flink.",
 )
 
 OPTIONS_OF_STRATEGY: Final = {

@@ -170,7 +170,7 @@ def compare(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the same scenarios on several systems, and lay the results side by side."""
+    """Run the same scenarios on several systems, and compare the results."""
     from onceproof.harness.commands.compare import compare_command
     from onceproof.harness.settings.comparison_plan import plan_comparison
     from onceproof.harness.settings.project_settings import load_settings
@@ -201,7 +201,7 @@ def check(
     scenario_time: ScenarioTime = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run families with nothing going wrong, and say what to mend in them."""
+    """Run families without faults, and say what to fix in them."""
     from onceproof.harness.commands.check import check_command
     from onceproof.harness.settings.project_settings import load_settings
     from onceproof.harness.settings.run_plan import budget_of

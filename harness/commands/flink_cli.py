@@ -9,12 +9,12 @@ import typer
 
 from onceproof.harness.commands.shared_options import AsJson
 
-flink = typer.Typer(help="Install the Apache Flink that --system flink puts on trial.", no_args_is_help=True)
+flink = typer.Typer(help="Install the Apache Flink that --system flink runs.", no_args_is_help=True)
 
 
 @flink.callback()
 def group() -> None:
-    """Install the Apache Flink that --system flink puts on trial."""
+    """Install the Apache Flink that --system flink runs."""
 
 
 @flink.command("install")

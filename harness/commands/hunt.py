@@ -166,11 +166,11 @@ class _Session:
         self._hunt = Hunt(families, plan.patience, bar.warn, state, turns)
         if state is not None:
             bar.warn(
-                f"the hunt goes on: {counted(self._hunt.tally.scenarios, 'scenario')} in"
-                f" {duration(state.seconds)} before"
+                f"the hunt resumes: {counted(self._hunt.tally.scenarios, 'scenario')} in"
+                f" {duration(state.seconds)} so far"
             )
             if state.onceproof != engine_version():
-                bar.warn(f"it was begun by {state.onceproof}, and goes on with {engine_version()}")
+                bar.warn(f"it was started with {state.onceproof} and resumes with {engine_version()}")
 
     def run(self, left: float | None) -> Exception | None:
         """Run batches for ``left`` seconds; return the error that ended it early, if one did."""
@@ -327,7 +327,7 @@ class _Session:
         report = build_report(self.result(), (), plan.command, None, plan.known)
         seeds = {each.name: tuple(each.seeds) for each in self._hunt.stored_families()}
         of = "" if plan.max_time is None else f" of {duration(plan.max_time)}"
-        state = "goes on" if runs else "ended" if not self._interrupted else "was stopped"
+        state = "running" if runs else "ended" if not self._interrupted else "was stopped"
         others = (
             ("hunt", f"{state} at {time_text(datetime.now(UTC))}: {duration(self._seconds())}{of}"),
             ("sessions", f"{self._sessions}"),
@@ -336,7 +336,7 @@ class _Session:
         return _fitting(
             replace(
                 report,
-                title=f"Hunt{', going on' if runs else ''}",
+                title=f"Hunt{', running' if runs else ''}",
                 interrupted=self._interrupted,
                 failures=tuple(self._bugs()),
                 families=tuple([replace(each, seeds=seeds[each.family]) for each in report.families]),
@@ -446,5 +446,5 @@ def _lines(result: RunResult, report: Report, page: Path) -> Iterator[str]:
         f" {counted(tally.kills, 'kill')}, {counted(tally.rescales, 'rescale')}"
     )
     if report.interrupted:
-        yield "ended early: the same command goes on from here"
+        yield "ended early: the same command resumes from here"
     yield f"report: {page}"

@@ -43,7 +43,7 @@ def hunt(
             "--max-time",
             metavar="DURATION",
             parser=seconds_of,
-            help="How long the hunt goes on, over all its sessions: 8h, 30m, 90. Default: for ever.",
+            help="How long the hunt runs, over all its sessions: 8h, 30m, 90. Default: forever.",
         ),
     ] = None,
     seed: Seed = 0,
@@ -59,11 +59,11 @@ def hunt(
     ] = 2000,
     shrink_runs: ShrinkRuns = None,
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the hunt; one that was stopped goes on.")
+        Path, typer.Option("--out", help="Folder of the hunt; an interrupted hunt resumes.")
     ] = Path("reports", "out", "hunt"),
     as_json: AsJson = False,
 ) -> None:
-    """Search for failures for hours; stopped and started again, it goes on where it was."""
+    """Search for failures for hours; an interrupted hunt resumes."""
     from onceproof.harness.commands.hunt import HuntPlan, hunt_command
     from onceproof.harness.settings.project_settings import load_settings
     from onceproof.harness.settings.run_plan import budget_of, families_of

@@ -110,7 +110,7 @@ def _merged(wanted: Merge, reports: Sequence[Report]) -> RunResult:
     """Return the run of which the folders hold the shares. Raises UsageError where they do not fit."""
     first = reports[0].facts
     if first.system not in system_names():
-        raise UsageError(f"{wanted.folders[0]}: its system {first.system!r} is none whose runs are merged")
+        raise UsageError(f"{wanted.folders[0]}: runs of the system {first.system!r} cannot be merged")
     for folder, report in zip(wanted.folders, reports, strict=True):
         for what, one, other in (
             ("seed", first.seed, report.facts.seed),

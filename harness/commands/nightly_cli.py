@@ -42,7 +42,7 @@ def nightly(
     junit: Junit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a campaign of some least size, and compare it with the nights before."""
+    """Run a campaign over your families, and compare it with earlier nights."""
     import shlex
     import sys
 

@@ -39,7 +39,7 @@ def init(
 
 
 def doctor(services: ServicesFolder = FOLDER, as_json: AsJson = False) -> None:
-    """Say what this machine has of what the commands need. Exit code 1: something is to be mended."""
+    """Check whether this machine has what the commands need. Exit code 1: something must be fixed."""
     from onceproof.harness.commands.doctor import doctor_command
 
     raise typer.Exit(doctor_command(services, as_json))

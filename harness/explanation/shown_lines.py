@@ -130,7 +130,7 @@ def _until(step: int | None, lines: list[Line]) -> list[Line]:
     if not behind:
         return lines
     kept = lines[: -len(behind)]
-    more = f"{len(behind):,} more lines, behind the failure: --whole prints them"
+    more = f"{len(behind):,} more lines after the failure: --whole prints them"
     return [*kept, (behind[-1][0], JOB, "...", more)]
 
 

@@ -403,7 +403,7 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
             operation, parallelism=kept, state_backend=None, claims=False
         ):
             says = f"belongs to a stop or a cancel, not to a {operation.kind}"
-            raise ScenarioError(f"{place}: how the job goes on {says}")
+            raise ScenarioError(f"{place}: how the job resumes {says}")
 
 
 def _check_needed(scenario: Scenario, path: Path) -> None:

@@ -221,7 +221,7 @@ def _cost(tally: Tally) -> Iterator[tuple[str, str]]:
 
 def cost_text(seconds: float, share: float) -> str:
     """Return the cost of a scenario in words."""
-    return f"{duration(seconds)}, {share:.0%} of it waiting for what stands trial to start"
+    return f"{duration(seconds)}, {share:.0%} of it waiting for the system to start"
 
 
 def time_text(moment: datetime) -> str:

@@ -62,47 +62,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Families | None,
         Meta(
             description=(
-                "families of `run`, `campaign` and `nightly`, by name or path; all built-in ones if not set"
+                "families of `run`, `campaign` and `nightly`, by name or path; default: all built-in ones"
             ),
         ),
     ] = None
-    scenarios: Annotated[Whole | None, Meta(description="how many scenarios `run` and `campaign` make")] = (
-        None
-    )
+    scenarios: Annotated[Whole | None, Meta(description="number of scenarios of `run` and `campaign`")] = None
     max_time: Annotated[
         Seconds | None,
-        Meta(description="for how many seconds `run` and `campaign` go on, and the campaign in `nightly`"),
+        Meta(description="time limit of `run`, `campaign` and the campaign of `nightly`, in seconds"),
     ] = None
     limit_time: Annotated[
         Seconds | None,
         Meta(
             description=(
-                "for how many seconds the campaign in `nightly` goes on at the most, to reach the next two"
+                "maximum time of the campaign of `nightly` to reach the next two settings, in seconds"
             )
         ),
     ] = None
     least_scenarios: Annotated[
         NoneOrMore | None,
-        Meta(description="how many scenarios of each family a night must have run to pass"),
+        Meta(description="scenarios of each family that a night must run to pass"),
     ] = None
     least_kills: Annotated[
         NoneOrMore | None,
-        Meta(description="under how many kills a night must have asked each property to pass"),
+        Meta(description="kills under which a night must check each property to pass"),
     ] = None
     seed: Annotated[
         Annotated[int, Meta(ge=LEAST_SEED, le=LARGEST_SEED)] | None,
-        Meta(description="decides every scenario of `run` and `campaign`; each night draws one of its own"),
+        Meta(description="seed of `run` and `campaign`; each night draws its own"),
     ] = None
-    system: Annotated[str | None, Meta(description="what stands trial in `run`")] = None
+    system: Annotated[str | None, Meta(description="the system that `run` tests")] = None
     workers: Annotated[
-        Whole | None, Meta(description="processes of `run`; as many as processors if not set")
+        Whole | None, Meta(description="processes of `run`; default: the number of processors")
     ] = None
     shrink_runs: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(
             description=(
-                "in how many runs `run`, `campaign` and the tests of a family shrink each failure;"
-                " on a real system 0 if not set"
+                "runs for shrinking each failure, in `run`, `campaign` and tests; default on a real system: 0"
             )
         ),
     ] = None
@@ -110,35 +107,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Annotated[float, Meta(gt=0)] | None,
         Meta(
             description=(
-                "seconds of processor time that a simulated scenario may take before it has failed; one that"
-                " waits and computes nothing may wait as long"
+                "seconds of processor time that a simulated scenario may take; one that waits"
+                " may wait as long"
             )
         ),
     ] = None
     scenario_memory: Annotated[
-        Whole | None, Meta(description="MiB that a simulated scenario may allocate before it has failed")
+        Whole | None, Meta(description="MiB that a simulated scenario may allocate")
     ] = None
     out: Annotated[
         Path | None,
-        Meta(
-            description=(
-                "where the results of `nightly` go; `run` and `campaign` have folders of theirs below it"
-            )
-        ),
+        Meta(description=("folder for the results of `nightly`; `run` and `campaign` use folders below it")),
     ] = None
     history: Annotated[
         Text | None,
         Meta(
             description=(
-                "where the history of nights is kept: a folder, or an address such as `s3://bucket/nights`"
-                " that several machines share; `history` below `out` if not set"
+                "history of nights: a folder, or an address such as `s3://bucket/nights`;"
+                " default: `history` below `out`"
             )
         ),
     ] = None
-    nights: Annotated[Whole, Meta(description="how many nights the history keeps")] = NIGHTS
+    nights: Annotated[Whole, Meta(description="number of nights that the history keeps")] = NIGHTS
     known: Annotated[
         tuple[KnownSignature, ...],
-        Meta(description="failures that are known and fail no run: family, property, anomaly, since, why"),
+        Meta(description="known failures, which fail no run: family, property, anomaly, since, why"),
     ] = ()
 
 

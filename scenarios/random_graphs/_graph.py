@@ -268,21 +268,21 @@ def checked(vertices: tuple[Vertex, ...]) -> Graph:
 
 
 def _check_words(vertex: Vertex) -> None:
-    """Raise GraphError where a word of a vertex is none of those that there are."""
+    """Raise GraphError where a word of a vertex is not one of those that there are."""
     kind = KINDS[vertex.kind]
     if (vertex.kind == SINK) != vertex.name.startswith(SIDE):
         raise GraphError(
             f"{vertex.name}: {vertex.kind} is no kind for it: s1 to s3 are sinks, v1 to v6 are not"
         )
     if vertex.form not in kind.forms:
-        raise GraphError(f"{vertex.name}: form={vertex.form} is none of {', '.join(kind.forms)}")
+        raise GraphError(f"{vertex.name}: form={vertex.form} is not one of {', '.join(kind.forms)}")
     edges = ("hash",) if kind.key else EDGES
     if vertex.edge not in edges:
-        raise GraphError(f"{vertex.name}: over={vertex.edge} is none of {', '.join(edges)}")
+        raise GraphError(f"{vertex.name}: over={vertex.edge} is not one of {', '.join(edges)}")
     own = vertex.parallelism
     if own not in ROLES and not (re.fullmatch(r"\d{1,2}", own) and 1 <= int(own) <= HIGHEST_PARALLELISM):
         raise GraphError(
-            f"{vertex.name}: at={own} is none of {', '.join(ROLES)}, and no 1 to {HIGHEST_PARALLELISM}"
+            f"{vertex.name}: at={own} is not one of {', '.join(ROLES)} nor 1 to {HIGHEST_PARALLELISM}"
         )
     if len(set(vertex.inputs)) < len(vertex.inputs) or (kind.inputs == 2 and len(vertex.inputs) != 2):
         raise GraphError(f"{vertex.name}: {vertex.kind} reads {kind.inputs} or more different streams")

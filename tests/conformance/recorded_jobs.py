@@ -218,9 +218,7 @@ def _is_timestamp(text: object) -> bool:
 
 
 OVERFLOW: Final = re.compile(r": (-?\d+) \(int\) is no \w+: it holds (-?\d+) to (\d+)")
-SILENT_OVERFLOW: Final = (
-    "A whole number that outgrows its declared type is an error. Flink passes it on, or wraps"
-)
+SILENT_OVERFLOW: Final = "A whole number that outgrows its declared type is an error"
 
 
 def departure(job: RecordedJob, error: str) -> str | None:

@@ -98,7 +98,7 @@ def test_options_page_lists_every_option():
     defaults = {option.key: option.default for option in OPTIONS}
     docs = {option.key: option.doc for option in OPTIONS}
     for key, shown, meaning in rows:
-        assert meaning == docs[key], key
+        assert meaning.split(" No effect on ")[0] == docs[key], key
         assert (shown == "unset") == (defaults[key] is None), key
         if isinstance(defaults[key], str):
             assert shown == defaults[key], key

@@ -81,4 +81,4 @@ def check_guard(storage: RecoverableStorage, own: JobGraph, other: JobGraph) -> 
         check_identity(other, storage)
     except OtherProgram:
         return
-    raise SecondProgramGoesOn(f"another program goes on from the checkpoints of job {own.name!r}")
+    raise SecondProgramGoesOn(f"another program resumes from the checkpoints of job {own.name!r}")

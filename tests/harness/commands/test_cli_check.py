@@ -69,7 +69,7 @@ def test_run_says_what_is_not_determined_instead_of_accusing(onceproof: Command,
     assert "wrong cut" not in ended.out
     assert "    options = FamilyOptions(declares=True)" in ended.out.splitlines()
     page = Path("out", "index.html").read_text(encoding="utf-8")
-    assert "of them: not determined by the input, so mend ledger" in page
+    assert "of them: not determined by the input, so fix ledger" in page
     assert "\noptions = FamilyOptions(declares=True)\n" in page
     [failure] = json.loads(Path("out", "report.json").read_bytes())["failures"]
     assert (failure["property"], failure["anomaly"]) == ("consistent_cut", "wrong cut")

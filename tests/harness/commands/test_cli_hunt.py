@@ -34,7 +34,7 @@ def test_what_fails_is_shrunk_once_and_counted_when_the_hunt_goes_on(
     while after.findings[0].count == finding.count:
         again = onceproof(*options, "--max-time", str(after.seconds + 2))
         assert again.code == 1
-        assert "the hunt goes on: " in again.error
+        assert "the hunt resumes: " in again.error
         read = read_state(Path("out"))
         assert read is not None
         after, sessions = read, sessions + 1
@@ -102,7 +102,7 @@ def test_interrupted_hunt_keeps_what_has_ended(onceproof: Command, monkeypatch: 
     monkeypatch.setattr(hunt_module.Hunt, "take", interrupted)
     ended = onceproof("hunt", "word_count", "--out", "out", "-n", "1")
     assert ended.code == 130
-    assert "ended early: the same command goes on from here" in ended.out
+    assert "ended early: the same command resumes from here" in ended.out
     state = read_state(Path("out"))
     assert state is not None
     assert sum(each.scenarios for each in state.families) == 2 * SIZE

@@ -103,7 +103,7 @@ def test_cost_of_a_scenario_is_stated_where_waiting_is_measured(tmp_path: Path) 
     tally = result.tally.families["word_count"]
     tally.milliseconds, tally.waited_milliseconds = 8_000.0, 2_000.0
     report = build_report(result, [])
-    stated = "4.0 s, 25% of it waiting for what stands trial to start"
+    stated = "4.0 s, 25% of it waiting for the system to start"
     assert dict(report.facts.others)["cost of a scenario"] == stated
     assert f"a scenario: {stated}" in list(summary_lines(result, [], report, page))
     document = summary_document(result, report, tmp_path)

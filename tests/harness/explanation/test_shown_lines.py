@@ -52,7 +52,7 @@ def test_the_lines_end_where_the_failure_shows_first(run: Run) -> None:
     visible = "transaction t0-1-1.2: bee=1"
     assert ("VISIBLE", visible) in lines
     assert lines[-1][0] == "..."
-    assert lines[-1][1].endswith("more lines, behind the failure: --whole prints them")
+    assert lines[-1][1].endswith("more lines after the failure: --whole prints them")
     rest = shown(run, whole=True)
     assert lines[:-1] == rest[: len(lines) - 1]
     assert f"{len(rest) - len(lines) + 1} more lines" in lines[-1][1]

@@ -141,8 +141,8 @@ def test_a_file_without_a_watermark_interval_has_the_default_of_the_engine(make_
     [
         ({}, "operations[0]: a rescale needs a parallelism of 1 or more"),
         ({"parallelism": 9}, "operations[0]: parallelism 9 > max_parallelism 8"),
-        ({"parallelism": 2, "claims": True}, "operations[0]: how the job goes on belongs to a stop"),
-        ({"parallelism": 2, "state_backend": "rocksdb"}, "operations[0]: how the job goes on belongs to a"),
+        ({"parallelism": 2, "claims": True}, "operations[0]: how the job resumes belongs to a stop"),
+        ({"parallelism": 2, "state_backend": "rocksdb"}, "operations[0]: how the job resumes belongs to a"),
         ({"parallelism": "2"}, "expected `int`, got `str` at operations[0].parallelism"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The family of the tutorial: short, and its oracles agree. What the page shows: tests/test_doc_output.py."""
+"""The two oracles of the family that ``onceproof init`` writes agree."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from onceproof.harness.trials.trial import scenario_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).parents[2] / "harness" / "docs" / "tutorial.md"
+PAGE = Path(__file__).parents[2] / "harness" / "docs" / "families.md"
 
 
 @pytest.mark.spark
-def test_spark_and_python_oracles_of_the_tutorial_family_agree(tmp_path: Path, spark: SparkSession) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    files = re.findall(r"`(\w+\.py)`[^`]*```python\n(.*?)```\n", text, re.DOTALL)[:2]
-    for name, content in files:
-        (tmp_path / name).write_text(content, encoding="utf-8")
-    assert 25 <= len([line for line in files[1][1].splitlines() if line.strip()]) <= 35
-    family = load_family(str(tmp_path / "inside_family.py"))
+def test_spark_and_python_oracles_of_sales_agree(tmp_path: Path, spark: SparkSession) -> None:
+    [sales, *_] = re.findall(r"```python\n(.*?)```\n", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "sales.py").write_text(sales, encoding="utf-8")
+    family = load_family(str(tmp_path / "sales.py"))
     scenarios = [scenario_of(family, seed) for seed in range(20)]
     rows = [
         (number, split, offset, timestamp, *value)
