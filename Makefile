@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup bytecode java pyflink services flink test run-tests nightly properties bench soak lint run-linters \
+.PHONY: help setup bytecode java pyflink services flink test run-tests nightly properties bench soak kills lint run-linters \
   docs build-docs clean
 .DEFAULT_GOAL := help
 
@@ -112,11 +112,20 @@ bench: setup ## measure speed beside lower bounds and other engines; OPTIONS="si
 soak: setup ## a job under requests and kills for ten minutes: rows exact, and as fast as without requests
 	@$(RUN)/python -m tests.engine.runtime.monitor.soak $(OPTIONS)
 
-lint: setup ## run ruff and mypy
+# The tests make a few of each, which show that the mechanism works.
+kills: setup ## hundreds of kills and power cuts at drawn moments; OPTIONS="--kill-seed 7 --power-seed 7" draws others
+	@$(IN_MEMORY) $(RUN)/python -m pytest -n 2 --dist=worksteal --kills 600 --power-cuts 100 $(OPTIONS) \
+	  tests/engine/runtime/test_kill_loop.py tests/engine/runtime/test_worker_kills.py \
+	  tests/engine/runtime/test_object_store_kills.py tests/engine/connectors/kafka/test_kafka_kills.py \
+	  tests/engine/connectors/postgres/test_postgres_kills.py \
+	  tests/harness/systems/local/test_power_cuts.py tests/harness/systems/local/test_database_power_cuts.py
+
+lint: setup ## run ruff, import-linter and mypy
 	@$(MAKE) --no-print-directory run-linters
 
 run-linters:
 	@$(RUN)/ruff check .
+	@$(RUN)/lint-imports --no-cache --no-logo
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
 

@@ -65,7 +65,7 @@ def asked_counts(report: Report) -> dict[str, int]:
 
 
 def asked_text(report: Report) -> str:
-    """Return `asked: 8 properties in each of 1,000 scenarios; restore anywhere in 31, determinism in 16`."""
+    """Return `Checked 8 properties in each of 90 scenarios; restore anywhere in 3 and mode in 2`."""
     asked, total = asked_counts(report), total_scenarios(report)
     always = [name for name, number in asked.items() if number == total]
     parts = []
@@ -75,7 +75,7 @@ def asked_text(report: Report) -> str:
     rest = [f"{words(name)} in {number:,}" for name, number in asked.items() if 0 < number != total]
     if rest:
         parts.append(joined(rest))
-    return f"Asked: {'; '.join(parts)}." if parts else ""
+    return f"Checked {'; '.join(parts)}." if parts else ""
 
 
 def thin_texts(report: Report) -> tuple[str, ...]:
@@ -99,9 +99,9 @@ def thin_texts(report: Report) -> tuple[str, ...]:
         elif 2 * asked < len(results):
             seldom.append(words(name))
     if never:
-        texts.append(f"{joined(tuple(never))} not asked")
+        texts.append(f"{joined(tuple(never))} not checked")
     if seldom:
-        texts.append(f"{joined(tuple(seldom))} asked in under half of the {noun}")
+        texts.append(f"{joined(tuple(seldom))} checked in under half of the {noun}")
     return tuple(texts)
 
 
@@ -170,18 +170,18 @@ def survivors(report: Report) -> tuple[str, ...]:
 
 
 def untested_texts(report: Report) -> tuple[str, ...]:
-    """Return what the run did not ask, each as a sentence without a stop."""
+    """Return what the run did not check, each as a sentence without a full stop."""
     texts = list(thin_texts(report)) if report.families else []
     asked = asked_counts(report)
     for family in report.families:
         missing = [words(name) for name in asked if asked[name] and not _was_asked(family, name)]
         if missing and len(texts) < MOST_UNTESTED:
-            texts.append(f"{subject_of(family)}: {joined(tuple(missing))} not asked")
+            texts.append(f"{subject_of(family)}: {joined(tuple(missing))} not checked")
     if names := never_fired(report):
         texts.append(f"{counted(len(names), 'pair')} of fault and point never fired: {first_names(names)}")
     absent = tuple(each.name for each in report.situations if not each.scenarios)
     if absent:
-        texts.append(f"{counted(len(absent), 'situation')} never came about: {first_names(absent)}")
+        texts.append(f"{counted(len(absent), 'situation')} never occurred: {first_names(absent)}")
     texts += [text for name, text in report.facts.others if name == "not applicable"]
     if alive := survivors(report):
         texts.append(f"{counted(len(alive), 'planted bug')} survived: {first_names(alive)}")

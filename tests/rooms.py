@@ -2,7 +2,7 @@
 
 A room is a folder of modules. It stands one floor above the highest room that it imports from; rooms that
 import each other in a circle share a floor. An arrow is an import of one room by another; it points upward
-where a room imports from a room that the design puts above it (`tests/test_tidy.py` holds the design).
+where a room imports from a room that the design puts above it (`pyproject.toml` holds the design).
 Imports for type checking count, too.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import ast
 import gc
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,21 +22,18 @@ from pathlib import Path
 from typing import TypeAlias
 
 ROOT = Path(__file__).parents[1]
-PRODUCT = ("engine", "harness", "scenarios", "reports")
+FOLDERS = ("engine", "harness", "scenarios", "reports")
+PRODUCT = ("onceproof", *FOLDERS)
 NAMESPACE = "onceproof."
 
-# The rooms of the harness, lowest first. A room imports from itself and from the rows below it in the design,
-# which are the rows above it in this list; rooms of one row do not import each other.
-HARNESS_ROOMS = (
-    ("model", "services"),
-    ("checkers", "generation", "systems"),
-    ("shrinking", "explanation", "mutants"),
-    ("settings", "trials"),
-    ("campaign", "testing", "flights"),
-    ("reporting", "sensitivity"),
-    ("nightly",),
-    ("commands",),
-)
+
+@cache
+def harness_layers() -> tuple[frozenset[str], ...]:
+    """Return the rooms of the harness, lowest layer first, as pyproject.toml has them for import-linter."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    [layers] = [each["layers"] for each in contracts if each["id"] == "harness-layers"]
+    return tuple(frozenset(layer.split(" | ")) for layer in reversed(layers))
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ def room_of(name: str) -> str:
 
 def row_of(room: str) -> int | None:
     """Return the row of a harness room in the design, counted from the bottom; none if it has no row."""
-    return next((row for row, rooms in enumerate(HARNESS_ROOMS) if room in rooms), None)
+    return next((row for row, rooms in enumerate(harness_layers()) if room in rooms), None)
 
 
 @dataclass(frozen=True)

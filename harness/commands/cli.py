@@ -381,7 +381,7 @@ def faults(
     name: ShownSystem = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the kinds of faults, and how each system carries them out or why it cannot."""
+    """List the kinds of faults, and how each system carries them out, or why it cannot."""
     from onceproof.harness.commands.table_commands import faults_command
 
     raise typer.Exit(faults_command([name] if name else (), as_json))

@@ -56,7 +56,7 @@ JobName: TypeAlias = Annotated[
     typer.Option(
         "--name",
         metavar="NAME",
-        help="Name under which the job goes on in its checkpoint folder (high-availability.cluster-id).",
+        help="Name under which the job resumes in its checkpoint folder (high-availability.cluster-id).",
     ),
 ]
 Parallelism: TypeAlias = Annotated[
@@ -74,7 +74,7 @@ StandsBy: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--standby",
-        help="If the job runs in another process, wait, and go on when that one dies or hangs"
+        help="If the job runs in another process, wait, and take over when that one dies or hangs"
         " (high-availability.lease-timeout, 15 s if it is unset).",
     ),
 ]
@@ -104,9 +104,9 @@ RestPort: TypeAlias = Annotated[
     ),
 ]
 WatchInterval: TypeAlias = Annotated[
-    float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="Time between two looks.")
+    float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="Time between two updates.")
 ]
-WatchOnce: TypeAlias = Annotated[bool, typer.Option("--once", help="Print one picture and end.")]
+WatchOnce: TypeAlias = Annotated[bool, typer.Option("--once", help="Print the state once and exit.")]
 RecordSeed: TypeAlias = Annotated[
     int, typer.Option("--seed", help="Seed from which a family's records are drawn.")
 ]
@@ -119,7 +119,7 @@ SourceRate: TypeAlias = Annotated[
 Overrides: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
-        "-D", metavar="KEY=VALUE", help="Set an option, over the program and the cluster; repeatable."
+        "-D", metavar="KEY=VALUE", help="Set an option, with precedence over program and cluster; repeatable."
     ),
 ]
 ProgramFunction: TypeAlias = Annotated[

@@ -29,7 +29,7 @@ Folder: TypeAlias = Annotated[
 ]
 
 services = typer.Typer(
-    help="Start, list and end real servers on this machine, for jobs and trials that need them.",
+    help="Start, list and stop real servers on this machine, for jobs and trials that need them.",
     no_args_is_help=False,
 )
 

@@ -167,7 +167,7 @@ LeastScenarios: TypeAlias = Annotated[
         "--least-scenarios",
         min=0,
         metavar="N",
-        help="Least number of scenarios of each family.",
+        help="Minimum number of scenarios of each family.",
         show_default="100",
     ),
 ]
@@ -177,7 +177,7 @@ LeastKills: TypeAlias = Annotated[
         "--least-kills",
         min=0,
         metavar="N",
-        help="Least number of kills under which each property is asked.",
+        help="Minimum number of kills under which each property is checked.",
         show_default="20",
     ),
 ]
@@ -248,7 +248,7 @@ UntilExhausted: TypeAlias = Annotated[
         "--until-exhausted",
         min=1,
         metavar="N",
-        help="End a family early when its last N scenarios met no new situation, fault or protocol state.",
+        help="End a family early when its last N scenarios reached no new situation, fault or state.",
     ),
 ]
 ComparesSql: TypeAlias = Annotated[

@@ -192,7 +192,7 @@ def needed_text(scenario: Scenario) -> str:
         (needed.choices, "choice"),
     )
     parts = [counted(count, name) for count, name in counts if count]
-    return f"Each of its {joined(parts)} was left out alone: none of these runs failed so."
+    return f"The failure needs its {joined(parts)}: removing any one of them makes it disappear."
 
 
 def replay_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:

@@ -39,9 +39,9 @@ from onceproof.harness.model.system import applicable, refusal_of_servers
 from onceproof.harness.systems.local.local_system import LocalRun
 from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.driver_pool import Drivers
+from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
 from onceproof.harness.systems.process.job_specification import read_spec, spec_of
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
 from onceproof.harness.systems.spark.spark_system import SparkRun, spark_drivers
 from onceproof.harness.systems.spark.worker_kills import WorkerKills

@@ -62,4 +62,4 @@ def _need_text(killing: Killing) -> str:
         return "its schedule draws each step"
     if killing.shrunk is None or killing.shrunk.needed is UNSET:
         return "not each was left out"
-    return "each was left out alone, and is needed"
+    return "each is needed"

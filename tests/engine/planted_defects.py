@@ -7,6 +7,7 @@ The rules this module lives by:
   show are mutants in ``harness/mutants``.
 - It is a plugin of pytest, for a process of its own: ``pytest -p tests.engine.planted_defects TEST...``. A
   test that ``PLANTED`` names runs with its defect, any other one without.
+- One failure of a test is enough: its other cases do not run.
 """
 
 from __future__ import annotations
@@ -222,6 +223,8 @@ def closed_stdout_may_be_open_again(patch: pytest.MonkeyPatch, test: pytest.Func
 
 
 def tables_are_taken_for_what_they_were(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    """A reader that notices nothing may wait for rows that never come."""
+    patch.setattr(test.module, "PATIENCE_SECONDS", 1.0)
     for guard in (RangeGuard, GrowingGuard):
         patch.setattr(guard, "compare", lambda self, connection, read, mark, sequence: None)
 
@@ -277,6 +280,8 @@ def the_first_in_line_is_waited_for(patch: pytest.MonkeyPatch, test: pytest.Func
         return timeout_ms if self.is_first() else float("inf")
 
     patch.setattr(lease._Line, "patience_ms", patience_ms)
+    # With the defect it waits forever for a lease of 200 ms.
+    patch.setattr(test.module, "PATIENCE_SECONDS", 5.0)
 
 
 def output_follows_the_working_folder(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
@@ -440,12 +445,34 @@ PLANTED: Final[dict[str, Plant]] = {
 """By test below tests/engine, the defect that it must catch."""
 
 
+CAUGHT: Final[set[str]] = set()
+"""The tests below tests/engine of which a case has failed."""
+
+
+def test_of(node_id: str) -> str:
+    """Return which test below tests/engine a case belongs to."""
+    return node_id.partition("[")[0].removeprefix("tests/engine/")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the other cases of a test that has caught its defect."""
+    if test_of(item.nodeid) in CAUGHT:
+        pytest.skip("another case has caught the defect")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Plant the defect of a test while it runs."""
-    plant = PLANTED.get(item.nodeid.partition("[")[0].removeprefix("tests/engine/"))
+    plant = PLANTED.get(test_of(item.nodeid))
     if plant is None or not isinstance(item, pytest.Function):
         return (yield)
     with pytest.MonkeyPatch.context() as patch:
         plant(patch, item)
         return (yield)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note which defects are caught."""
+    if report.when == "call" and report.failed:
+        CAUGHT.add(test_of(report.nodeid))

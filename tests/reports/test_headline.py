@@ -184,7 +184,7 @@ def test_headline_states_what_was_asked_how_often():
         for name, number in (("sales", 2), ("visits", 1))
     )
     headline = conclude(Report(facts=Facts(scenarios=120), families=families))
-    assert headline.asked == "Asked: 2 properties in each of 120 scenarios; determinism in 3."
+    assert headline.asked == "Checked 2 properties in each of 120 scenarios; determinism in 3."
     assert headline.thin == ()
     assert headline.word == "Every record exactly once"
 
@@ -203,15 +203,15 @@ def test_property_asked_in_under_half_the_families_makes_a_sample(asked, is_thin
         for place, number in enumerate(asked)
     )
     headline = conclude(Report(facts=Facts(scenarios=150), families=families))
-    assert headline.thin == (("determinism asked in under half of the families",) if is_thin else ())
+    assert headline.thin == (("determinism checked in under half of the families",) if is_thin else ())
     assert headline.word == ("Passed, in a sample" if is_thin else "Every record exactly once")
 
 
 def test_property_that_was_never_asked_is_said_so():
     family = family_asked("sales", 40, liveness=40, restore_anywhere=0, determinism=0)
     headline = conclude(Report(facts=Facts(scenarios=40), families=(family,)))
-    assert headline.asked == "Asked: liveness in each of 40 scenarios."
-    assert headline.thin == ("under 50 scenarios", "restore anywhere and determinism not asked")
+    assert headline.asked == "Checked liveness in each of 40 scenarios."
+    assert headline.thin == ("under 50 scenarios", "restore anywhere and determinism not checked")
 
 
 def test_property_that_few_families_have_is_not_thin():
@@ -221,7 +221,7 @@ def test_property_that_few_families_have_is_not_thin():
     )
     headline = conclude(Report(facts=Facts(scenarios=200), families=families))
     assert headline.thin == ()
-    assert headline.asked == "Asked: exactly once in 195 and mode in 5."
+    assert headline.asked == "Checked exactly once in 195 and mode in 5."
 
 
 def test_notes_do_not_affect_the_verdict():

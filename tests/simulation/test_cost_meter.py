@@ -18,7 +18,7 @@ from onceproof.harness.systems.simulation.simulated_system import SimulatedSyste
 from onceproof.harness.trials.trial import scenario_of
 
 FAMILY = load_family("word_count")
-SEEDS = range(80)
+SEEDS = range(24)
 
 
 class BlockedChannels(ListingChooser):
@@ -53,7 +53,7 @@ def test_alignment_is_for_how_many_steps_channels_were_blocked() -> None:
         else:
             assert steps == counting.steps
             compared += steps > 0
-    assert compared > 10
+    assert compared > 3
 
 
 def test_some_runs_align_for_long_and_some_not_at_all() -> None:
@@ -103,4 +103,4 @@ def test_a_recovery_lasts_until_all_tasks_run_again() -> None:
         marks = history.trace["marks"]
         restored = [mark["step"] for mark in marks if mark["kind"] == "restored" and mark["step"] > died]
         assert history.statistics.recovery_steps == max(restored) - died
-    assert seen > 20
+    assert seen > 6

@@ -26,9 +26,9 @@ from onceproof.harness.systems.bytewax.flow_history_builder import FlowHistoryBu
 from onceproof.harness.systems.process.driver_pool import DriverRun
 from onceproof.harness.systems.process.driver_process import Driver
 from onceproof.harness.systems.process.driver_system import DriverSystem, lengths_of
+from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.program.program_packages import folder_with
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
 NAME: Final = "bytewax"
 PACKAGES: Final = ("bytewax==0.21.1",)

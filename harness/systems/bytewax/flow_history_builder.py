@@ -24,10 +24,10 @@ from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.bytewax.flow_output import index_of, is_epoch_file, visible_rows
 from onceproof.harness.systems.bytewax.recovery_store import FIRST_EPOCH, StoreContents, read_store
+from onceproof.harness.systems.process.history_builder import NO_FILES, HistoryBuilder
 from onceproof.harness.systems.process.job_specification import HIDDEN
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.history_builder import NO_FILES, HistoryBuilder
 
 # As flow_source.py and flow_sinks.py name them, which import Bytewax.
 SPLIT_RESUMED: Final = "split_resumed"

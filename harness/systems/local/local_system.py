@@ -50,6 +50,7 @@ from onceproof.harness.systems.local.observed_local_job import ObservedLocalExec
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
 from onceproof.harness.systems.process.changing_topic import ChangingTopic
 from onceproof.harness.systems.process.fault_actions import MOVED, die, lose_folder, move_visible
+from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
 from onceproof.harness.systems.process.server_strikes import (
@@ -63,7 +64,6 @@ from onceproof.harness.systems.process.trial_objects import TrialObjectStore
 from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
 NAME: Final = "local"
 

@@ -51,7 +51,6 @@ from onceproof.harness.systems.process.strike_requests import (
     strike_server,
     tell_of_attempt,
 )
-from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.process.transactional_database import database_of
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
@@ -61,6 +60,7 @@ from onceproof.harness.systems.recording.event_logging_driver import (
     log_error,
     log_snapshot,
     log_task_failure,
+    records_read,
 )
 from onceproof.harness.systems.victims import is_victim
 

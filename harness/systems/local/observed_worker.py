@@ -35,8 +35,12 @@ from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.strike_requests import is_server_away, may_be_away
-from onceproof.harness.systems.process.test_io import records_read
-from onceproof.harness.systems.recording.event_logging_driver import log_error, log_snapshot, log_task_failure
+from onceproof.harness.systems.recording.event_logging_driver import (
+    log_error,
+    log_snapshot,
+    log_task_failure,
+    records_read,
+)
 
 
 class ObservedWorker(Worker):

@@ -38,10 +38,10 @@ from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.fault_actions import lose_folder, move_visible, pause
+from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.session_end import end_session, is_session_gone
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
 NAME: Final = "local-workers"
 WORKERS: Final = 3

@@ -1,1 +1,1 @@
-"""What the systems of real processes share: job specification, fault board, test sources and sinks."""
+"""What the systems of real processes share, from the job specification and the fault board to the history."""

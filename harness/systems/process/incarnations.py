@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from onceproof.harness.model.history import History
+from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec, write_spec
 from onceproof.harness.systems.process.neighbour_files import move_in
 from onceproof.harness.systems.process.visible_outputs import ReadRows, read_json_rows
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 
 MOST_TIMES_GIVEN_UP: Final = 20
 """A server is back within a second, and a process takes a second to begin."""

@@ -27,7 +27,6 @@ from onceproof.engine.connectors.source import ForwardingReader, Source, SourceI
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory
 from onceproof.engine.functions import RuntimeContext
-from onceproof.engine.operators.source import SourceOperator
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.commit_faults import answer, refuse
 from onceproof.harness.systems.recording import event_log
@@ -157,11 +156,6 @@ class CountedSource(Source):
     def identity(self) -> SourceIdentity:
         """Return what the inner source reads."""
         return self._source.identity()
-
-
-def records_read(source: SourceOperator) -> dict[str, int]:
-    """Return by split how many records a source subtask has read."""
-    return {split: position[1] for split, position in source.positions().items()}
 
 
 class LogsPartFiles(FileSinkFunction):

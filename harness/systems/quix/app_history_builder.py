@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceproof.harness.model.history import LOOK, Recovery, Row
+from onceproof.harness.systems.process.history_builder import NO_FILES, HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.quix import app_events
 from onceproof.harness.systems.quix.app_events import COMMITTED, COMMITTING, RESUMED, writer_of
 from onceproof.harness.systems.quix.app_topics import Seen
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.history_builder import NO_FILES, HistoryBuilder
 
 Offsets = Mapping[str, Mapping[str, int]]
 """By topic and partition, as JSON has it."""

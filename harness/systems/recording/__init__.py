@@ -1,1 +1,1 @@
-"""Event logs of real processes, and the history that is built from them."""
+"""Event logs of real processes, and the driver of a job that writes one."""

@@ -26,7 +26,6 @@ from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
-from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.sinks import names_in
@@ -98,6 +97,11 @@ def log_process_start(log: EventLog, recovered: Recovered) -> bool:
     if recovered.finished:
         log.write(event_log.JOB_FINISHED, points={})
     return not recovered.finished
+
+
+def records_read(source: SourceOperator) -> dict[str, int]:
+    """Return by split how many records a source subtask has read."""
+    return {split: position[1] for split, position in source.positions().items()}
 
 
 def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> Mapping[str, int]:

@@ -24,9 +24,9 @@ from typing import Any, Final
 
 from onceproof.harness.model.faults import FAULTS, row_of
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.visible_outputs import ReadRows
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.victims import is_victim
 
 EVENT_TIME_IS_LOST: Final = "EventTimeIsLost"

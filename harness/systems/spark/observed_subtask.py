@@ -32,9 +32,13 @@ from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.test_io import records_read
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.event_logging_driver import log_error, log_snapshot, log_task_failure
+from onceproof.harness.systems.recording.event_logging_driver import (
+    log_error,
+    log_snapshot,
+    log_task_failure,
+    records_read,
+)
 
 
 def assembly_of(spec: Spec, board: FaultBoard) -> Assembly:

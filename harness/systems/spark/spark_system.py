@@ -41,9 +41,9 @@ from onceproof.harness.systems.process.driver_process import (
     Driver,
 )
 from onceproof.harness.systems.process.faulty_storage import FaultyStorage
+from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
 from onceproof.harness.systems.spark.spark_masters import (
     CLUSTER_MASTER,

@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import Row, as_tuple
+from onceproof.harness.systems.process.history_builder import NO_FILES, HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.recording.history_builder import NO_FILES, HistoryBuilder
 from onceproof.harness.systems.structured.query_fault_points import WORKER_POINTS
 from onceproof.harness.systems.structured.query_output import (
     TABLE,

@@ -24,8 +24,8 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.process.driver_pool import DriverRun
 from onceproof.harness.systems.process.driver_process import Driver
 from onceproof.harness.systems.process.driver_system import DriverSystem, lengths_of
+from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.recording.history_builder import HistoryBuilder
 from onceproof.harness.systems.structured.query_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
 from onceproof.harness.systems.structured.query_history_builder import QueryHistoryBuilder
 

@@ -24,10 +24,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.engine.runtime.killed_job import make_input, run
+from tests.patience import PATIENCE_SECONDS
 
 LONGEST_LIFE_SECONDS = 0.25
 """From one kill to the next."""
-SECONDS_TO_VANISH = 20.0
 COORDINATOR_SHARE = 0.25
 MOST_PARALLEL = 3
 POLL_SECONDS = 0.002
@@ -86,7 +86,7 @@ def kill(process: int) -> bool:
 
 def await_end_of(processes: list[int]) -> None:
     """Wait until none of the processes lives."""
-    given_up = time.monotonic() + SECONDS_TO_VANISH
+    given_up = time.monotonic() + PATIENCE_SECONDS
     while any(os.path.exists(f"/proc/{process}/cmdline") and is_alive(process) for process in processes):
         if time.monotonic() > given_up:
             sys.exit(f"processes {processes} outlive their coordinator")

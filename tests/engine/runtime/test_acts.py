@@ -22,13 +22,15 @@ from typing import Final
 import psutil
 import pytest
 
-from tests.engine.runtime.acted_job import FILES, GATE_ROWS, LEASE_SECONDS, RUNTIMES
+from tests.engine.runtime.acted_job import FILES, GATE_ROWS, RUNTIMES
 from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = Path(__file__).with_name("acted_job.py")
 POLL_SECONDS: Final = 0.01
 LONGEST_WAIT_SECONDS: Final = 0.15
 """From the opening of a gate to the act."""
+STOP_SECONDS: Final = 0.5
+"""How long a process is stopped that nothing takes for dead."""
 KEYS: Final = 5
 MARK: Final = "ONCEPROOF_ACTED_JOB"
 """The environment variable by which the processes of a round are found."""
@@ -256,7 +258,7 @@ class Round:
             victims = self.pythons_below(self.holder) if self.runtime == "spark" else [holder]
             for each in victims:
                 each.suspend()
-            time.sleep(LEASE_SECONDS)
+            time.sleep(STOP_SECONDS)
             for each in victims:
                 each.resume()
 

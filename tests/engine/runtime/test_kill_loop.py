@@ -1,6 +1,6 @@
 """A job killed with SIGKILL at random moments ends with the rows of a plain computation over its input.
 
-60 kills by default. More of them, with another seed:
+24 kills by default. More of them, with another seed:
 ``pytest tests/engine/runtime/test_kill_loop.py --kills 3000 --kill-seed 7``.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.runtime.exact_rows import Row, at_least, differences, problems_of
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = Path(__file__).with_name("killed_job.py")
 CASES = [
@@ -37,7 +38,7 @@ def test_job_killed_at_random_moments_ends_with_the_exact_rows(
         [sys.executable, str(PROGRAM), str(tmp_path), backend, barriers, str(kills), str(seed)],
         capture_output=True,
         text=True,
-        timeout=SECONDS_PER_KILL * (kills + 1),
+        timeout=PATIENCE_SECONDS + SECONDS_PER_KILL * kills,
         check=False,
         cwd=Path(__file__).parents[3],
     )

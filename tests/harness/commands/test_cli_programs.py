@@ -56,7 +56,7 @@ def test_the_mended_program_of_the_page_passes(onceproof: Command, reader: Path)
     program.write_text(head + blocks("python")[1], encoding="utf-8")
     ran = onceproof("run", "copier.toml", "--scenarios", "6", "-n", "2")
     assert ran.code == PASSED, ran.out + ran.error
-    assert "Asked: 5 properties in each of 6 scenarios." in ran.out
+    assert "Checked 5 properties in each of 6 scenarios." in ran.out
 
 
 def test_the_oracle_of_the_page_is_one(reader: Path) -> None:

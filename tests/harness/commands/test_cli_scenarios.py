@@ -113,7 +113,7 @@ def test_what_a_large_scenario_was_shown_to_need_is_printed(onceproof: Command, 
     assert line in explained.error
     assert json.loads(explained.out)["failure"]["shrinking"]["needed"].startswith(line)
     assert line in Path("why", "index.html").read_text(encoding="utf-8")
-    assert "was left out alone" not in onceproof("replay", failing, "--family", "forgetful.py").out
+    assert "removing any one" not in onceproof("replay", failing, "--family", "forgetful.py").out
 
 
 def test_explain_writes_a_smaller_scenario_with_the_same_signature(onceproof: Command, failing: str) -> None:

@@ -85,7 +85,7 @@ def test_a_failure_that_needs_many_records_says_so(make_scenario: Make) -> None:
     without = [with_ample_budget(each) for each in single_removals(replace(small, needed=UNSET))]
     assert tried[-13:] == without
     assert needed_text(small) == (
-        "Each of its 12 records and 1 fault was left out alone: none of these runs failed so."
+        "The failure needs its 12 records and 1 fault: removing any one of them makes it disappear."
     )
 
 

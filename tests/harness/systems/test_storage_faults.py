@@ -47,20 +47,20 @@ def test_each_read_of_a_recovering_process_may_fail(nth):
 def test_attempt_that_cannot_read_its_checkpoint_is_followed_by_another_one():
     undisturbed = len(attempts(simulated(KILL_TASK)))
     # Lists before deletions count as reads: a later pass may be one of them, and costs no attempt.
-    histories = [
+    histories = (
         simulated(KILL_TASK, Fault("fail_read", "restoring", occurrence=nth)) for nth in range(2, 14)
-    ]
+    )
     assert any(len(attempts(history)) == undisturbed + 1 for history in histories)
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8, 13, 21])
+@pytest.mark.parametrize("nth", [1, 2, 5, 21])
 def test_file_that_is_not_deleted_changes_nothing(nth):
     history = simulated(Fault("fail_delete", "completed", occurrence=nth), KILL_PROCESS)
     assert history.statistics.coverage["fail_delete", "completed"] == 1
     assert [event[1] for event in history.events[-2:]] == [JOB_FINISHED, INPUT_READ]
 
 
-@pytest.mark.parametrize("nth", [1, 3, 5, 8])
+@pytest.mark.parametrize("nth", [1, 8])
 def test_late_answer_costs_no_attempt(nth):
     late = Fault("late_read", "restoring", occurrence=nth, delay=150)
     history = simulated(KILL_TASK, late)
@@ -68,7 +68,7 @@ def test_late_answer_costs_no_attempt(nth):
     assert len(attempts(history)) == len(attempts(simulated(KILL_TASK)))
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("nth", [1, 3, 5])
 def test_time_goes_on_from_a_late_answer(nth):
     # Where it went back, the log left out a restart that was said to be missing.
     late = Fault("late_read", "restoring", occurrence=nth, delay=150)
@@ -77,7 +77,7 @@ def test_time_goes_on_from_a_late_answer(nth):
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize("nth", range(1, 12))
+@pytest.mark.parametrize("nth", [1, 2, 4, 11])
 def test_process_starts_where_deleted_files_are_still_listed(nth):
     history = simulated(Fault("stale_list", "completed", occurrence=nth, delay=10_000), KILL_PROCESS)
     assert history.statistics.coverage["stale_list", "completed"] == 1
@@ -143,8 +143,8 @@ def test_real_job_goes_on_after_a_storage_that_was_away(faults):
 
 @pytest.mark.local_kill
 def test_what_a_finished_real_job_cannot_list_is_deleted_by_its_next_start(tmp_path):
-    # Which read is a list at the end of the job is searched for: each run has to pass.
-    for nth in range(1, 15):
+    # Which read is a list at the end of the job is searched for, after six others: each run has to pass.
+    for nth in range(7, 15):
         scenario = scenario_with(Fault("fail_read", "restoring", occurrence=nth))
         history = LocalSystem(tmp_path / str(nth)).run(WORD_COUNT, scenario)
         assert judge(scenario, history, PythonOracle(WORD_COUNT, scenario)).violations == ()

@@ -43,7 +43,7 @@ def test_the_summary_has_medians_and_names_what_stays_large(make_scenario: Make)
     assert list(shrunk_lines(results)) == [
         "shrunk to: median 6 records, 0 faults, 0 choices, in 1.0 s of processor time",
         "stays large: twelve: 12 records, 0 faults, 0 choices; not each was left out",
-        "stays large: needs-twelve: 12 records, 0 faults, 0 choices; each was left out alone, and is needed",
+        "stays large: needs-twelve: 12 records, 0 faults, 0 choices; each is needed",
         "stays large: drawn: 6 records, 0 faults, 1 choice; its schedule draws each step",
     ]
 

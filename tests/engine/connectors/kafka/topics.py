@@ -37,7 +37,7 @@ def fill(servers: str, topic: str, values: Iterable[str], partitions: int = 2, *
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
     for number, value in enumerate(values):
         producer.produce(topic, value.encode(), partition=number % partitions, **row)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def committed_rows(servers: str, topic: str, count: int = 0) -> list[str]:

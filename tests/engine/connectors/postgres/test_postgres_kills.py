@@ -1,7 +1,10 @@
 """Jobs that write to a real server lose and repeat nothing: writer and server killed, cut off and paused.
 
 Six faults by default. More of them, with another seed:
-``pytest tests/engine/connectors/postgres/test_postgres_kills.py --kills 300 --kill-seed 7``.
+``pytest tests/engine/connectors/postgres/test_postgres_kills.py --kills 3000 --kill-seed 7``.
+
+Numbers come in batches, one for each fault and one more. A fault strikes when a drawn number of rows of its
+batch is visible, so that it strikes a job under way on any machine.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ import pytest
 
 from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.postgres_server import PostgresServer
-from tests.engine.connectors.postgres.killed_postgres_job import KEYS, NUMBERS_PER_SECOND
+from tests.engine.connectors.postgres.killed_postgres_job import KEYS
+from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = Path(__file__).with_name("killed_postgres_job.py")
 FAULTS = ("writer", "server", "request", "answer", "pause", "both")
-LONGEST_WAIT_SECONDS = 0.9
-SECONDS_TO_END = 120
+BATCH_ROWS = 300
+LONGEST_WAIT_SECONDS = 0.2
+"""From a row that becomes visible to the fault: longer than from one checkpoint to the next."""
 UNLISTED = """
 SELECT count(*), count(DISTINCT n),
  count(*) FILTER (WHERE xmin::text NOT IN (SELECT xmin::text FROM {ledger})) FROM {table}
@@ -42,14 +47,14 @@ class Watcher(threading.Thread):
         self._ends = threading.Event()
         self.looks = 0
         self.problems: list[str] = []
+        self.seen: Counter[str] = Counter()
 
     def run(self) -> None:
-        seen: Counter[str] = Counter()
         while not self._ends.wait(0.03):
             try:
                 with psycopg.connect(self._address, autocommit=True, connect_timeout=2) as connection:
                     while not self._ends.wait(0.03):
-                        self._look(connection, seen)
+                        self._look(connection, self.seen)
             except psycopg.OperationalError:
                 continue
 
@@ -66,6 +71,14 @@ class Watcher(threading.Thread):
             if rows < seen[table]:
                 self.problems.append(f"{table}: {seen[table] - rows} committed rows are gone")
             seen[table] = rows
+
+    def wait_for_rows(self, count: int, writer: subprocess.Popen[bytes]) -> None:
+        """Wait until so many rows are visible, which a writer brings about."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self.seen["numbers"] < count:
+            assert writer.poll() is None, "the writer has ended"
+            assert time.monotonic() < deadline, f"{self.seen['numbers']} rows are visible, not {count}"
+            time.sleep(0.02)
 
     def stop(self) -> None:
         self._ends.set()
@@ -105,10 +118,11 @@ class Nemesis:
 def test_writer_and_server_may_die_at_any_moment(
     postgres_server: PostgresServer, database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    faults = request.config.getoption("--kills") // 10
+    faults = max(len(FAULTS), request.config.getoption("--kills") // 10)
     random = Random(request.config.getoption("--kill-seed"))
-    # The job lasts longer than all waits together: every fault strikes it.
-    numbers = int(NUMBERS_PER_SECOND * (2 + faults * LONGEST_WAIT_SECONDS))
+    numbers = BATCH_ROWS * (faults + 1)
+    gate = tmp_path / "gate"
+    gate.write_text("0")
     with psycopg.connect(database, autocommit=True) as connection:
         for table in ("numbers", "sent"):
             connection.execute(f"CREATE TABLE {table} (n bigint, key bigint)")
@@ -119,8 +133,18 @@ def test_writer_and_server_may_die_at_any_moment(
 
     def start() -> subprocess.Popen[bytes]:
         with log.open("ab") as output:
-            command = [sys.executable, str(PROGRAM), through, str(tmp_path / "checkpoints"), str(numbers)]
-            return subprocess.Popen(command, stdout=output, stderr=output, cwd=Path(__file__).parents[4])
+            arguments = [through, str(tmp_path / "checkpoints"), str(numbers), str(gate)]
+            return subprocess.Popen(
+                [sys.executable, str(PROGRAM), *arguments],
+                stdout=output,
+                stderr=output,
+                cwd=Path(__file__).parents[4],
+            )
+
+    def let_come(count: int) -> None:
+        fresh = gate.with_suffix(".new")
+        fresh.write_text(str(count))
+        fresh.replace(gate)
 
     watcher = Watcher(database)
     watcher.start()
@@ -128,20 +152,21 @@ def test_writer_and_server_may_die_at_any_moment(
     struck = []
     try:
         for number in range(faults):
-            time.sleep(random.uniform(0.3, LONGEST_WAIT_SECONDS))
-            if nemesis.writer.poll() is not None:
-                break
+            first = number * BATCH_ROWS
+            let_come(first + BATCH_ROWS)
+            watcher.wait_for_rows(first + 1 + int(random.random() * BATCH_ROWS), nemesis.writer)
+            time.sleep(LONGEST_WAIT_SECONDS * random.random())
             # Each kind once, then any of them.
             struck.append(FAULTS[number] if number < len(FAULTS) else random.choice(FAULTS))
             nemesis.strike(struck[-1], random)
-        code = nemesis.writer.wait(SECONDS_TO_END)
+        let_come(numbers)
+        code = nemesis.writer.wait(PATIENCE_SECONDS)
     finally:
         nemesis.writer.kill()
         nemesis.writer.wait()
         watcher.stop()
         proxy.close()
     assert code == 0, log.read_text()[-3000:]
-    assert len(struck) >= min(faults, len(FAULTS)), struck
     assert watcher.looks > 10
     assert not watcher.problems, (struck, watcher.problems[:5])
     with psycopg.connect(database, autocommit=True) as connection:

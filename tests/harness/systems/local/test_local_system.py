@@ -36,8 +36,8 @@ from onceproof.harness.systems.local.attempt_leaks import (
 )
 from onceproof.harness.systems.local.local_child import main
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
+from onceproof.harness.systems.process.history_builder import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
-from onceproof.harness.systems.recording.history_builder import OUTSIDE
 from tests.harness.systems.words import scenario_with
 
 pytestmark = pytest.mark.local_kill

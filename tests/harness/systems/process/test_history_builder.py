@@ -19,6 +19,7 @@ from onceproof.harness.model.history import (
     TRANSACTION_VISIBLE,
 )
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.history_builder import OUTSIDE, HistoryBuilder
 from onceproof.harness.systems.process.transactional_database import (
     Database,
     batch_name,
@@ -27,7 +28,6 @@ from onceproof.harness.systems.process.transactional_database import (
 )
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording.event_log import EventLog, read_events
-from onceproof.harness.systems.recording.history_builder import OUTSIDE, HistoryBuilder
 from tests.lone_context import lone_context
 
 SECOND = 1_000_000_000
