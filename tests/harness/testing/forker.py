@@ -24,7 +24,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-SECONDS_TO_END: Final = 300
+from tests.patience import PATIENCE_SECONDS
+
 SCRIPTS: Final = Path(sys.executable).parent
 """Where `pytest` and `onceproof` are."""
 IMPORTED: Final = (
@@ -64,7 +65,7 @@ class Forker:
         print(json.dumps(request), file=self._process.stdin, flush=True)
         code = int(self._process.stdout.readline())
         if code == -signal.SIGALRM:
-            raise subprocess.TimeoutExpired(command, SECONDS_TO_END)
+            raise subprocess.TimeoutExpired(command, PATIENCE_SECONDS)
         out, error = (path.read_text(encoding="utf-8") for path in outputs)
         return subprocess.CompletedProcess(request["arguments"], code, out, error)
 
@@ -113,7 +114,7 @@ def _become_script(request: Mapping[str, Any], *ours: TextIO) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = list(request["arguments"])
-    signal.alarm(SECONDS_TO_END)
+    signal.alarm(int(PATIENCE_SECONDS))
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
