@@ -22,7 +22,7 @@ from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
     from onceproof.harness.model.chance import Chance
-    from onceproof.harness.model.family import Declared, Records, Rows
+    from onceproof.harness.model.family import Declared, Records
     from onceproof.harness.model.history import Row
     from onceproof.harness.model.scenario import InputRecord, RecordValue
 
@@ -114,11 +114,6 @@ def without_late(
             else:
                 counted.append((timestamp, value))
     return counted, late
-
-
-def given_out(rows: Sequence[Row], declared: Declared) -> Rows:
-    """Return the expected rows: all of them at the end of a run, before it those that the run has emitted."""
-    return rows if declared.is_whole else list((Counter(rows) & Counter(declared.rows)).elements())
 
 
 def without_late_sql(key: str, value: str) -> str:

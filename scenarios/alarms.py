@@ -20,7 +20,6 @@ from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._keyed_job import LABELLED_KEY, draw_keyed, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
 
@@ -109,4 +108,4 @@ def expected(records: Records, declared: Declared) -> Rows:
             times.add((str(value[0]), timestamp + int(value[1] or 0)))
         rings.update((split, owner, time - time % SIZE_MS) for owner, time in times)
     rows: list[Any] = [(*window, count) for window, count in rings.items()]
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

@@ -6,14 +6,15 @@ side output. The delays of a day are aggregated as flights come in. When the day
 the name of the airline is known from a small broadcast table. The waiting rows are keyed state, the table is
 broadcast state, and a record of the table is applied to the rows that wait for it.
 
-Which flights are late depends on the watermarks of the run: a day's row lists its flights, and
-``_flight_days`` judges.
+A day's row lists its flights, so that the rows of a day that is emitted again after a restore differ.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.broadcast_functions import KeyedBroadcastProcessFunction
 from onceproof.engine.durations import Duration, Time
@@ -25,27 +26,21 @@ from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import FamilyOptions, JobIO, Role, Workload
-from onceproof.scenarios import _flight_days
-from onceproof.scenarios import _lateness as lateness
-from onceproof.scenarios._flight_days import AIRLINES, BOUND_MS, DAY, DAY_MS, FLIGHTS, late_row
+from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
+from onceproof.scenarios import _event_time as event_time
 from onceproof.scenarios._labelled import LabelledSource
-from onceproof.scenarios._streams import StreamSource
+from onceproof.scenarios._streams import StreamSource, part_of
 from onceproof.scenarios.flights import AIRPORTS, FIRST_DEPARTURE_MS, MINUTE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
+    from onceproof.harness.model.history import Row
     from onceproof.harness.model.scenario import InputRecord
 
 name = "flight_delays"
 generator_version = 2
-options = FamilyOptions(
-    declares=True,
-    # A day that is over waits for its airline's name; the watermarks of earlier tasks decide when it is over.
-    arrival_states=("waiting",),
-)
 tasks: dict[str, Role] = {
     "flights": "source",
     "airlines": "source",
@@ -56,8 +51,34 @@ tasks: dict[str, Role] = {
 }
 record_schema = "carrier STRING, number BIGINT, delay INT, airline STRING"
 row_schema = "kind STRING, key STRING, at BIGINT, value STRING, delay BIGINT, worst BIGINT"
-oracle_sql = _flight_days.oracle_sql
-expected = _flight_days.expected
+
+DAY_MS: Final = 24 * 60 * MINUTE_MS
+BOUND_MS: Final = 120 * MINUTE_MS
+"""How many milliseconds late a flight may leave without being late for its day."""
+
+DAY = "day"
+FLIGHTS, AIRLINES = "flights", "airlines"
+
+ORIGIN_SQL = "substring(split, length('flights-') + 1)"
+oracle_sql = f"""
+WITH {event_time.without_late_sql(f"concat({ORIGIN_SQL}, ' ', carrier)", "string(number)")},
+  airlines AS (
+    SELECT scenario_id, carrier, airline FROM records WHERE startswith(split, 'airlines-')
+  ),
+  members AS (
+    SELECT scenario_id, concat({ORIGIN_SQL}, ' ', airlines.airline) AS key,
+      timestamp - timestamp % {DAY_MS} AS at, number, coalesce(delay, 0) AS delay
+    FROM marked JOIN airlines USING (scenario_id, carrier)
+    WHERE startswith(split, 'flights-') AND NOT is_late
+  )
+SELECT scenario_id, '{event_time.LATE}' AS kind, key, timestamp AS at, value, 0L AS delay, 0L AS worst
+FROM marked WHERE is_late
+UNION ALL
+SELECT scenario_id, 'day', key, at,
+  concat_ws(',', transform(sort_array(collect_list(number)), each -> string(each))),
+  sum(delay), max(greatest(delay, 0))
+FROM members GROUP BY scenario_id, key, at
+"""
 
 CARRIERS = {"AA": "American", "DL": "Delta", "UA": "United", "WN": "Southwest"}
 WATERMARKS = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(BOUND_MS))
@@ -68,7 +89,7 @@ DELAYS = Types.TUPLE([Types.LIST(NUMBER), NUMBER, NUMBER])
 DAY_OF_CARRIER = Types.TUPLE([TEXT, TEXT, NUMBER, TEXT, NUMBER, NUMBER])
 NAMES = MapStateDescriptor("names", TEXT, TEXT)
 WAITING = ListStateDescriptor("waiting", DAY_OF_CARRIER)
-LATE = OutputTag(lateness.LATE)
+LATE = OutputTag(event_time.LATE)
 
 
 def generate(random: Random) -> Workload:
@@ -178,10 +199,10 @@ class LateFlight(ProcessFunction):
     def process_element(
         self, value: tuple[str, str, int, int | None], ctx: ProcessFunction.Context
     ) -> Iterator[tuple[Any, ...]]:
-        origin, carrier, number, _ = value
+        origin, *flight = value
         timestamp = ctx.timestamp()
         assert timestamp is not None
-        yield late_row(origin, timestamp, (carrier, number))
+        yield late_row(origin, timestamp, flight)
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
@@ -225,3 +246,42 @@ def _carrier(value: tuple[Any, ...]) -> str:
 def _key_of_row(row: tuple[Any, ...]) -> str:
     key: str = row[1]
     return key
+
+
+def late_row(origin: str, timestamp: int, flight: Any) -> Row:
+    carrier, number, *_ = flight
+    return event_time.LATE, f"{origin} {carrier}", timestamp, str(number), 0, 0
+
+
+def due(row: Row, records: Records) -> int:
+    """Return the last millisecond of a row's day; of a late flight, too: its airline may be unknown."""
+    return int(row[2]) // DAY_MS * DAY_MS + DAY_MS - 1
+
+
+def expected(records: Records, declared: Declared) -> Rows:
+    """Add up the delays of each airport, airline and day, without the flights that were late."""
+    airlines: Any = [value for own in part_of(records, AIRLINES).values() for _, value in own]
+    names = {carrier: airline for carrier, _, _, airline in airlines}
+    rows: list[Row] = []
+    for split, own in part_of(records, FLIGHTS).items():
+        origin = split.removeprefix(f"{FLIGHTS}-")
+        kept, late = event_time.without_late({split: own}, declared, partial(late_row, origin))
+        rows += late
+        days: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+        for timestamp, (carrier, number, delay, _) in kept:
+            if carrier in names:
+                key = f"{origin} {names[carrier]}", timestamp - timestamp % DAY_MS
+                days[key].append((number, delay or 0))
+        for key, flights in days.items():
+            listed = ",".join([str(number) for number, _ in sorted(flights)])
+            delays = [delay for _, delay in flights]
+            rows.append((DAY, *key, listed, sum(delays), max(0, *delays)))
+    return declared.so_far(rows)
+
+
+options = FamilyOptions(
+    late=event_time.LATE,
+    due=due,
+    # A day that is over waits for its airline's name; the watermarks of earlier tasks decide when it is over.
+    arrival_states=("waiting",),
+)

@@ -5,17 +5,15 @@ partners; a timer then removes them. So the second record finds the pair, and a 
 waiting records of both sides together with the timers that remove them. A result has the later of the two
 timestamps, whichever record came last: an operator behind the join looks at it.
 
-A record behind the watermark is late and gives a row of its own. The run declares which ones are; only a
-record behind a much newer record of its own split can be. Such a record may also miss partners without being
-late: after a restore the watermark begins anew, and the partners may have been removed. All other pairs must
-be there.
+A record behind the watermark is late and gives a row of its own. A record may also miss partners without
+being late: after a restore the watermark begins anew, and the partners may have been removed. All other pairs
+must be there.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from onceproof.engine.connected_functions import ProcessJoinFunction
 from onceproof.engine.durations import Time
@@ -24,13 +22,14 @@ from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios import _event_time as event_time
 from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from onceproof.engine.api.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
+    from onceproof.harness.model.history import Row
     from onceproof.harness.model.scenario import InputRecord, Parameter
 
 name = "interval_join"
@@ -47,43 +46,21 @@ tasks: dict[str, Role] = {
 record_schema = "user STRING, number BIGINT"
 row_schema = "kind STRING, key STRING, at BIGINT, value BIGINT, click BIGINT"
 
-BEFORE_MS = 5 * lateness.SECOND_MS
-AFTER_MS = 2 * lateness.SECOND_MS
+BEFORE_MS = 5 * event_time.SECOND_MS
+AFTER_MS = 2 * event_time.SECOND_MS
 """A click is a partner of an order at ``t`` from ``t - BEFORE_MS`` to ``t + AFTER_MS``."""
 
 oracle_sql = f"""
-WITH {lateness.arrivals_sql("user", "number", "(timestamp + 2)")},
-  in_time AS (
-    SELECT * FROM arrivals WHERE NOT is_late
-  ),
-  pairs AS (
-    SELECT orders.scenario_id, orders.user AS key, greatest(orders.timestamp, clicks.timestamp) AS at,
-      orders.number AS value, clicks.number AS click,
-      count_if(
-        NOT coalesce(clicks.watermark >= orders.timestamp + {AFTER_MS}, false)
-        AND NOT coalesce(orders.watermark >= clicks.timestamp + {BEFORE_MS}, false)
-      ) AS least,
-      count(*) AS most
-    FROM in_time AS orders JOIN in_time AS clicks
-    ON orders.scenario_id = clicks.scenario_id AND orders.user = clicks.user
-      AND clicks.timestamp BETWEEN orders.timestamp - {BEFORE_MS} AND orders.timestamp + {AFTER_MS}
-    WHERE startswith(orders.split, 'orders-') AND startswith(clicks.split, 'clicks-')
-    GROUP BY ALL
-  ),
-  said AS (
-    SELECT scenario_id, key, at, value, click, count(*) AS copies
-    FROM declared WHERE kind = 'pair' GROUP BY ALL
-  )
-SELECT scenario_id, '{lateness.LATE}' AS kind, key, timestamp AS at, value, 0L AS click
-FROM arrivals WHERE is_late
+WITH {event_time.without_late_sql("user", "number")}
+SELECT scenario_id, '{event_time.LATE}' AS kind, key, timestamp AS at, value, 0L AS click
+FROM marked WHERE is_late
 UNION ALL
-SELECT scenario_id, 'pair', key, at, value, click
-FROM (
-  SELECT *, explode(array_repeat(0, cast(
-    if(coalesce(copies, 0) BETWEEN least AND most, coalesce(copies, 0), least) AS INT
-  )))
-  FROM pairs LEFT JOIN said USING (scenario_id, key, at, value, click)
-)
+SELECT scenario_id, 'pair', orders.key, greatest(orders.timestamp, clicks.timestamp), orders.value,
+  clicks.value
+FROM marked AS orders JOIN marked AS clicks USING (scenario_id)
+WHERE startswith(orders.split, 'orders-') AND startswith(clicks.split, 'clicks-') AND orders.key = clicks.key
+  AND NOT orders.is_late AND NOT clicks.is_late
+  AND clicks.timestamp BETWEEN orders.timestamp - {BEFORE_MS} AND orders.timestamp + {AFTER_MS}
 """
 
 PAIR = "pair"
@@ -114,7 +91,7 @@ def generate(random: Random) -> Workload:
     chance = Chance(random)
     users = USERS[: chance.weighted([(1, 3), (2, 3), (4, 2)])]
     pace_ms = chance.choice([300, 1000, 3000])
-    late_share = lateness.draw_late_share(chance)
+    late_share = event_time.draw_late_share(chance)
     number = 0
     records: dict[str, tuple[InputRecord, ...]] = {}
     for stream in (ORDERS, CLICKS):
@@ -123,14 +100,14 @@ def generate(random: Random) -> Workload:
             drawn: list[InputRecord] = []
             newest = 0
             count = chance.integer(0, longest)
-            for timestamp in lateness.draw_timestamps(chance, count, pace_ms, late_share):
+            for timestamp in event_time.draw_timestamps(chance, count, pace_ms, late_share):
                 number += 1
                 # Whole seconds are exactly on the bounds of the interval, where off-by-one mistakes show. A
                 # millisecond earlier is the time that a watermark may have, which is as far behind.
-                second = timestamp - timestamp % lateness.SECOND_MS
+                second = timestamp - timestamp % event_time.SECOND_MS
                 at = chance.weighted(((second, 5), (max(second - 1, 0), 2), (timestamp, 4)))
-                if late_share and newest > lateness.BOUND_MS and chance.chance(AT_WATERMARK):
-                    at = newest - lateness.BOUND_MS - 1
+                if late_share and newest > event_time.BOUND_MS and chance.chance(AT_WATERMARK):
+                    at = newest - event_time.BOUND_MS - 1
                 newest = max(newest, at)
                 drawn.append((at, (chance.choice(users), number)))
             records[f"{stream}-{split}"] = tuple(drawn)
@@ -139,7 +116,7 @@ def generate(random: Random) -> Workload:
         "pace_ms": pace_ms,
         LATE_SHARE: late_share,
     }
-    return Workload(lateness.moved(chance, records), parameters)
+    return Workload(event_time.moved(chance, records), parameters)
 
 
 class Pair(ProcessJoinFunction):
@@ -167,7 +144,7 @@ class LateEvent(ProcessFunction):
     def process_element(
         self, value: tuple[str, int], ctx: ProcessFunction.Context
     ) -> Iterator[tuple[str, str, int | None, int, int]]:
-        yield lateness.LATE, value[0], ctx.timestamp(), value[1], 0
+        yield event_time.LATE, value[0], ctx.timestamp(), value[1], 0
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
@@ -191,7 +168,7 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 def _by_user(env: StreamExecutionEnvironment, io: JobIO, stream: str) -> KeyedStream:
     source = StreamSource(io.source(stream), stream)
-    events = env.from_source(source, lateness.WATERMARKS, stream, EVENT).uid(stream)
+    events = env.from_source(source, event_time.WATERMARKS, stream, EVENT).uid(stream)
     return events.set_parallelism(io.source_parallelism).key_by(_user, Types.STRING())
 
 
@@ -209,42 +186,37 @@ def _user_of_row(row: tuple[str, ...]) -> str:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Pair the records that were in time; pairs that may be missing are taken as the run declares them."""
-    orders, late_orders = _in_time(records, ORDERS, declared)
+    """Pair the records that were not late."""
+    orders, rows = _in_time(records, ORDERS, declared)
     clicks, late_clicks = _in_time(records, CLICKS, declared)
-    least: Counter[tuple[Any, ...]] = Counter()
-    most: Counter[tuple[Any, ...]] = Counter()
-    for order in orders:
-        for click in clicks:
-            apart = click.timestamp - order.timestamp
-            if order.value[0] == click.value[0] and -BEFORE_MS <= apart <= AFTER_MS:
-                row = (PAIR, *order.value[:1], max(order[0], click[0]), order.value[1], click.value[1])
-                most[row] += 1
-                # The first record may have been removed when the second one came.
-                least[row] += not (
-                    click.watermark >= order.timestamp + AFTER_MS
-                    or order.watermark >= click.timestamp + BEFORE_MS
-                )
-    said = Counter(declared.rows)
-    rows = [*late_orders, *late_clicks]
-    for row, number in most.items():
-        rows += [row] * (said[row] if least[row] <= said[row] <= number else least[row])
+    rows += late_clicks
+    for ordered, (user, order) in orders:
+        for clicked, (other, click) in clicks:
+            if user == other and -BEFORE_MS <= clicked - ordered <= AFTER_MS:
+                rows.append((PAIR, user, max(ordered, clicked), order, click))
     return rows
 
 
-def _in_time(
-    records: Records, stream: str, declared: Declared
-) -> tuple[list[lateness.Arrival], list[tuple[Any, ...]]]:
+def _in_time(records: Records, stream: str, declared: Declared) -> tuple[list[tuple[int, Any]], list[Row]]:
     """Return the records of a stream that were in time, and the rows of those behind the watermark."""
-    return lateness.in_time(part_of(records, stream), declared, _end_of, _late_row)
+    return event_time.without_late(
+        part_of(records, stream),
+        declared,
+        lambda timestamp, value: (event_time.LATE, value[0], timestamp, value[1], 0),
+    )
 
 
-def _end_of(timestamp: int) -> int:
-    return timestamp + 2
+def due(row: Row, records: Records) -> int | None:
+    """Return the watermark behind the time of a late record, or that removes the first record of a pair."""
+    if row[0] == event_time.LATE:
+        return int(row[2]) + 1
+    times = [
+        timestamp + (BEFORE_MS if split.startswith(CLICKS) else AFTER_MS)
+        for split, own in records.items()
+        for timestamp, value in own
+        if cast(tuple[str, int], value)[1] in row[3:]
+    ]
+    return min(times) if row[0] == PAIR and times else None
 
 
-def _late_row(timestamp: int, value: tuple[str, int]) -> tuple[str, str, int, int, int]:
-    return lateness.LATE, value[0], timestamp, value[1], 0
-
-
-options = FamilyOptions(declares=True, arrival_states=arrival_states, turns=6)
+options = FamilyOptions(late=event_time.LATE, due=due, arrival_states=arrival_states, turns=6)

@@ -4,11 +4,11 @@ A window of event time emits its newest three readings when the watermark passes
 reading that comes within the allowed lateness; the evictor removes older ones. A reading that comes later
 still goes to a side output and gives a row of its own.
 
-When windows are emitted depends on the run, so each row says which readings it holds, by their places among
-those of the key. The oracles check that these are the newest of what was in time, that only a reading that
-may have come behind the end of the window makes it emit again, and that the last row of a window holds its
-last reading. As in Flink, watermarks begin anew after a restore, so a reading that may have come too late may
-instead open the window again.
+Which readings are late is declared, and checked by the harness. When windows are emitted depends on the run,
+so each row says which readings it holds, by their places among those of the key. The oracles check that these
+are the newest of what was in time, that only a reading that may have come behind the end of the window makes
+it emit again, and that the last row of a window holds its last reading. As in Flink, watermarks begin anew
+after a restore, so a reading that may have come too late may instead open the window again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from onceproof.engine.windows.window_functions import ProcessWindowFunction, Win
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.harness.model.history import Row
-from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios import _event_time as event_time
 from onceproof.scenarios._keyed_job import LABELLED_KEY, Place, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
 
@@ -47,12 +47,6 @@ generator_version = 2
 WINDOW: Final = "window"
 
 
-def answers(row: Row) -> Row | None:
-    """Return the row of a window: each firing of it within the lateness has a reading more."""
-    return row if row[-1] == WINDOW else None
-
-
-options = FamilyOptions(declares=True, answers=answers)
 tasks: dict[str, Role] = {
     "readings": "source",
     "placed": "keyed",
@@ -68,7 +62,7 @@ SIZE_MS: Final = 2000
 LATENESS_MS: Final = 3000
 NEWEST: Final = 3
 _LAST: Final = f"start + {SIZE_MS} - 1"
-_WATERMARK: Final = f"own - {lateness.BOUND_MS} - 1"
+_WATERMARK: Final = f"own - {event_time.BOUND_MS} - 1"
 oracle_sql = f"""
 WITH placed AS (
   SELECT *, timestamp - pmod(timestamp, {SIZE_MS}) AS start,
@@ -83,8 +77,11 @@ WITH placed AS (
   FROM placed
 ), late AS (
   SELECT scenario_id, split, sensor, timestamp, place, number
-  FROM timed LEFT SEMI JOIN (SELECT *, newest AS place FROM declared WHERE kind = '{lateness.LATE}') AS said
-  USING (scenario_id, split, sensor, place) WHERE may_be_late
+  FROM timed LEFT SEMI JOIN (
+    SELECT *, newest AS place, total AS number, start AS timestamp
+    FROM declared WHERE kind = '{event_time.LATE}'
+  ) AS said
+  USING (scenario_id, split, sensor, place, number, timestamp)
 ), inside AS (
   SELECT *, row_number() OVER (PARTITION BY scenario_id, split, sensor, start ORDER BY place) AS index,
     count(*) OVER (PARTITION BY scenario_id, split, sensor, start) AS size
@@ -116,7 +113,7 @@ WITH placed AS (
   FROM windows LEFT JOIN emitted USING (scenario_id, split, sensor, start)
 )
 SELECT scenario_id, split, sensor, timestamp AS start, place AS oldest, place AS newest, number AS total,
-  '{lateness.LATE}' AS kind
+  '{event_time.LATE}' AS kind
 FROM late
 UNION ALL
 SELECT declared.scenario_id, declared.split, declared.sensor, declared.start, declared.oldest,
@@ -131,7 +128,7 @@ SELECT scenario_id, split, sensor, start, oldest, newest, total, '{WINDOW}' FROM
 
 SENSORS: Final = ("ash", "elm", "fir")
 LATE: Final = OutputTag(
-    lateness.LATE, Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
+    event_time.LATE, Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
 )
 
 
@@ -142,16 +139,16 @@ def generate(random: Random) -> Workload:
     sensors = SENSORS[: chance.weighted([(1, 3), (2, 3), (3, 1)])]
     longest = chance.weighted([(3, 1), (15, 4), (30, 3)])
     pace_ms = chance.choice([100, 400, 1500])
-    late_share = lateness.draw_late_share(chance)
+    late_share = event_time.draw_late_share(chance)
     records = {}
     for split in range(splits):
         count = chance.integer(0, longest)
-        timestamps = lateness.draw_timestamps(chance, count, pace_ms, late_share, SIZE_MS)
+        timestamps = event_time.draw_timestamps(chance, count, pace_ms, late_share, SIZE_MS)
         records[f"readings-{split}"] = tuple(
             [(timestamp, (chance.choice(sensors), chance.integer(-9, 99))) for timestamp in timestamps]
         )
     return Workload(
-        lateness.moved(chance, records), {"sensors": len(sensors), "pace_ms": pace_ms, "late": late_share}
+        event_time.moved(chance, records), {"sensors": len(sensors), "pace_ms": pace_ms, "late": late_share}
     )
 
 
@@ -171,14 +168,14 @@ class LateReading(ProcessFunction):
 
     def process_element(self, value: Reading, ctx: ProcessFunction.Context) -> Iterator[Any]:
         split, sensor, place, number = value
-        yield split, sensor, ctx.timestamp(), place, place, number, lateness.LATE
+        yield split, sensor, ctx.timestamp(), place, place, number, event_time.LATE
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build readings -> placed -> windows -> table; late readings go to the table, too."""
     text, number = Types.STRING(), Types.LONG()
     row = Types.TUPLE([text, text, *([number] * 4), text])
-    readings = env.from_source(LabelledSource(io.source("readings")), lateness.WATERMARKS, "readings").uid(
+    readings = env.from_source(LabelledSource(io.source("readings")), event_time.WATERMARKS, "readings").uid(
         "readings"
     )
     readings.set_parallelism(io.source_parallelism)
@@ -208,7 +205,7 @@ class Arrival(NamedTuple):
 
 def expected(records: Records, declared: Declared) -> Rows:
     """Return the windows and the late readings that the run declares, if they are possible."""
-    late = {(row[0], row[1], row[4]) for row in declared.rows if row[6] == lateness.LATE}
+    late = {row for row in declared.rows if row[6] == event_time.LATE}
     said: dict[tuple[str, str, int], list[Any]] = defaultdict(list)
     for row in declared.rows:
         if row[6] == WINDOW:
@@ -223,11 +220,12 @@ def expected(records: Records, declared: Declared) -> Rows:
             sensor, number = str(value[0]), int(value[1] or 0)
             places[sensor] += 1
             start = timestamp - timestamp % SIZE_MS
-            passed = newest - lateness.BOUND_MS - 1 - (start + SIZE_MS - 1)
+            passed = newest - event_time.BOUND_MS - 1 - (start + SIZE_MS - 1)
             newest = max(newest, timestamp)
             place = places[sensor]
-            if (split, sensor, place) in late and passed >= LATENESS_MS:
-                rows.append((split, sensor, timestamp, place, place, number, lateness.LATE))
+            late_row = split, sensor, timestamp, place, place, number, event_time.LATE
+            if late_row in late:
+                rows.append(late_row)
             else:
                 windows[split, sensor, start].append(
                     Arrival(place, number, passed >= 0, passed >= LATENESS_MS)
@@ -239,7 +237,7 @@ def expected(records: Records, declared: Declared) -> Rows:
             last = inside[-NEWEST:]
             total = sum(each.number for each in last)
             rows.append((*window, last[0].place, last[-1].place, total, WINDOW))
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)
 
 
 def _are_possible(said: list[Any], inside: list[Arrival], is_whole: bool) -> bool:
@@ -259,3 +257,19 @@ def _are_possible(said: list[Any], inside: list[Arrival], is_whole: bool) -> boo
     if len(set(ends)) < len(ends) or (is_whole and len(inside) - 1 not in ends):
         return False
     return not ends or all(arrival.may_miss for arrival in inside[min(ends) + 1 :])
+
+
+def answers(row: Row) -> Row | None:
+    """Return the row of a window: each firing of it within the lateness has a reading more."""
+    return row if row[-1] == WINDOW else None
+
+
+def due(row: Row, records: Records) -> int | None:
+    """Return the last millisecond of a window, or that of its lateness for a reading that came too late."""
+    if row[2] is None:
+        return None
+    last = row[2] - row[2] % SIZE_MS + SIZE_MS - 1
+    return int(last if row[6] == WINDOW else last + LATENESS_MS)
+
+
+options = FamilyOptions(late=event_time.LATE, due=due, answers=answers)

@@ -14,9 +14,9 @@ In some scenarios readings are out of order, within the bound of the watermarks.
 with a reading that is not late but does not raise its watermark. The split is active from then on all the
 same. What a split that was not active in time is overtaken by is in no row, so the engine checks that itself.
 
-Which readings are late depends on how far the other splits are, so the oracles take that as declared, with
-one limit: only a split that has paused can be overtaken. As long as it has not, event time waits for it, and
-none of its readings is late.
+Which readings are late depends on how far the other splits are, so the rows declare it. The harness knows
+that only a split that has paused can be overtaken: as long as it has not, event time waits for it, and none
+of its readings is late.
 
 The column ``pauses`` is 0 without a pause, 1 with one behind the reading, 2 with one that may be anywhere.
 """
@@ -36,7 +36,6 @@ from onceproof.engine.watermarks.generators import WatermarkGenerator, Watermark
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
 from onceproof.scenarios._streams import StreamSource
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 name = "pausing_sensors"
 generator_version = 3
-options = FamilyOptions(declares=True, turns=3)
+options = FamilyOptions(late="late", due=lambda row, records: None, turns=3)
 tasks: dict[str, Role] = {
     "readings": "source",
     "calibrations": "source",
@@ -69,17 +68,12 @@ SENSORS: Final = ("attic", "cellar", "garden")
 STREAMS: Final = ("readings", "calibrations")
 oracle_sql = f"""
 WITH placed AS (
-  SELECT *, row_number() OVER (PARTITION BY scenario_id, split, sensor ORDER BY offset) AS place,
-    greatest(pauses - 1, coalesce(max(pauses) OVER (
-      PARTITION BY scenario_id, split ORDER BY offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ), 0)) AS paused
-  FROM records
+  SELECT *, row_number() OVER (PARTITION BY scenario_id, split, sensor ORDER BY offset) AS place FROM records
 ), late AS (
-  SELECT DISTINCT scenario_id, split, sensor, place, '{LATE}' AS said FROM declared WHERE kind = '{LATE}'
+  SELECT DISTINCT scenario_id, split, sensor, place, number, kind FROM declared WHERE kind = '{LATE}'
 )
-SELECT scenario_id, split, sensor, place, number,
-  if(said IS NOT NULL AND paused > 0, '{LATE}', '{IN_TIME}') AS kind
-FROM placed LEFT JOIN late USING (scenario_id, split, sensor, place)
+SELECT scenario_id, split, sensor, place, number, coalesce(kind, '{IN_TIME}') AS kind
+FROM placed LEFT JOIN late USING (scenario_id, split, sensor, place, number)
 """
 
 
@@ -124,7 +118,7 @@ class Announced(WatermarkGenerator):
         output.mark_active()
         # The output drops one that is lower than the last.
         output.emit_watermark(Watermark(event_timestamp - self._bound_ms - 1))
-        if event[3]:
+        if event[-1]:
             output.mark_idle()
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
@@ -206,19 +200,15 @@ def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
 
 
 def expected(records: Records, declared: Declared) -> Rows:
-    """Return a row for each reading: late where the run says so and its split has paused before."""
-    said = {row[:3] for row in declared.rows if row[4] == LATE}
+    """Return a row for each reading: late where the run says so."""
+    said = {row[:4] for row in declared.rows if row[4] == LATE}
     rows = []
     for split, own in records.items():
         places = dict.fromkeys(SENSORS, 0)
-        has_paused = False
         for _, value in own:
             assert isinstance(value, tuple)
-            sensor, number, pauses = str(value[0]), int(value[1] or 0), int(value[2] or 0)
-            has_paused = has_paused or pauses == ANYWHERE
+            sensor, number = str(value[0]), int(value[1] or 0)
             places[sensor] += 1
-            reading = split, sensor, places[sensor]
-            kind = LATE if has_paused and reading in said else IN_TIME
-            rows.append((*reading, number, kind))
-            has_paused = has_paused or pauses > 0
-    return lateness.given_out(rows, declared)
+            reading = split, sensor, places[sensor], number
+            rows.append((*reading, LATE if reading in said else IN_TIME))
+    return declared.so_far(rows)

@@ -22,7 +22,7 @@ from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios import _event_time as event_time
 from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
 
@@ -43,14 +43,14 @@ tasks: dict[str, Role] = {"log": "source", "views": "keyed", "table": "sink"}
 record_schema = "user STRING, page STRING"
 row_schema = "split STRING, user STRING, at BIGINT, views BIGINT"
 
-PERIOD_MS = 10 * lateness.SECOND_MS
+PERIOD_MS = 10 * event_time.SECOND_MS
 
 oracle_sql = f"""
 WITH numbered AS (
     SELECT *,
       row_number() OVER (PARTITION BY scenario_id, split, user ORDER BY offset) - 1 AS number,
       count(*) OVER (PARTITION BY scenario_id, split, user) AS total,
-      max(timestamp) OVER (PARTITION BY scenario_id, split ORDER BY offset) - {lateness.BOUND_MS} - 1
+      max(timestamp) OVER (PARTITION BY scenario_id, split ORDER BY offset) - {event_time.BOUND_MS} - 1
         AS watermark
     FROM records
   ),
@@ -109,11 +109,11 @@ def generate(random: Random) -> Workload:
     pace_ms = chance.choice([500, 2000, 6000])
     records = {}
     for split in range(splits):
-        timestamps = lateness.draw_timestamps(chance, chance.integer(0, longest), pace_ms, 0.1)
+        timestamps = event_time.draw_timestamps(chance, chance.integer(0, longest), pace_ms, 0.1)
         records[f"log-{split}"] = tuple(
             [(timestamp, (chance.choice(users), chance.choice(PAGES))) for timestamp in timestamps]
         )
-    return Workload(lateness.moved(chance, records), {"users": len(users), "pace_ms": pace_ms})
+    return Workload(event_time.moved(chance, records), {"users": len(users), "pace_ms": pace_ms})
 
 
 class PageViews(KeyedProcessFunction):
@@ -143,7 +143,7 @@ class PageViews(KeyedProcessFunction):
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build log -> views -> table, both edges keyed by split and user."""
     row = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG()])
-    log = env.from_source(LabelledSource(io.source("log")), lateness.WATERMARKS, "log").uid("log")
+    log = env.from_source(LabelledSource(io.source("log")), event_time.WATERMARKS, "log").uid("log")
     by_user = log.set_parallelism(io.source_parallelism).key_by(label_and_key, LABELLED_KEY)
     into_table(named(by_user.process(PageViews(), row), "views", io), io)
 
@@ -163,7 +163,7 @@ def expected(records: Records, declared: Declared) -> Rows:
             # The count only grows, so it gives the order in which the rows were emitted.
             stated = _stated_of(log, own, sorted(said[split, user]))
             rows += [(split, user, at, views) for at, views in stated]
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)
 
 
 def _stated_of(
@@ -186,6 +186,6 @@ def _stated_of(
 def _passed(log: Sequence[InputRecord], time: int) -> int:
     """Return the index of the record that moves the split's watermark past ``time``, or of the last one."""
     for place, (timestamp, _) in enumerate(log):
-        if timestamp - lateness.BOUND_MS - 1 >= time:
+        if timestamp - event_time.BOUND_MS - 1 >= time:
             return place
     return len(log) - 1

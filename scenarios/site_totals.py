@@ -18,7 +18,6 @@ from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessAllWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._keyed_job import draw_keyed
 
 if TYPE_CHECKING:
@@ -101,4 +100,4 @@ def expected(records: Records, declared: Declared) -> Rows:
         (start, len(sales), len({shop for shop, _ in sales}), sum(amount for _, amount in sales))
         for start, sales in windows.items()
     ]
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

@@ -168,7 +168,7 @@ def expected(records: Records, declared: Declared) -> Rows:
         for start in range(latest, timestamp - size_ms, -SLIDE_MS):
             counts[word, start] += 1
     rows += [(COUNT, *window, count) for window, count in counts.items()]
-    return event_time.given_out(rows, declared)
+    return declared.so_far(rows)
 
 
 def due(row: Row, records: Records) -> int | None:

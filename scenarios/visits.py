@@ -17,7 +17,6 @@ from onceproof.engine.windows.assigners import DynamicEventTimeSessionWindows, S
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
 from onceproof.scenarios._keyed_job import LABELLED_KEY, draw_keyed, into_table, label_and_key, named
 from onceproof.scenarios._labelled import LabelledSource
 
@@ -125,4 +124,4 @@ def expected(records: Records, declared: Declared) -> Rows:
                 rows.append(tuple(visit))
             visits[visitor] = [split, visitor, timestamp, timestamp + gap, 1, page]
         rows += [tuple(visit) for visit in visits.values()]
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

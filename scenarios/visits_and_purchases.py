@@ -18,7 +18,7 @@ from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStr
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios import _lateness as lateness
+from onceproof.scenarios import _event_time as event_time
 from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ tasks: dict[str, Role] = {
 record_schema = "user STRING, number BIGINT, at BIGINT"
 row_schema = "kind STRING, user STRING, visit BIGINT, purchase BIGINT"
 
-SIZE_MS = 5 * lateness.SECOND_MS
+SIZE_MS = 5 * event_time.SECOND_MS
 oracle_sql = f"""
 WITH marked AS (
   SELECT *, at - pmod(at, {SIZE_MS}) AS start, startswith(split, 'visits-') AS is_visit FROM records
@@ -79,7 +79,7 @@ def generate(random: Random) -> Workload:
             number += 1
             at += chance.integer(0, 2 * pace_ms)
             if chance.chance(0.5):
-                at += -at % lateness.SECOND_MS
+                at += -at % event_time.SECOND_MS
             drawn.append((place, (chance.choice(users), number, at)))
         records[f"{stream}-0"] = tuple(drawn)
     return Workload(records, {"users": len(users), "pace_ms": pace_ms})
@@ -157,4 +157,4 @@ def expected(records: Records, declared: Declared) -> Rows:
         first, second = visits.get(window, []), purchases.get(window, [])
         rows.append(("group", window[0], sum(each for each, _ in first), sum(each for each, _ in second)))
         rows += [("pair", window[0], one, other) for one, at in first for other, then in second if at <= then]
-    return lateness.given_out(rows, declared)
+    return declared.so_far(rows)

@@ -128,7 +128,7 @@ def expected(records: Records, declared: Declared) -> Rows:
     for timestamp, number in numbers:
         sums[timestamp - timestamp % SIZE_MS] += number
     rows += [(SUM, ALL, start, number) for start, number in sums.items()]
-    return event_time.given_out(rows, declared)
+    return declared.so_far(rows)
 
 
 options = FamilyOptions(late=event_time.LATE, due=due, answers=event_time.window_of)

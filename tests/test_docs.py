@@ -1,4 +1,4 @@
-"""The documentation: every path, module and link that it names exists, and the maps stay short."""
+"""The documentation: every path, module and link that it names exists, and the pages stay short."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ PAGES = sorted(
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 LONGEST_MAP = 150
+MOST_WORDS = 43_000
+"""Of all pages but the changelog; what has no letter or digit, such as the bar of a table, is not a word."""
 PATH = re.compile(r"`((?:[a-z_]+/)+[a-z_]*(?:\.[a-z_]+)?|[a-z_]+\.py)`")
 MODULE = re.compile(r"\bonceproof\.(?:engine|harness|scenarios|reports)(?:\.[A-Za-z_]\w*)*")
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
@@ -110,6 +112,12 @@ def test_links_lead_to_pages_and_headings(name: str) -> None:
 @pytest.mark.parametrize("name", ["engine/README.md", "harness/README.md"])
 def test_maps_are_short(name: str) -> None:
     assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= LONGEST_MAP
+
+
+def test_documentation_is_short() -> None:
+    pages = [(ROOT / name).read_text(encoding="utf-8") for name in NAMES if name != "CHANGELOG.md"]
+    words = sum(1 for page in pages for part in page.split() if re.search(r"\w", part))
+    assert words <= MOST_WORDS, "say it once, in a table or not at all"
 
 
 @pytest.mark.parametrize("name", NAMES)

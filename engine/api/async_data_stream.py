@@ -113,9 +113,11 @@ def _check(
         raise InvalidJob(f"AsyncDataStream takes an AsyncFunction, not {function!r}")
     name = type(function).__name__
     if not inspect.iscoroutinefunction(function.async_invoke):
-        raise InvalidJob(f"async_invoke of {name} is no coroutine: declare it with async def")
+        raise InvalidJob(f"async_invoke of {name} is not a coroutine: declare it with async def")
     if not isinstance(strategy, AsyncRetryStrategy):
-        raise InvalidJob(f"{strategy!r} is no AsyncRetryStrategy: such as AsyncRetryStrategy.fixed_delay()")
+        raise InvalidJob(
+            f"{strategy!r} is not an AsyncRetryStrategy: such as AsyncRetryStrategy.fixed_delay()"
+        )
     if type(capacity) is not int or capacity < 1:
         raise InvalidJob(f"capacity of {name} is {capacity!r}: give a whole number of at least 1")
     if timeout_ms < 0:

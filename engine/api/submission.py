@@ -70,7 +70,7 @@ class Program:
             return
         raise InvalidJob(
             f"job {graph.identity!r} is executed a second time by this program, and the first execution"
-            f" {what}: the second would go on from its checkpoints; give each execute() a name of its own"
+            f" {what}: the second would resume from its checkpoints; give each execute() a name of its own"
         )
 
     def executes(self, graph: JobGraph, result: CompletableFuture[Any]) -> None:

@@ -201,7 +201,7 @@ def _check_handle(handle: StateHandle, path: str) -> None:
             raise DamagedFile(path, f"forged or damaged: it names {name!r}, which leads out of its folder")
     for file in handle.files:
         if not is_database_file(file.name):
-            raise DamagedFile(path, f"forged or damaged: {file.name!r} is no name of a database's file")
+            raise DamagedFile(path, f"forged or damaged: {file.name!r} is not a name of a database's file")
         if not 0 <= file.length < LARGEST_NUMBER:
             raise DamagedFile(path, f"forged or damaged: file {file.path} has {file.length} bytes")
     channels = handle.channels
@@ -219,7 +219,7 @@ def _check_handle(handle: StateHandle, path: str) -> None:
 def _check_numbers(metadata: CheckpointMetadata, path: str) -> None:
     """Raise DamagedFile for ids and parallelisms that no job has."""
     if not 0 <= metadata.checkpoint_id < LARGEST_NUMBER:
-        raise DamagedFile(path, f"forged or damaged: {metadata.checkpoint_id} is no id of a checkpoint")
+        raise DamagedFile(path, f"forged or damaged: {metadata.checkpoint_id} is not an id of a checkpoint")
     for operator in metadata.operators:
         if not (0 < operator.parallelism <= MAX_PARALLELISM_LIMIT) or not (
             0 < operator.max_parallelism <= MAX_PARALLELISM_LIMIT

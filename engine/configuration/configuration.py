@@ -228,26 +228,26 @@ class Configuration:
         """Return the value as a whole number; a duration in milliseconds.
 
         Raises:
-            ConfigurationError: the value is no whole number.
+            ConfigurationError: the value is not a whole number.
         """
         found = self._found(key)
         if found is None:
             return default_value
         if type(found.value) is not int:
-            raise ConfigurationError(f"option {key!r} is {found.written!r}, which is no whole number")
+            raise ConfigurationError(f"option {key!r} is {found.written!r}, which is not a whole number")
         return found.value
 
     def get_float(self, key: str, default_value: float) -> float:
         """Return the value as a float.
 
         Raises:
-            ConfigurationError: the value is no number.
+            ConfigurationError: the value is not a number.
         """
         found = self._found(key)
         if found is None:
             return default_value
         if type(found.value) not in (int, float):
-            raise ConfigurationError(f"option {key!r} is {found.written!r}, which is no number")
+            raise ConfigurationError(f"option {key!r} is {found.written!r}, which is not a number")
         return float(found.value)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:

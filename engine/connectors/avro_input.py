@@ -51,7 +51,7 @@ class AvroInputFormat(InputFormat):
         schema: the schema of the records.
 
     Raises:
-        TypeError: it is no AvroSchema.
+        TypeError: it is not an AvroSchema.
         InvalidAvroSchema: the schema contains itself.
     """
 
@@ -157,7 +157,7 @@ class AvroFile(BulkFile):
 
     def _header(self) -> Mapping[str, bytes]:
         if self._file.read(len(_MAGIC)) != _MAGIC:
-            raise self._malformed("header", "it is no container file of Avro: read it with its own format")
+            raise self._malformed("header", "it is not a container file of Avro: read it with its own format")
         entries: dict[str, bytes] = {}
         while count := self._long("header"):
             if count < 0:

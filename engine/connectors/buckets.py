@@ -54,12 +54,12 @@ class WrongBucket(UnrecoverableError, ValueError):
 def bucket_mistake(bucket: object) -> str | None:
     """Return what is wrong with a bucket; None if it is the base path or a path below it."""
     if not isinstance(bucket, str):
-        return "is no text"
+        return "is not text"
     if bucket == "":
         return None
     for name in bucket.split("/"):
         if not is_plain_name(name):
-            return "is no relative path of plain names"
+            return "is not a relative path of plain names"
         if name.startswith((".", "_")):
             return "has a name that begins with . or _, which readers skip"
     try:
@@ -160,7 +160,7 @@ def _parts_of(pattern: str) -> list[str | Callable[[datetime], str]]:
         if letters is not None:
             if letters not in _FIELDS:
                 raise ValueError(
-                    f"{letters!r} in the pattern {pattern!r} is no field that names a folder: write"
+                    f"{letters!r} in the pattern {pattern!r} is not a field that names a folder: write"
                     f" {', '.join(_FIELDS)}, or put text in single quotes"
                 )
             parts.append(_FIELDS[letters])

@@ -27,9 +27,9 @@ class CsvReaderFormat(StreamFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
-        """Return the format whose records are rows of a schema. Raises TypeError: it is no CsvSchema."""
+        """Return the format whose records are rows of a schema. Raises TypeError: it is not a CsvSchema."""
         if not isinstance(schema, CsvSchema):
-            raise TypeError(f"{schema!r} is no CsvSchema: make one with CsvSchema.builder()")
+            raise TypeError(f"{schema!r} is not a CsvSchema: make one with CsvSchema.builder()")
         return CsvReaderFormat(CsvSchemaFormat(schema))
 
 
@@ -90,7 +90,7 @@ class CsvSchemaParser(Parser):
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            return data.count(b"\n", 0, error.start) + 1, f"byte 0x{data[error.start]:02x} is no UTF-8"
+            return data.count(b"\n", 0, error.start) + 1, f"byte 0x{data[error.start]:02x} is not UTF-8"
         place = self._next(text, 0)
         while place < len(text):
             line = text.count("\n", 0, place) + 1

@@ -89,11 +89,11 @@ class FileSink(Sink):
             writer_factory: makes the writer of each file, such as ParquetBulkWriters.for_row_type().
 
         Raises:
-            TypeError: it is no BulkWriterFactory.
+            TypeError: it is not a BulkWriterFactory.
         """
         if not isinstance(writer_factory, BulkWriterFactory):
             raise TypeError(
-                f"{writer_factory!r} is no BulkWriterFactory: such as ParquetBulkWriters.for_row_type(...)"
+                f"{writer_factory!r} is not a BulkWriterFactory, such as ParquetBulkWriters.for_row_type(...)"
             )
         return FileSink.BulkFormatBuilder(base_path, writer_factory)
 
@@ -140,11 +140,11 @@ class FileSink(Sink):
             """Set into which folder below the base path a row goes; by default all go to the base path.
 
             Raises:
-                TypeError: it is no BucketAssigner.
+                TypeError: it is not a BucketAssigner.
             """
             if not isinstance(bucket_assigner, BucketAssigner):
                 raise TypeError(
-                    f"{bucket_assigner!r} is no BucketAssigner: such as"
+                    f"{bucket_assigner!r} is not a BucketAssigner, such as"
                     " BucketAssigner.date_time_bucket_assigner()"
                 )
             self._bucket_assigner = bucket_assigner
@@ -198,11 +198,12 @@ class FileSink(Sink):
             """Set when to begin new files between checkpoints; by default never.
 
             Raises:
-                TypeError: it is no RollingPolicy.
+                TypeError: it is not a RollingPolicy.
             """
             if not isinstance(rolling_policy, RollingPolicy):
                 raise TypeError(
-                    f"{rolling_policy!r} is no RollingPolicy: such as RollingPolicy.default_rolling_policy()"
+                    f"{rolling_policy!r} is not a RollingPolicy, such as"
+                    " RollingPolicy.default_rolling_policy()"
                 )
             self._rolling_policy = rolling_policy
             return self

@@ -261,7 +261,7 @@ class FileSinkFunction(TwoPhaseCommitSinkFunction):
         if len(transaction) > 2 and scheme_of(str(transaction[2])):
             raise FileSinkBroken(
                 f"transaction {transaction[0]!r} waits at {transaction[2]}, and this sink writes into the"
-                f" folder {self._base_path}: let the job go on with that base path once, and end it with a"
+                f" folder {self._base_path}: run the job with that base path once, and end it with a"
                 " savepoint"
             )
         part, folders = self._listed(transaction)

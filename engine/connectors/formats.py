@@ -261,7 +261,7 @@ class CsvParser(Parser):
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            return data.count(b"\n", 0, error.start) + 1, f"byte 0x{data[error.start]:02x} is no UTF-8"
+            return data.count(b"\n", 0, error.start) + 1, f"byte 0x{data[error.start]:02x} is not UTF-8"
         reader = self._reader(text)
         line = 1
         try:
@@ -407,7 +407,7 @@ class JsonLinesParser(Parser):
             except RecursionError:
                 return number, "the document is nested too deeply"
             except UnicodeDecodeError as error:
-                return number, f"byte 0x{error.object[error.start]:02x} is no UTF-8"
+                return number, f"byte 0x{error.object[error.start]:02x} is not UTF-8"
             except ValueError as error:
                 return number, str(error)
         return None

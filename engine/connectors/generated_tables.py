@@ -129,7 +129,9 @@ def _sequence(options: _Options, prefix: str, column: str, kind: TypeInformation
     if kind.name == "STRING":
         return lambda random, number: str(start + number)
     if kind.name not in _BITS:
-        raise InvalidTable(f"table {options.table!r}: column {column!r} of type {kind.name} is no sequence")
+        raise InvalidTable(
+            f"table {options.table!r}: column {column!r} of type {kind.name} is not a sequence"
+        )
     return lambda random, number: start + number
 
 

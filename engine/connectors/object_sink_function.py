@@ -176,6 +176,6 @@ class ObjectSinkFunction(FileSinkFunction):
         if not scheme_of(str(address)):
             raise FileSinkBroken(
                 f"transaction {listed[0]!r} waits in a folder {address}, and this sink writes to"
-                f" {self._base_path}: let the job go on with the folder as its base path once, and end it"
+                f" {self._base_path}: run the job with the folder as its base path once, and end it"
                 " with a savepoint"
             )

@@ -67,7 +67,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         is_case_sensitive: whether names of columns differ by case.
 
     Raises:
-        TypeError: it is no row with names, or a column has no type in Parquet.
+        TypeError: it is not a row with names, or a column has no type in Parquet.
         ValueError: ``batch_size`` is not positive.
         ExtraMissing: pyarrow is not installed.
     """
@@ -143,7 +143,7 @@ def _same(value: Any) -> Any:
 def _float(value: Any) -> Any:
     # The type rounds floats of 64 bits, and a reader changes nothing.
     if isinstance(value, float) and value == value and rounded_to_float(value) != value:
-        raise ValueError(f"{value} is no float of 32 bits: declare DOUBLE")
+        raise ValueError(f"{value} is not a float of 32 bits: declare DOUBLE")
     return value
 
 
@@ -155,11 +155,11 @@ class AvroParquetReaders:
         """Return the format whose records are dicts with the fields of a schema.
 
         Raises:
-            TypeError: it is no AvroSchema, or a field has no type in Parquet.
+            TypeError: it is not an AvroSchema, or a field has no type in Parquet.
             ExtraMissing: pyarrow is not installed.
         """
         if not isinstance(schema, AvroSchema):
-            raise TypeError(f"{schema!r} is no AvroSchema: make one with AvroSchema.parse_string")
+            raise TypeError(f"{schema!r} is not an AvroSchema: make one with AvroSchema.parse_string")
         require("the Parquet reader", PARQUET)
         arrow_schema_of_avro(schema)
         return StreamFormat(AvroParquetFormat(schema))

@@ -191,7 +191,7 @@ def listed_part(name: object, hidden: object, folder: object, length: object) ->
     """Return the part file that a checkpoint lists. Raises FileSinkBroken if no file sink has listed it."""
     foreign = "the checkpoint that lists it is not ours"
     if not (isinstance(name, str) and is_plain_name(name) and not name.startswith(".")):
-        raise FileSinkBroken(f"transaction {name!r} is no file name: {foreign}")
+        raise FileSinkBroken(f"transaction {name!r} is not a file name: {foreign}")
     mark = mark_of(hidden) if isinstance(hidden, str) and is_plain_name(hidden) else None
     if mark is None or hidden != hidden_name(name, mark):
         raise FileSinkBroken(f"transaction {name!r} cannot be in file {hidden!r}: {foreign}")
@@ -205,7 +205,7 @@ def unmarked_part(name: object, length: object) -> PartFile:
     hidden = f".{name}{IN_PROGRESS}"
     if not (isinstance(name, str) and is_plain_name(hidden) and not name.startswith(".")) or mark_of(hidden):
         raise FileSinkBroken(
-            f"transaction {name!r} is no file name: the checkpoint that lists it is not ours"
+            f"transaction {name!r} is not a file name: the checkpoint that lists it is not ours"
         )
     return PartFile(name, hidden, _checked_length(name, length), None)
 

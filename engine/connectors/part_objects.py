@@ -44,7 +44,7 @@ Upload = list[Any]
 
 
 class WrongAddress(UnrecoverableError, ValueError):
-    """The base path of a file sink is no address that it can write to. The message is one line."""
+    """The base path of a file sink is not an address that it can write to. The message is one line."""
 
 
 class PartObjectLost(FileSinkBroken):
@@ -68,7 +68,7 @@ def object_folder(address: str) -> ObjectFolder:
     bucket, _, path = address.partition("://")[2].partition("/")
     path = path.strip("/")
     if not scheme_of(address) or not bucket or "//" in path:
-        raise WrongAddress(f"{address!r} is no place for part files: write s3://BUCKET/FOLDER")
+        raise WrongAddress(f"{address!r} is not a place for part files: write s3://BUCKET/FOLDER")
     return ObjectFolder(bucket, f"{path}/" if path else "")
 
 
@@ -147,7 +147,7 @@ def listed_object(name: object, length: object, address: object, upload: object)
     foreign = "the checkpoint that lists it is not ours"
     mark = mark_of_object(name) if isinstance(name, str) and is_plain_name(name) else None
     if mark is None:
-        raise FileSinkBroken(f"transaction {name!r} is no name of a part file: {foreign}")
+        raise FileSinkBroken(f"transaction {name!r} is not a name of a part file: {foreign}")
     if not isinstance(address, str) or not scheme_of(address):
         raise FileSinkBroken(f"transaction {name!r} cannot be at {address!r}: {foreign}")
     if type(length) is not int:

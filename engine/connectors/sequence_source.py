@@ -88,8 +88,8 @@ class _SequenceSource(Source):
         match = _SPLIT.fullmatch(split)
         if match is None:
             raise WrongSequence(
-                f"split {split!r} is no part of a sequence: restore with the source that the checkpoint was"
-                " taken with"
+                f"split {split!r} is not a part of a sequence: restore with the source that the checkpoint"
+                " was taken with"
             )
         number, splits = int(match[1]), int(match[2])
         following: Any = position

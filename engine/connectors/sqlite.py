@@ -128,7 +128,7 @@ class SqliteUpsertFunction(UpsertSinkFunction):
         """Return the first columns of a row. Raises UnwritableRow."""
         count = len(self._columns)
         if not isinstance(value, tuple) or len(value) != count:
-            raise UnwritableRow(f"{self._sink}: {_shown(value)} is no row: give tuples of {count} columns")
+            raise UnwritableRow(f"{self._sink}: {_shown(value)} is not a row: give tuples of {count} columns")
         for column, each in zip(self._columns, value, strict=True):
             reason = unwritable(each)
             if reason is not None:

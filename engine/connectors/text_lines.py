@@ -55,7 +55,7 @@ class TextLineParser(Parser):
             data.decode(self._charset)
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            return line, f"byte 0x{data[error.start]:02x} is no {self._charset}"
+            return line, f"byte 0x{data[error.start]:02x} is not {self._charset}"
         return None
 
 

@@ -64,7 +64,7 @@ def arrow_schema_of_rows(row_type: TypeInformation) -> pyarrow.Schema:
 
     if not isinstance(row_type, RowType) or row_type.names is None:
         raise TypeError(
-            f"{row_type!r} is no row with names: give DataTypes.ROW([DataTypes.FIELD(...)]), or"
+            f"{row_type!r} is not a row with names: give DataTypes.ROW([DataTypes.FIELD(...)]), or"
             " Types.ROW_NAMED"
         )
     pairs = zip(row_type.names, row_type.fields, strict=True)
@@ -87,12 +87,12 @@ def _of_type(kind: TypeInformation, what: str) -> Any:
 
 
 def arrow_schema_of_avro(schema: AvroSchema) -> pyarrow.Schema:
-    """Return the schema of a record of Avro. Raises TypeError for what is no record, or Parquet lacks."""
+    """Return the schema of a record of Avro. Raises TypeError for what is not a record, or Parquet lacks."""
     import pyarrow
 
     parsed = schema.parsed
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
-        raise TypeError(f"{schema} is no record of Avro: Parquet has columns, so declare their names")
+        raise TypeError(f"{schema} is not a record of Avro: Parquet has columns, so declare their names")
     named: dict[str, Any] = {}
     struct = _of_record(parsed, named, "the record")
     return pyarrow.schema(list(struct), metadata={AVRO_SCHEMA: str(schema).encode()})

@@ -24,10 +24,10 @@ class AvroBulkWriters:
         """Return a factory of writers of records of a schema: dicts, or rows with names.
 
         Raises:
-            TypeError: it is no AvroSchema.
+            TypeError: it is not an AvroSchema.
         """
         if not isinstance(schema, AvroSchema):
-            raise TypeError(f"{schema!r} is no AvroSchema: make one with AvroSchema.parse_string")
+            raise TypeError(f"{schema!r} is not an AvroSchema: make one with AvroSchema.parse_string")
         return AvroWriterFactory(schema)
 
 

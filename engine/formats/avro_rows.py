@@ -42,7 +42,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
 
     Raises:
         TypeError: there is no schema, or it is none of records.
-        InvalidAvroSchema: it is no schema, or one that contains itself.
+        InvalidAvroSchema: it is not a schema, or one that contains itself.
         ExtraMissing: fastavro is not installed.
     """
 
@@ -77,7 +77,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
 
     def _malformed(self, message: bytes, what: str) -> MalformedMessage:
         return MalformedMessage(
-            f"the message {shown(message)} is no record of Avro's schema: {what};"
+            f"the message {shown(message)} is not a record of Avro's schema: {what};"
             " give the schema that it was written with"
         )
 
@@ -91,7 +91,7 @@ class AvroRowSerializationSchema(SerializationSchema):
 
     Raises:
         TypeError: there is no schema, or it is none of records.
-        InvalidAvroSchema: it is no schema, or one that contains itself.
+        InvalidAvroSchema: it is not a schema, or one that contains itself.
         ExtraMissing: fastavro is not installed.
     """
 

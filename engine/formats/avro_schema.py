@@ -19,7 +19,7 @@ LONGEST_SCHEMA_BYTES: Final = 1 << 20
 
 
 class InvalidAvroSchema(UnrecoverableError, ValueError):
-    """A text is no schema of Avro. The message is one line."""
+    """A text is not a schema of Avro. The message is one line."""
 
 
 class AvroSchema:
@@ -35,7 +35,7 @@ class AvroSchema:
         """Return the schema of a JSON text.
 
         Raises:
-            InvalidAvroSchema: it is no schema.
+            InvalidAvroSchema: it is not a schema.
             ExtraMissing: fastavro is not installed.
         """
         return _parsed(json_schema, "the Avro schema")
@@ -57,7 +57,7 @@ class AvroSchema:
                 f"Avro schema {file_path} cannot be read: {error.strerror}: check the path"
             ) from error
         except UnicodeDecodeError as error:
-            raise InvalidAvroSchema(f"Avro schema {file_path} is no text: {error.reason}") from error
+            raise InvalidAvroSchema(f"Avro schema {file_path} is not text: {error.reason}") from error
         if len(data) > LONGEST_SCHEMA_BYTES:
             raise InvalidAvroSchema(f"Avro schema {file_path} is longer than {LONGEST_SCHEMA_BYTES} bytes")
         return _parsed(text, f"Avro schema {file_path}")
@@ -87,7 +87,7 @@ def _parsed(text: str, what: str) -> AvroSchema:
     except Exception as error:
         # The binding raises errors of its own, KeyError and TypeError, as the mistake has it.
         reason = f"{type(error).__name__}: {error}"
-    raise InvalidAvroSchema(f"{what} is no schema of Avro: {' '.join(reason.split())}") from None
+    raise InvalidAvroSchema(f"{what} is not a schema of Avro: {' '.join(reason.split())}") from None
 
 
 class GenericRecordAvroTypeInfo:
@@ -99,7 +99,7 @@ class GenericRecordAvroTypeInfo:
         schema: the schema of the records.
 
     Raises:
-        TypeError: it is no AvroSchema.
+        TypeError: it is not an AvroSchema.
     """
 
     __slots__ = ()
@@ -107,5 +107,5 @@ class GenericRecordAvroTypeInfo:
     def __new__(cls, schema: AvroSchema) -> TypeInformation:  # type: ignore[misc]
         """Return the type that any plain data has."""
         if not isinstance(schema, AvroSchema):
-            raise TypeError(f"{schema!r} is no AvroSchema: make one with AvroSchema.parse_string")
+            raise TypeError(f"{schema!r} is not an AvroSchema: make one with AvroSchema.parse_string")
         return Types.DYNAMIC()

@@ -201,7 +201,7 @@ _SCALARS: Final[Mapping[str, Callable[[], TypeInformation]]] = {
 def _scalar(kind: Mapping[str, Any]) -> AvroField:
     name = kind["type"]
     if name not in _SCALARS:
-        raise InvalidAvroSchema(f"{name!r} is no type of Avro")
+        raise InvalidAvroSchema(f"{name!r} is not a type of Avro")
     stored: Any = name
     if name in ("enum", "fixed"):
         kept = ("type", "name", "symbols", "size", "default")
@@ -223,7 +223,7 @@ def _decimal(kind: Mapping[str, Any]) -> tuple[Convert, Convert]:
 
     def read(data: bytes) -> Decimal:
         if len(data) > precision // 2 + 16:
-            raise ValueError(f"{len(data)} bytes are no decimal of {precision} digits")
+            raise ValueError(f"{len(data)} bytes are not a decimal of {precision} digits")
         return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
 
     def write(value: Any) -> bytes:
@@ -250,7 +250,7 @@ def _microseconds(value: datetime) -> int:
 
 def _time_of(microseconds: int) -> time:
     if not 0 <= microseconds < _DAY_MICROSECONDS:
-        raise ValueError(f"{microseconds} microseconds are no time of day")
+        raise ValueError(f"{microseconds} microseconds are not a time of day")
     return (_EPOCH + timedelta(microseconds=microseconds)).time()
 
 

@@ -26,7 +26,7 @@ _COMMENT: Final = re.compile(r"[ \t\r\n]*#[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 class WrongRecord(ValueError):
-    """A text is no record of CSV."""
+    """A text is not a record of CSV."""
 
 
 class UnfinishedRecord(WrongRecord):
@@ -57,7 +57,7 @@ class CsvScanner:
 
         Raises:
             UnfinishedRecord: the text ends within the record's quotes.
-            WrongRecord: something stands behind a closing quote.
+            WrongRecord: something follows a closing quote.
         """
         form = self._form
         separator, quote = form.column_separator, form.quote
@@ -75,7 +75,7 @@ class CsvScanner:
                 end = _LINE_END.match(text, place)
                 if end is None:
                     raise WrongRecord(
-                        f"{text[place]!r} stands behind a closing quote: double the quotes in a field"
+                        f"{text[place]!r} follows a closing quote: double the quotes in a field"
                     )
                 return fields, end.end()
             place += 1

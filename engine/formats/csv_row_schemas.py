@@ -56,7 +56,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             if self._ignores_errors:
                 return None
             raise MalformedMessage(
-                f"the message {shown(message)} is no row of CSV: {error}; {_MEND}"
+                f"the message {shown(message)} is not a row of CSV: {error}; {_MEND}"
             ) from None
 
     def get_produced_type(self) -> TypeInformation:
@@ -97,7 +97,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             type_info: the type of the rows.
 
         Raises:
-            TypeError: it is no type of rows; ``build``: CSV does not carry the type of a field.
+            TypeError: it is not a type of rows; ``build``: CSV does not carry the type of a field.
             ValueError: a sign is not one character.
         """
 
@@ -131,7 +131,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self._set(null_value=_text("null literal", null_literal))
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
-            """Make None of fields that cannot be read, and leave out what is no record."""
+            """Make None of fields that cannot be read, and leave out what is not a record."""
             self._ignore_parse_errors = bool(ignore_parse_errors)
             return self
 
@@ -177,7 +177,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             type_info: the type of the rows.
 
         Raises:
-            TypeError: it is no type of rows; ``build``: CSV does not carry the type of a field.
+            TypeError: it is not a type of rows; ``build``: CSV does not carry the type of a field.
             ValueError: a sign is not one character, or a line ends with another text than a newline, a
                 carriage return, both or nothing.
         """

@@ -97,10 +97,10 @@ class CsvBulkWriters:
         """Return a factory of writers of rows of a schema.
 
         Raises:
-            TypeError: it is no CsvSchema.
+            TypeError: it is not a CsvSchema.
         """
         if not isinstance(schema, CsvSchema):
-            raise TypeError(f"{schema!r} is no CsvSchema: make one with CsvSchema.builder()")
+            raise TypeError(f"{schema!r} is not a CsvSchema: make one with CsvSchema.builder()")
         return CsvWriterFactory(schema)
 
 

@@ -94,7 +94,7 @@ def date_of(text: str) -> date:
 def decimal_text(value: Decimal) -> str:
     """Return a decimal as Java has it (BigDecimal.toString). Raises ValueError for one that is not finite."""
     if not value.is_finite():
-        raise ValueError(f"{value} is no number")
+        raise ValueError(f"{value} is not a number")
     return str(value)
 
 

@@ -7,7 +7,7 @@ The rules this module lives by:
 - Values are read as Flink reads them: a number from a text, the whole part of 1.9 for INT and LONG, a text
   from anything, false from all that is not true. Times end in Z and are in UTC.
 - A member that is missing is None, or malformed with ``fail_on_missing_field``. With ``ignore_parse_errors``
-  a field that cannot be read is None, and a message that is no JSON is left out.
+  a field that cannot be read is None, and a message that is not JSON is left out.
 - What Flink loses unseen is malformed here: a second document in a message, a number where bytes are
   declared, a list where a map is declared, half of a surrogate pair.
 - A document nested deeper than 200 levels is malformed, so that none from outside exhausts the stack.
@@ -57,7 +57,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                 return None
             what = "it is nested too deeply" if isinstance(error, RecursionError) else error
             raise MalformedMessage(
-                f"the message {shown(message)} is no row of JSON: {what}; {_MEND}"
+                f"the message {shown(message)} is not a row of JSON: {what}; {_MEND}"
             ) from None
 
     def get_produced_type(self) -> TypeInformation:
@@ -76,7 +76,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             self._ignore_parse_errors = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
-            """Set the type of the rows. Raises TypeError where it is no type of rows."""
+            """Set the type of the rows. Raises TypeError where it is not a type of rows."""
             self._type_info = checked_row_type(type_info)
             return self
 
@@ -143,7 +143,7 @@ class JsonRowSerializationSchema(SerializationSchema):
             self._type_info: RowType | None = None
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
-            """Set the type of the rows. Raises TypeError where it is no type of rows."""
+            """Set the type of the rows. Raises TypeError where it is not a type of rows."""
             self._type_info = checked_row_type(type_info)
             return self
 

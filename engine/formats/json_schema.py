@@ -28,15 +28,15 @@ _FORMATS: Final = {"date": Types.SQL_DATE, "time": Types.SQL_TIME, "date-time": 
 
 
 class InvalidJsonSchema(UnrecoverableError, ValueError):
-    """A text is no JSON schema of rows. The message is one line."""
+    """A text is not JSON schema of rows. The message is one line."""
 
 
 def row_type_of_json_schema(json_schema: str) -> TypeInformation:
     """Return the type that a JSON schema describes.
 
     Raises:
-        TypeError: it is no text.
-        InvalidJsonSchema: it is no JSON, or describes what no row has.
+        TypeError: it is not text.
+        InvalidJsonSchema: it is not JSON, or describes what no row has.
     """
     if not isinstance(json_schema, str):
         raise TypeError(f"the JSON schema must be text, not {json_schema!r}")
@@ -47,7 +47,7 @@ def row_type_of_json_schema(json_schema: str) -> TypeInformation:
     except RecursionError:
         raise InvalidJsonSchema("the JSON schema is nested too deeply") from None
     except ValueError as error:
-        raise InvalidJsonSchema(f"the JSON schema is no JSON: {' '.join(str(error).split())}") from None
+        raise InvalidJsonSchema(f"the JSON schema is not JSON: {' '.join(str(error).split())}") from None
     return _Converter(root).type_of(root, "<root>", 0)
 
 
@@ -68,7 +68,7 @@ class _Converter:
         if self._parts > MOST_PARTS:
             raise InvalidJsonSchema(f"the JSON schema has more than {MOST_PARTS} parts, references followed")
         if not isinstance(node, dict):
-            raise InvalidJsonSchema(f"{place} of the JSON schema is no object")
+            raise InvalidJsonSchema(f"{place} of the JSON schema is not an object")
         for word in _UNIONS:
             if word in node:
                 raise InvalidJsonSchema(
@@ -134,7 +134,7 @@ class _Converter:
         if members is None:
             return Types.ROW([])
         if not isinstance(members, dict):
-            raise InvalidJsonSchema(f"{place}/properties of the JSON schema is no object")
+            raise InvalidJsonSchema(f"{place}/properties of the JSON schema is not an object")
         if node.get("additionalProperties") is True:
             raise InvalidJsonSchema(
                 f"{place} of the JSON schema allows additional properties, which no row has"

@@ -88,7 +88,7 @@ def _decimal(token: str) -> Decimal:
 
 
 def _refused_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON: write it as text")
+    raise ValueError(f"{name} is not a number of JSON: write it as text")
 
 
 def _scalar_text(value: Any) -> str:
@@ -263,7 +263,7 @@ class JsonReader:
 
         def convert(value: Any) -> Any:
             if not isinstance(value, dict):
-                raise _Misfit(f"{shown(value)} is no object")
+                raise _Misfit(f"{shown(value)} is not an object")
             items: list[Any] = []
             for name, convert_field in fields:
                 member = value.get(name, _MISSING)
@@ -287,7 +287,7 @@ class JsonReader:
 
         def convert(value: Any) -> Any:
             if not isinstance(value, list):
-                raise _Misfit(f"{shown(value)} is no array")
+                raise _Misfit(f"{shown(value)} is not an array")
             elements = list(map(convert_element, value))
             if not may_be_none and None in elements:
                 raise _Misfit("an element is null: declare OBJECT_ARRAY")
@@ -301,7 +301,7 @@ class JsonReader:
 
         def convert(value: Any) -> Any:
             if not isinstance(value, dict):
-                raise _Misfit(f"{shown(value)} is no object")
+                raise _Misfit(f"{shown(value)} is not an object")
             converted = {convert_key(name): convert_item(member) for name, member in value.items()}
             if None in converted:
                 raise _Misfit("a key cannot be read")

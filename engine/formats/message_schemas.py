@@ -42,7 +42,7 @@ def shown(value: object) -> str:
 def checked_row_type(type_info: Any) -> RowType:
     """Return a type of rows as what it is. Raises TypeError for another object."""
     if not isinstance(type_info, RowType):
-        raise TypeError(f"{type_info!r} is no type of rows: give Types.ROW_NAMED([names], [types])")
+        raise TypeError(f"{type_info!r} is not a type of rows: give Types.ROW_NAMED([names], [types])")
     return type_info
 
 
@@ -103,7 +103,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
     def serialize(self, element: Any) -> bytes:
         """Return the text in the charset. Raises WrongRow for another value or a character it lacks."""
         if not isinstance(element, str):
-            raise WrongRow(element, f"{type(element).__name__} is no text: map it to text before")
+            raise WrongRow(element, f"{type(element).__name__} is not text: map it to text before")
         try:
             if self._is_utf_16:
                 return codecs.BOM_UTF16_BE + element.encode("utf-16-be")
@@ -119,7 +119,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
             return message.decode(self._charset)
         except UnicodeDecodeError as error:
             raise MalformedMessage(
-                f"byte 0x{message[error.start]:02x} at {error.start} is no {self._charset}:"
+                f"byte 0x{message[error.start]:02x} at {error.start} is not {self._charset}:"
                 " name the right charset, or read bytes with ByteArraySchema and decode them in a map"
             ) from error
 
@@ -134,7 +134,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
     def serialize(self, element: Any) -> bytes:
         """Return the bytes. Raises WrongRow for another value."""
         if not isinstance(element, bytes | bytearray | memoryview):
-            raise WrongRow(element, f"{type(element).__name__} is no bytes: encode it in a map before")
+            raise WrongRow(element, f"{type(element).__name__} is not bytes: encode it in a map before")
         return bytes(element)
 
     def deserialize(self, message: bytes) -> bytes:
@@ -162,7 +162,7 @@ class RowFieldExtractorSchema(SerializationSchema):
         """Return the bytes of the field. Raises WrongRow for a row without it, and for another value."""
         if not isinstance(element, Row | tuple | list):
             raise WrongRow(
-                element, f"{type(element).__name__} is no row: give a Row with bytes in its fields"
+                element, f"{type(element).__name__} is not a row: give a Row with bytes in its fields"
             )
         if self._index >= len(element):
             raise WrongRow(element, f"there is no field {self._index}: the row has {len(element)}")

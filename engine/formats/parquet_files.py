@@ -45,7 +45,7 @@ class ParquetBulkWriters:
             utc_timestamp: not used: timestamps have no zone, and are written as they are.
 
         Raises:
-            TypeError: it is no row with names, or a column has no type in Parquet.
+            TypeError: it is not a row with names, or a column has no type in Parquet.
             ExtraMissing: pyarrow is not installed.
         """
         require("the Parquet writer", PARQUET)
@@ -61,11 +61,11 @@ class AvroParquetWriters:
         """Return a factory of writers of records of a schema: dicts, or rows with names.
 
         Raises:
-            TypeError: it is no AvroSchema, or a field has no type in Parquet.
+            TypeError: it is not an AvroSchema, or a field has no type in Parquet.
             ExtraMissing: pyarrow is not installed.
         """
         if not isinstance(schema, AvroSchema):
-            raise TypeError(f"{schema!r} is no AvroSchema: make one with AvroSchema.parse_string")
+            raise TypeError(f"{schema!r} is not an AvroSchema: make one with AvroSchema.parse_string")
         require("the Parquet writer", PARQUET)
         arrow_schema_of_avro(schema)
         return ParquetWriterFactory(schema)
@@ -141,7 +141,7 @@ class ParquetWriter(BulkWriter):
             return [_plain(row.get(name)) for name in names]
         if isinstance(row, tuple | list | Row) and len(row) == len(names):
             return [_plain(field) for field in row]
-        raise WrongRow(row, f"it is no row of the columns {', '.join(names)}")
+        raise WrongRow(row, f"it is not a row of the columns {', '.join(names)}")
 
     def _wrong_row(self, rows: Sequence[Any], error: Exception) -> WrongRow:
         for row in rows:

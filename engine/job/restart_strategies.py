@@ -192,7 +192,7 @@ class EqualErrors:
         """Return why the job fails for good."""
         return (
             f"{cause}: {self._limit} attempts have ended with this error at the same place, and no checkpoint"
-            f" was complete in between: mend it, or set {MAX_EQUAL_ERRORS.key} to 0 to restart as the"
+            f" was complete in between: fix it, or set {MAX_EQUAL_ERRORS.key} to 0 to restart as the"
             " strategy says"
         )
 

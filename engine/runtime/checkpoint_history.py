@@ -153,10 +153,10 @@ def find_record(storage: ReadableHistory, paths: Iterable[str]) -> FoundRecord |
         raise DamagedFile(
             path,
             f"it cannot be read ({error})",
-            "name the checkpoint to go on from in execution.state-recovery.path and another job name",
+            "name the checkpoint to resume from in execution.state-recovery.path and another job name",
         ) from error
     if not 0 < record.first_id < LARGEST_NUMBER:
-        raise DamagedFile(path, f"forged or damaged: {record.first_id} is no id of a checkpoint")
+        raise DamagedFile(path, f"forged or damaged: {record.first_id} is not an id of a checkpoint")
     return FoundRecord(incarnation, number, record)
 
 
@@ -252,8 +252,8 @@ class JobHistory:
             self.write(record)
         except OSError as second:
             raise OutcomeUnknown(
-                f"whether a checkpoint is complete is unknown ({error}; {second}): start the job again, it"
-                " goes on from the latest one that is"
+                f"whether a checkpoint is complete is unknown ({error}; {second}): start the job"
+                " again; it resumes from the latest complete one"
             ) from second
 
 

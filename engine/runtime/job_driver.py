@@ -293,7 +293,7 @@ class JobDriver(ABC):
         except OSError as error:
             raise OutcomeUnknown(
                 f"checkpoint {checkpoint_id} is written, but whether this process still has the job is"
-                f" unknown ({error}): start the job again, it goes on from the latest complete checkpoint"
+                f" unknown ({error}): start the job again, it resumes from the latest complete checkpoint"
             ) from error
 
     def metadata_published(self, checkpoint_id: int) -> None:

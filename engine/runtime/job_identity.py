@@ -282,8 +282,8 @@ def _announce_unnamed(graph: JobGraph, registry: JobRegistry) -> None:
         _logger.info("job %r has no name: its id %s is new at each start", graph.name, graph.job_id)
         return
     _logger.warning(
-        "job %r has no name, so it begins anew, with the id %s; to go on from the last run (id %s, %s)"
-        " restore %s (--from, execution.state-recovery.path); execute(NAME) goes on by itself;"
+        "job %r has no name, so it begins anew, with the id %s; to resume the last run (id %s, %s)"
+        " restore %s (--from, execution.state-recovery.path); execute(NAME) resumes by itself;"
         " see docs/troubleshooting.md#has-no-name-so-it-begins-anew",
         graph.name,
         graph.job_id,

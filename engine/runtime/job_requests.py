@@ -165,7 +165,7 @@ class OpenRequests:
         if asked.request.kind == "stop" and error:
             return JobAnswer(
                 error=f"the savepoint {asked.folder} is complete, but the job failed before all of it was"
-                f" committed ({error}): start it again, it goes on from there"
+                f" committed ({error}): start it again; it resumes from there"
             )
         return JobAnswer(asked.folder)
 
@@ -219,5 +219,5 @@ def _withdraw(
         if storage.exists(path):
             raise OutcomeUnknown(
                 f"whether checkpoint {metadata.checkpoint_id} is complete is unknown ({error}; {second}):"
-                " start the job again, it goes on from the latest one that is"
+                " start the job again, it resumes from the latest complete one"
             ) from second

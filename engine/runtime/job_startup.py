@@ -142,7 +142,8 @@ def incarnation_of(metadata: CheckpointMetadata, folder: str) -> int:
     number = metadata.attempt.partition(".")[0]
     if not number.isascii() or not number.isdecimal() or len(number) > len(str(LARGEST_NUMBER)):
         raise DamagedFile(
-            join_location(folder, METADATA), f"forged or damaged: {metadata.attempt!r} is no attempt of a job"
+            join_location(folder, METADATA),
+            f"forged or damaged: {metadata.attempt!r} is not an attempt of a job",
         )
     return int(number)
 

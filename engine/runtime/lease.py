@@ -262,7 +262,7 @@ def _await_turn(
         if has_lock and (note is None or note.holds_lock or (is_first and note.ended)):
             _end_if_over(graph, None if is_first else note)
             if not is_first:
-                _logger.warning("job %r: the process that had it has ended: this one goes on", graph.name)
+                _logger.warning("job %r: the process that had it has ended: this one takes over", graph.name)
             return True
         if note is not None and note.ended:
             _end_if_over(graph, note)
@@ -270,7 +270,7 @@ def _await_turn(
         # This process may have been stopped itself since it looked.
         if note is not None and silent_ms >= line.patience_ms(timeout_ms) and _state(storage) == seen:
             _logger.warning(
-                "job %r: the process that had it has not renewed its lease for %d ms: this one goes on",
+                "job %r: the process that had it has not renewed its lease for %d ms: this one takes over",
                 graph.name,
                 timeout_ms,
             )

@@ -337,7 +337,7 @@ def _whole(storage: RecoverableStorage, checkpoint_ids: Collection[int]) -> tupl
         if not whole:
             raise newest
         _logger.warning(
-            "the job goes on from checkpoint %d: what was committed since then may be committed again",
+            "the job resumes from checkpoint %d: what was committed since then may be committed again",
             whole[-1].checkpoint_id,
         )
     return tuple(whole)

@@ -69,5 +69,5 @@ def read_starting_point(storage: PointStorage) -> StartingPoint:
         raise DamagedFile(
             STARTING_POINT,
             f"it cannot be read ({error})",
-            "name the savepoint to go on from in execution.state-recovery.path and delete this file",
+            "name the savepoint to resume from in execution.state-recovery.path and delete this file",
         ) from error

@@ -176,7 +176,7 @@ class KeyedStateBackend(ABC):
         """
         if descriptor.kind not in TABLE_OF_VALUES:
             raise StateError(
-                f"state {descriptor.name!r} is {descriptor.kind} state, which is no table of values"
+                f"state {descriptor.name!r} is {descriptor.kind} state, which is not a table of values"
             )
         registered = self._register(descriptor, namespace_type)
         registered.read = None

@@ -303,9 +303,9 @@ def _check_operator(operator: EncodedOperator, path: str) -> None:
     if native is not None:
         for name in native.small:
             if not is_database_file(name):
-                raise DamagedFile(path, f"forged or damaged: {name!r} is no name of a database's file")
+                raise DamagedFile(path, f"forged or damaged: {name!r} is not a name of a database's file")
         if not 0 <= native.next_sequence < LARGEST_NUMBER:
-            raise DamagedFile(path, f"forged or damaged: a list goes on at {native.next_sequence}")
+            raise DamagedFile(path, f"forged or damaged: a list continues at {native.next_sequence}")
     for state, table in operator.keyed.items():
         if table.counts.keys() != table.groups.keys():
             raise DamagedFile(path, f"forged or damaged: state {state!r} counts other key groups than it has")

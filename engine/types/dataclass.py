@@ -203,7 +203,7 @@ def stored_dataclass(
 
 def _dataclass_type(dataclass: Any, within: tuple[Any, ...]) -> TypeInformation:
     if not isinstance(dataclass, type) or not dataclasses.is_dataclass(dataclass):
-        raise TypeError(f"{dataclass!r} is no dataclass: give a class that @dataclass has made")
+        raise TypeError(f"{dataclass!r} is not a dataclass: give a class that @dataclass has made")
     if dataclass in within:
         raise TypeError(f"dataclass {dataclass.__qualname__} holds itself, which has no typed form")
     hints = get_type_hints(dataclass)

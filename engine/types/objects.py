@@ -215,7 +215,7 @@ def _loaded(module: Any, name: Any) -> type | None:
 
 def _class_named(module: Any, name: Any) -> type:
     if type(module) is not str or type(name) is not str:
-        raise ValueError("the name of a class is no text")
+        raise ValueError("the name of a class is not text")
     kind = _loaded(module, name)
     if kind is None:
         raise UnknownClass(

@@ -86,6 +86,8 @@ class Arrival(NamedTuple):
     """The furthest that may precede it in the attempt that processed it."""
     earlier: int
     """The furthest that an attempt may have reached before the restore that the record came after."""
+    is_timed: bool = True
+    """Whether its split has a watermark strategy. If not, it is never late, such as a row of a table."""
 
     @property
     def furthest(self) -> int:
@@ -98,8 +100,8 @@ def arrivals_of(records: Records, strategies: Sequence[Timed] | None, line: Line
 
     Args:
         records: by split, in the order of offsets.
-        strategies: those of the job; where it has several, the furthest watermark of them counts. None: they
-            are not known, and any watermark may come before any record.
+        strategies: those of the job; where a split has several, the furthest watermark of them counts. None:
+            they are not known, and any watermark may come before any record.
         line: the attempts that led to the rows in question.
     """
     if strategies is None:
@@ -118,6 +120,10 @@ def arrivals_of(records: Records, strategies: Sequence[Timed] | None, line: Line
                 watermark=max(arrival.watermark, other.watermark),
                 earlier=max(arrival.earlier, other.earlier),
             )
+    for split, own in records.items():
+        for offset, (timestamp, value) in enumerate(own):
+            untimed = Arrival(split, offset, timestamp, value, NO_WATERMARK, NO_WATERMARK, is_timed=False)
+            found.setdefault((split, offset), untimed)
     return list(found.values())
 
 
@@ -126,6 +132,8 @@ def _of_one_strategy(records: Records, strategy: Timed, line: Line) -> list[Arri
     found = []
     beside = _beside(records, strategy, attempts)
     for split, own in records.items():
+        if not strategy.times(split):
+            continue
         starts = [attempt.start.get(split, 0) for attempt in attempts]
         ends = [*starts[1:], len(own)]
         within = [

@@ -4,8 +4,11 @@ Rules:
 
 - A late row reaches ``expected`` only if it is that of a record that may be late; as many equal ones as there
   are such records. The others are left out, so the checkers report them and miss what they stand for.
-- A late row is that of a record if ``expected`` returns it for this record alone; where ``expected`` returns
-  each late row that is declared, if the row has all cells of the record.
+- A record without a watermark strategy, such as that of a table, is never late. Each record that is asked for
+  alone comes with all of these.
+- A late row is that of a record if ``expected`` returns it for the records of its split up to this one and
+  not up to the one before, or for this record alone. Where ``expected`` returns each late row that is given,
+  if the row has all cells of the record.
 - If the expected rows differ from the visible ones, `firings.py` says which differences are legitimate.
 """
 
@@ -20,7 +23,7 @@ from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line
 from onceproof.harness.checkers.firings import Firings, Run
 from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, JOB_FINISHED, History, Row
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.model.watermarks import NO_WATERMARK, Timed, strategies_of
 from onceproof.reports.notes import UNDECIDED
 
@@ -114,19 +117,26 @@ class DeclaredRows:
         late = [row for row in visible if is_late(row)]
         if not late:
             return visible
-        is_trusting = bool(self._expected(only((), records), late, True))
+        arrivals = self._arrivals_in(records, self._line(history, checkpoint))
+        table = [each for each in arrivals if not each.is_timed]
+        of_table = Counter(self._expected(only(table, records), (), True))
+        is_trusting = any(is_late(row) for row in self._expected(only(table, records), late, True))
         possible: Counter[Row] = Counter()
-        for arrival in self._arrivals_in(records, self._line(history, checkpoint)):
-            if arrival.watermark < arrival.timestamp:
+        for arrival in arrivals:
+            if not arrival.is_timed or arrival.watermark < arrival.timestamp:
                 continue
-            alone = only([arrival], records)
-            if self._due_of is not None:
-                dues = [self._due_of(row) for row in self._expected(alone, (), True)]
-                if arrival.watermark < max((due for due in dues if due is not None), default=NO_WATERMARK):
-                    continue
-            rows = late if is_trusting else self._expected(alone, late, True)
+            alone = Counter(self._expected(only([*table, arrival], records), (), True)) - of_table
+            rows = late if is_trusting else self._late_rows_of(arrival, records, table, late)
+            dues = [] if self._due_of is None else map(self._due_of, alone)
+            due = max((each for each in dues if each is not None), default=NO_WATERMARK)
             possible.update(
-                {row for row in rows if is_late(row) and not (is_trusting and _lacks(row, arrival))}
+                {
+                    row
+                    for row in rows
+                    if is_late(row)
+                    and not (is_trusting and _lacks(row, arrival))
+                    and arrival.watermark >= self._late_at(row, due)
+                }
             )
         declared = []
         for row in visible:
@@ -136,6 +146,25 @@ class DeclaredRows:
                 possible[row] -= 1
             declared.append(row)
         return declared
+
+    def _late_rows_of(
+        self, arrival: Arrival, records: Records, table: Sequence[Arrival], late: Sequence[Row]
+    ) -> Sequence[Row]:
+        """Return the late rows that a record adds to those before it in its split, or that it gives alone."""
+        rest: dict[str, Sequence[InputRecord]] = {**only(table, records)}
+        split = records[arrival.split]
+        before = {**rest, arrival.split: split[: arrival.offset]}
+        up_to = {**rest, arrival.split: split[: arrival.offset + 1]}
+        rows = self._late_among(up_to, late) - self._late_among(before, late)
+        return list(rows or self._late_among(only([*table, arrival], records), late))
+
+    def _late_among(self, records: Records, late: Sequence[Row]) -> Counter[Row]:
+        return Counter(filter(self._options.is_late, self._expected(records, late, True)))
+
+    def _late_at(self, row: Row, otherwise: int) -> int:
+        """Return the watermark from which the record of a late row is late."""
+        due = None if self._due_of is None else self._due_of(row)
+        return otherwise if due is None else due
 
     def _arrivals_in(self, records: Records, line: Line) -> list[Arrival]:
         """Return the arrivals of some first records of each split."""

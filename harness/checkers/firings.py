@@ -15,7 +15,12 @@ Rules:
   `arrivals.py` works it out, and if no more firings answer the same than there are attempts. Where a record's
   own window ends later than what it misses, as that of a session may, it may begin anew without a restore.
 - Equal records of which the expected rows hold one only, as those of a job that drops repeats, share a fate.
+- A row that does not wait for a watermark is given as soon as its record is there, and so never later.
+- A row that no record gives alone, such as a pair of a join, may be missing if it was due, and what it needs
+  removed, before a restore that one of its records came after; or before a record that is as new as this
+  watermark, and so not late.
 - A record that is in no firing must be declared late, or count in another row, or be on its way at a cut.
+- Records without a watermark strategy, such as those of a table, are part of each firing.
 - A group with more records behind the watermark than MOST_RECORDS is not decided, which the run's notes say.
 """
 
@@ -99,10 +104,16 @@ class Firings:
     """Those that some record changes."""
     _constant: frozenset[int] = frozenset()
     """Those that each record changes."""
+    _table: list[Arrival] = field(init=False)
+    """The records without a watermark strategy."""
+    _of_table: Counter[Row] = field(init=False)
+    """The rows of these alone."""
     _cache: dict[tuple[bool, frozenset[Unit]], Counter[Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._whole = Counter(self.expect(self.run.records))
+        self._table = [each for each in self.run.arrivals if not each.is_timed]
+        self._of_table = Counter(self.expect(only(self._table, self.run.records)) if self._table else ())
         self._units = self._united()
         # A window that a record touches, as sessions do, may be due just before the record.
         touch = 0 if self.due is None else 1
@@ -123,9 +134,11 @@ class Firings:
         return expected
 
     def _united(self) -> list[Unit]:
-        """Return the records, with those that share a fate together."""
+        """Return the records that may be late, with those that share a fate together."""
         equal: dict[tuple[int, Any], list[Arrival]] = {}
         for arrival in self.run.arrivals:
+            if not arrival.is_timed:
+                continue
             equal.setdefault((arrival.timestamp, arrival.value), []).append(arrival)
         units = []
         for same in equal.values():
@@ -143,7 +156,12 @@ class Firings:
         return unit.timestamp if due is None else due
 
     def _is_legitimate(self, group: Group, visible: Counter[Row]) -> bool:
-        unseen = self._of(group, self._whole) - visible
+        whole = self._of(group, self._whole)
+        if self.due is not None and all(self.due(row) is None for row in [*whole, *visible]):
+            return False
+        unseen = whole - visible
+        if not any(self._of(group, self._alone(each)) for each in self._units):
+            return visible <= whole and all(map(self._is_missed, unseen))
         members = [
             each
             for each in self._behind
@@ -164,6 +182,21 @@ class Firings:
             for size in range(len(members) + 1)
             for outside in combinations(members, size)
         )
+
+    def _is_missed(self, row: Row) -> bool:
+        """Return whether a row of several records may be missing: one of them came when the row was due."""
+        return any(
+            self._came_when_due(each, row)
+            and self._all_rows(frozenset([each]), alone=False)[row] < self._whole[row]
+            for each in self._behind
+        )
+
+    def _came_when_due(self, unit: Unit, row: Row) -> bool:
+        """Return whether a record that is not late may have come when a row was due."""
+        due = None if self.due is None else self.due(row)
+        if due is None:
+            return unit.earlier >= unit.timestamp
+        return unit.earlier >= due or (due <= unit.timestamp and unit.watermark >= due)
 
     def _may_follow(self, group: Group, visible: Counter[Row], outside: frozenset[Unit]) -> bool:
         """Return whether the rows follow where all but ``outside`` are in the first firing.
@@ -266,7 +299,8 @@ class Firings:
     def _all_rows(self, some: frozenset[Unit], alone: bool) -> Counter[Row]:
         if (alone, some) not in self._cache:
             chosen = [each for unit in self._units if (unit in some) == alone for each in unit.arrivals]
-            self._cache[alone, some] = Counter(self.expect(only(chosen, self.run.records)))
+            rows = Counter(self.expect(only([*self._table, *chosen], self.run.records)))
+            self._cache[alone, some] = rows - self._of_table if alone else rows
         return self._cache[alone, some]
 
     def _of(self, group: Group, rows: Counter[Row]) -> Counter[Row]:

@@ -135,10 +135,9 @@ class _Place:
 
 
 def edits_of(tree: ast.Module, lines: Collection[int], judging: Collection[str]) -> list[list[Edit]]:
-    """Return the edits of a module, in the order of ``_EDITS``.
+    """Return the edits of the ``lines`` that a run has executed, in the order of ``_EDITS``.
 
-    :param lines: those that the failing run has executed
-    :param judging: names of functions by which the family is judged; they are left as they are
+    Functions named in ``judging`` judge the family; they are left as they are.
     """
     places = [place for place in _places(tree, judging) if _line_of(place.node) in lines]
     return [[edit for edits in tier for place in places for edit in edits(place)] for tier in _EDITS]

@@ -205,8 +205,9 @@ class FamilyOptions:
     """The rows that declare a record late: a tag that is one of their cells, or a function of a row. It
     implies ``declares``. Only those of records that may be late reach ``expected``."""
     due: Callable[[Row, Records], int | None] | None = None
-    """For ``late``: the watermark at which a row of an input is due, such as the end of its window less 1 ms;
-    None if it does not wait. A record is late if all its rows are due; without this, if it is behind."""
+    """For ``late``: the watermark at which a row of an input is due, such as the end of its window less 1 ms,
+    None if it does not wait. Without ``due`` a record is late when it is behind; with it when its late row is
+    due, or for None all its other rows."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""

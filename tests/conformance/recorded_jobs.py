@@ -296,7 +296,7 @@ def read_jobs(path: Path) -> list[RecordedJob]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError, KeyError, TypeError: it is no file of jobs.
+        ValueError, KeyError, TypeError: it is not a file of jobs.
     """
     content = json.loads(path.read_text(encoding="utf-8"))
     plain = content["meta"]["plain"]

@@ -50,7 +50,7 @@ class Driver:
         options: with the name of the module.
 
     Raises:
-        ValueError: there is no such module, or it is no DB-API module.
+        ValueError: there is no such module, or it is not a DB-API module.
     """
 
     def __init__(self, options: JdbcConnectionOptions) -> None:
@@ -66,7 +66,7 @@ class Driver:
             self._errors = (module.OperationalError, module.InterfaceError)
             self._error: type[Exception] = module.Error
         except (ImportError, AttributeError) as error:
-            raise ValueError(f"{options.place}: {name!r} is no DB-API driver: {error}") from error
+            raise ValueError(f"{options.place}: {name!r} is not a DB-API driver: {error}") from error
         self._name = name
 
     def connect(self) -> Any:
@@ -247,7 +247,7 @@ class DbApiSession(TwoPhaseSession):
 
     def _xid(self, name: str) -> Any:
         writer = transaction_name_of(name)
-        assert writer is not None, f"{name!r} is no name of a transaction that this engine gives"
+        assert writer is not None, f"{name!r} is not a name of a transaction that this engine gives"
         return self.connection().xid(FORMAT_ID, *xid_parts(writer))
 
 

@@ -38,7 +38,7 @@ class JdbcConnectionOptions:
         """
         if not url or "\0" in url or "://" not in url:
             raise ValueError(
-                f"{shown_url(url)!r} is no address of a database: give one such as"
+                f"{shown_url(url)!r} is not an address of a database: give one such as"
                 " postgresql://user@host:5432/database"
             )
         if request_timeout_ms < 1:

@@ -69,7 +69,7 @@ _CLIENT: Final = b"onceproof"
 
 
 class ProtocolError(OSError):
-    """The peer is no broker of Kafka 4, or its answer is damaged."""
+    """The peer is not a broker of Kafka 4, or its answer is damaged."""
 
 
 class Address(NamedTuple):
@@ -295,7 +295,7 @@ class BrokerConnection:
         self._socket.sendall(struct.pack(">i", len(message)) + message)
         (length,) = struct.unpack(">i", self._receive(4))
         if not 4 <= length <= _LONGEST_ANSWER:
-            raise ProtocolError(f"{self.address.host}:{self.address.port} is no broker of Kafka")
+            raise ProtocolError(f"{self.address.host}:{self.address.port} is not a broker of Kafka")
         answer = _Answer(self._receive(length))
         if answer.int32() != self._number:
             raise ProtocolError("an answer to another request")

@@ -232,5 +232,5 @@ def _nothing(row: Sequence[Any]) -> None:
 def _checked(name: str) -> str:
     """Return the name of a transaction for a statement, which cannot take it as a parameter."""
     if transaction_name_of(name) is None:
-        raise RefusedByDatabase(f"{name!r} is no name of a transaction that this engine gives")
+        raise RefusedByDatabase(f"{name!r} is not a name of a transaction that this engine gives")
     return name

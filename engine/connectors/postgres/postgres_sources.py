@@ -110,7 +110,7 @@ class PostgresSource(Source):
         match = _RANGE.fullmatch(split)
         if match is None or not _is_position(position):
             raise WrongRange(
-                f"split {split!r} at {position!r} is no range of keys of {self._table.place}: restore with"
+                f"split {split!r} at {position!r} is not a range of keys of {self._table.place}: restore with"
                 " the source that the checkpoint was taken with"
             )
         low, high = int(match[1]), int(match[2])

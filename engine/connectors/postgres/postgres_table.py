@@ -107,7 +107,7 @@ class PostgresTable:
         """Raise RefusedByDatabase for a value that is no tuple with one field for each column."""
         if not isinstance(row, tuple | list) or len(row) != len(self.columns):
             raise RefusedByDatabase(
-                f"{self.place}: {shown(row)} is no row: give tuples of {len(self.columns)} columns"
+                f"{self.place}: {shown(row)} is not a row: give tuples of {len(self.columns)} columns"
                 f" ({', '.join(self.columns)})"
             )
 

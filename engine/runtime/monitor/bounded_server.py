@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(411, "send the body with Content-Length, not in chunks")
         given = self.headers.get("content-length", "0")
         if not given.isdecimal():
-            raise Refused(400, f"Content-Length {given[:20]!r} is no length")
+            raise Refused(400, f"Content-Length {given[:20]!r} is not a length")
         length = int(given)
         if length > MOST_BODY_BYTES:
             raise Refused(413, f"the body has {length} bytes, and at most {MOST_BODY_BYTES} are taken")

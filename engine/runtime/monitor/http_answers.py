@@ -93,7 +93,8 @@ class Gate:
         if _name_of(host) not in self._hosts:
             raise Refused(
                 403,
-                f"Host {_short(host)} is none of this job's: use localhost or the address of the job, or set"
+                f"Host {_short(host)} does not belong to this job: use localhost or the address of"
+                " the job, or set"
                 " rest.address to the name by which it is reached",
             )
         if request.method not in READING:

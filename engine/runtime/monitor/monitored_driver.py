@@ -189,7 +189,7 @@ class PublishingDriver(MonitoredDriver):
             publisher.publish(self.view())
         except Exception:
             self._publisher = None
-            _logger.exception("job %r cannot be shown any more; it goes on", self.graph.name)
+            _logger.exception("job %r can no longer be shown; it continues", self.graph.name)
 
     def savepoint_place(self, checkpoint_id: int) -> str:
         return self._places.mounts.get(checkpoint_folder(checkpoint_id, "savepoint"), "")

@@ -77,7 +77,7 @@ class Publisher:
                 except Exception as error:
                     self._receivers.remove(receiver)
                     _logger.warning(
-                        "job %r: %s takes no more views, the job goes on without it: %s",
+                        "job %r: %s accepts no more views; the job continues without it: %s",
                         self._job_name,
                         type(receiver).__name__,
                         error,

@@ -107,7 +107,9 @@ class JobBoard:
         ``is_asked_for``: the client will ask what came of it.
         """
         if trigger_id is not None and not _ID.fullmatch(trigger_id):
-            raise Refused(400, f"triggerId {_short(trigger_id)} is no id of {ID_DIGITS} hexadecimal digits")
+            raise Refused(
+                400, f"triggerId {_short(trigger_id)} is not an id of {ID_DIGITS} hexadecimal digits"
+            )
         with self._changing:
             chosen = trigger_id or token_hex(ID_DIGITS // 2)
             if chosen in self._operations:
@@ -175,7 +177,7 @@ class RestApi:
             allowed.add(known)
         if allowed or is_page:
             names = ", ".join(sorted(allowed or {"GET"}))
-            raise Refused(405, f"{_short(request.method)} is no method of this path", (("Allow", names),))
+            raise Refused(405, f"{_short(request.method)} is not a method of this path", (("Allow", names),))
         raise Refused(404, f"there is no path {_short(path)}: docs/rest.md lists all")
 
     # What is asked for.
@@ -183,7 +185,9 @@ class RestApi:
     def job(self, job_id: str) -> tuple[JobView, Rates]:
         """Return the view of the job with this id. Raises Refused."""
         if not _ID.fullmatch(job_id):
-            raise Refused(400, f"{_short(job_id)} is no id of a job: it has {ID_DIGITS} hexadecimal digits")
+            raise Refused(
+                400, f"{_short(job_id)} is not an id of a job: it has {ID_DIGITS} hexadecimal digits"
+            )
         view, rates = self.board.latest()
         if view.job_id != job_id:
             raise Refused(404, f"this process runs job {view.job_id}, and none with the id {job_id}")

@@ -129,8 +129,8 @@ def cause_of(failure: Exception, context: SparkContext) -> str:
     said = one_line(failure)
     if is_gone(context):
         return (
-            f"Spark has stopped: {said}: its Java has ended or was killed; start the job again, and it goes"
-            " on from its last checkpoint"
+            f"Spark has stopped: {said}: its Java has ended or was killed; start the job again, and"
+            " it resumes from its last checkpoint"
         )
     if any(text in said for text in DISK_IS_FULL):
         folder = context.getConf().get("spark.local.dir", tempfile.gettempdir())

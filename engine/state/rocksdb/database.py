@@ -162,7 +162,7 @@ class Database:
         tables = 0
         for name, content in files:
             if not is_database_file(name):
-                raise DatabaseUnreadable(f"it has a file {name!r}, which is no name of a database's file")
+                raise DatabaseUnreadable(f"it has a file {name!r}, which is not a name of a database's file")
             tables += name.endswith(TABLE_SUFFIX)
             with open(os.path.join(path, name), "wb") as file:
                 file.write(content)

@@ -122,8 +122,14 @@ ONCE_MORE = AsyncRetryStrategy.fixed_delay(1, 1)
     ("said", "function", "timeout", "strategy", "capacity"),
     [
         ("takes an AsyncFunction, not <built-in function abs>", abs, MINUTE, ONCE_MORE, 1),
-        ("async_invoke of Plain is no coroutine: declare it with async def", Plain(), MINUTE, ONCE_MORE, 1),
-        ("None is no AsyncRetryStrategy", Doubled(), MINUTE, None, 1),
+        (
+            "async_invoke of Plain is not a coroutine: declare it with async def",
+            Plain(),
+            MINUTE,
+            ONCE_MORE,
+            1,
+        ),
+        ("None is not an AsyncRetryStrategy", Doubled(), MINUTE, None, 1),
         ("capacity of Doubled is 0: give a whole number of at least 1", Doubled(), MINUTE, ONCE_MORE, 0),
         ("Doubled is tried again without a timeout", Doubled(), Time.milliseconds(0), ONCE_MORE, 1),
     ],

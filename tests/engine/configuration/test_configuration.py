@@ -306,7 +306,7 @@ def test_pyflinks_accessors():
     assert configuration.get_float("restart-strategy.exponential-delay.jitter-factor", 0.0) == 0.25
     assert configuration.get_float("parallelism.default", 0.5) == 4.0
     assert configuration.get_float("restart-strategy.exponential-delay.backoff-multiplier", 0.5) == 0.5
-    with pytest.raises(ConfigurationError, match="which is no number"):
+    with pytest.raises(ConfigurationError, match="which is not a number"):
         configuration.get_float("pipeline.operator-chaining.enabled", 0.0)
     configuration.set_string("execution.checkpointing.interval", "10 s")
     assert configuration.get_integer("parallelism.default", 1) == 4
@@ -318,7 +318,7 @@ def test_pyflinks_accessors():
     assert configuration.key_set() == configuration.to_dict().keys()
     assert configuration.remove_config("parallelism.default")
     assert not configuration.remove_config("parallelism.default")
-    with pytest.raises(ConfigurationError, match="no whole number"):
+    with pytest.raises(ConfigurationError, match="not a whole number"):
         configuration.get_integer("pipeline.operator-chaining.enabled", 0)
     with pytest.raises(ConfigurationError, match="not true or false"):
         configuration.get_boolean("execution.checkpointing.interval", True)

@@ -224,7 +224,7 @@ def test_new_buckets_are_durable_before_their_checkpoint(sink_job, tmp_path):
 
 @pytest.mark.parametrize("wrong", [None, "by-hour", BucketAssigner])
 def test_what_is_no_assigner_is_refused(tmp_path, wrong):
-    with pytest.raises(TypeError, match="is no BucketAssigner"):
+    with pytest.raises(TypeError, match="is not a BucketAssigner"):
         builder(tmp_path).with_bucket_assigner(wrong)
 
 

@@ -146,7 +146,7 @@ def test_csv_file_has_the_signs_of_its_schema(sink_job, tmp_path, builder, expec
             "does not let it be null",
         ),
         (AvroParquetWriters.for_generic_record(READING), {"sensors": "s"}, "no column 'sensors'"),
-        (ParquetBulkWriters.for_row_type(ROW_TYPE), (1, 2), "no row of the columns"),
+        (ParquetBulkWriters.for_row_type(ROW_TYPE), (1, 2), "not a row of the columns"),
         (ParquetBulkWriters.for_row_type(ROW_TYPE), ("x", *[None] * 9), "x"),
         (CsvBulkWriters.for_schema(csv_schema().build()), (1, "a", ["x,y"], True), "holds the separator"),
         (CsvBulkWriters.for_schema(csv_schema().build()), ("one", "a", [], True), "INT"),
@@ -223,13 +223,13 @@ BULK = FileSink.for_bulk_format("out", AvroBulkWriters.for_generic_record(READIN
 @pytest.mark.parametrize(
     ("make", "given", "message"),
     [
-        (ParquetBulkWriters.for_row_type, Types.INT(), "INT is no row with names"),
-        (ParquetBulkWriters.for_row_type, Types.ROW([Types.INT()]), "is no row with names"),
+        (ParquetBulkWriters.for_row_type, Types.INT(), "INT is not a row with names"),
+        (ParquetBulkWriters.for_row_type, Types.ROW([Types.INT()]), "is not a row with names"),
         (ParquetBulkWriters.for_row_type, Types.ROW_NAMED(["a"], [Types.DYNAMIC()]), "column 'a' is DYNAMIC"),
-        (AvroBulkWriters.for_generic_record, "x", "is no AvroSchema"),
-        (AvroParquetWriters.for_generic_record, AvroSchema.parse_string('"int"'), "is no record"),
-        (CsvBulkWriters.for_schema, {}, "is no CsvSchema"),
-        (partial(FileSink.for_bulk_format, "out"), "parquet", "is no BulkWriterFactory"),
+        (AvroBulkWriters.for_generic_record, "x", "is not an AvroSchema"),
+        (AvroParquetWriters.for_generic_record, AvroSchema.parse_string('"int"'), "is not a record"),
+        (CsvBulkWriters.for_schema, {}, "is not a CsvSchema"),
+        (partial(FileSink.for_bulk_format, "out"), "parquet", "is not a BulkWriterFactory"),
         (
             BULK.with_rolling_policy,
             RollingPolicy.default_rolling_policy(),

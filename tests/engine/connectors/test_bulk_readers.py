@@ -214,7 +214,7 @@ NULLS = {"type": "record", "name": "R", "fields": [{"name": "n", "type": {"type"
         (container(json.dumps(RECURSIVE).encode()), "contains itself"),
         (container(json.dumps(NULLS).encode()), "items without bytes"),
         (container(b"[" * 100_000), "nested too deeply"),
-        (container(b""), "no schema of Avro"),
+        (container(b""), "not a schema of Avro"),
         (
             container(json.dumps(RECORD).encode(), codec=b"snappy"),
             "codec 'snappy' is not read: write with null",
@@ -308,7 +308,7 @@ def test_parquet_column_that_the_file_lacks_is_none(tmp_path):
     [
         ("x", DataTypes.INT(), "row group 1, row 2: field 'a': 'x' .* is no INT"),
         (2**31, DataTypes.INT(), "it holds"),
-        (0.1, DataTypes.FLOAT(), "no float of 32 bits: declare DOUBLE"),
+        (0.1, DataTypes.FLOAT(), "not a float of 32 bits: declare DOUBLE"),
         ([1, None], DataTypes.ARRAY(DataTypes.INT()), "element 1"),
         (5, DataTypes.MAP(DataTypes.STRING(), DataTypes.INT()), "is no MAP"),
     ],
@@ -375,10 +375,10 @@ def test_csv_file_is_read_with_the_signs_of_its_schema(tmp_path, change, text, r
         (lambda b: b, "1,a\nx,b\n", "line 2: column 'id': 'x' is no LONG"),
         (lambda b: b, '1,"a\nb"\n1,a,c\n', "line 3: 2 fields are needed, it has 3"),
         (lambda b: b, '1,a\n2,"b', "line 2: a quote opens that never closes"),
-        (lambda b: b, '1,"a"b\n', "line 1: 'b' stands behind a closing quote"),
+        (lambda b: b, '1,"a"b\n', "line 1: 'b' follows a closing quote"),
         (lambda b: b.set_use_header(), "id,nom\n1,a\n", "line 1: the header has id, nom"),
         (lambda b: b.set_use_header().set_strict_headers(), "name,id\na,1\n", "the schema asks for id, name"),
-        (lambda b: b, b"1,a\n2,\xff\n", "line 2: byte 0xff is no UTF-8"),
+        (lambda b: b, b"1,a\n2,\xff\n", "line 2: byte 0xff is not UTF-8"),
     ],
 )
 def test_malformed_csv_row_names_file_line_and_reason(tmp_path, change, text, reason):
@@ -403,7 +403,7 @@ def test_what_is_no_format_is_refused_with_the_mend(tmp_path):
         FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(ROW_TYPE))
     with pytest.raises(TypeError, match=r"make one with CsvSchema\.builder"):
         CsvReaderFormat.for_schema(ROW_TYPE)
-    with pytest.raises(TypeError, match="no row with names"):
+    with pytest.raises(TypeError, match="not a row with names"):
         ParquetColumnarRowInputFormat(Types.INT())
     with pytest.raises(ValueError, match="batch_size is 0"):
         ParquetColumnarRowInputFormat(ROW_TYPE, batch_size=0)

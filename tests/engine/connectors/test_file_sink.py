@@ -337,7 +337,7 @@ def test_a_value_that_cannot_be_encoded_is_named(sink_job, tmp_path):
 
 def test_a_name_that_leaves_the_folder_is_refused(job, tmp_path):
     sink = job.start()
-    with pytest.raises(FileSinkFailed, match="is no file name"):
+    with pytest.raises(FileSinkFailed, match="is not a file name"):
         sink.commit(["../part", 3, str(tmp_path), HIDDEN])
 
 

@@ -241,10 +241,10 @@ FORGED = {
     "a file without a mark": ["part", 4, "/tmp", ".part.inprogress"],
     "a relative folder": ["part", 4, "tmp", hidden_name("part", MARK)],
     "a folder with a NUL": ["part", 4, "/tmp\0", hidden_name("part", MARK)],
-    "a length that is no number": ["part", "4", "/tmp", hidden_name("part", MARK)],
-    "a folder that is no text": ["part", 4, 7, hidden_name("part", MARK)],
+    "a length that is not a number": ["part", "4", "/tmp", hidden_name("part", MARK)],
+    "a folder that is not text": ["part", 4, 7, hidden_name("part", MARK)],
     "another sink's file by the names of 0.2": [f"part.{'0' * 16}-0-0-1.1", 4],
-    "a name that is no text, by the names of 0.2": [7, 4],
+    "a name that is not text, by the names of 0.2": [7, 4],
 }
 
 

@@ -161,7 +161,7 @@ def test_the_line_is_right_far_into_a_file_and_in_a_byte_range(write):
 
 
 def test_bytes_that_are_no_utf_8_name_their_line(write):
-    with pytest.raises(MalformedRow, match=r"line 3: byte 0xff is no UTF-8"):
+    with pytest.raises(MalformedRow, match=r"line 3: byte 0xff is not UTF-8"):
         read_all(CsvSource(write(b"word,n\na,1\n\xff,2\n"), WORD_COUNT))
 
 

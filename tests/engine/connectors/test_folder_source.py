@@ -76,7 +76,7 @@ def test_lines_are_read_in_the_charset_of_the_file(folder):
 
 def test_bytes_outside_the_charset_are_named_by_file_and_line(folder):
     path = folder("a.txt", "früh\nspät\n", "latin-1")
-    with pytest.raises(MalformedRow, match=r"a\.txt, line 1: byte 0xfc is no UTF-8"):
+    with pytest.raises(MalformedRow, match=r"a\.txt, line 1: byte 0xfc is not UTF-8"):
         lines_of(once(path))
 
 

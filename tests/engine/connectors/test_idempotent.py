@@ -273,8 +273,8 @@ def test_rows_of_one_flush_become_visible_together(sink_job, tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (("a",), r"totals.db: \('a',\) is no row: give tuples of 2 columns"),
-        (["a", 1], "is no row: give tuples"),
+        (("a",), r"totals.db: \('a',\) is not a row: give tuples of 2 columns"),
+        (["a", 1], "is not a row: give tuples"),
         ((None, 1), r"column 'key' of the key is None in row \(None, 1\): give it a value"),
         (
             ("b", float("nan")),
@@ -390,7 +390,7 @@ def test_row_that_does_not_fit_ends_the_job_at_once(tmp_path):
     env = StreamExecutionEnvironment.get_execution_environment()
     env.get_configuration().set_integer("execution.checkpointing.interval-records", 10)
     env.from_collection(["a"]).sink_to(SqliteUpsertSink(str(tmp_path / "t.db"), "t", ["key", "value"]))
-    with pytest.raises(JobExecutionFailed, match="'a' is no row: give tuples of 2 columns"):
+    with pytest.raises(JobExecutionFailed, match="'a' is not a row: give tuples of 2 columns"):
         env.execute("totals")
 
 

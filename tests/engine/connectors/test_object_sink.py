@@ -269,7 +269,7 @@ def test_job_that_goes_from_a_folder_to_a_store_or_back_is_refused(new_job, sink
 FORGED = {
     "no mark": ["part", 4, "s3://b/a", ["u", "t", ["e"]]],
     "a way out of the folder": ["../part-0123456789abcdef-0-0-1.1-0", 4, "s3://b/a", ["u", "t", ["e"]]],
-    "a length that is no number": ["part-0123456789abcdef-0-0-1.1-0", "4", "s3://b/a", ["u", "t", ["e"]]],
+    "a length that is not a number": ["part-0123456789abcdef-0-0-1.1-0", "4", "s3://b/a", ["u", "t", ["e"]]],
     "an upload that is no list": ["part-0123456789abcdef-0-0-1.1-0", 4, "s3://b/a", "u"],
     "tags that are no text": ["part-0123456789abcdef-0-0-1.1-0", 4, "s3://b/a", ["u", "t", [1]]],
 }

@@ -140,7 +140,7 @@ def test_wrong_number_of_a_policy_is_named(name):
 
 def test_what_is_no_policy_is_refused(tmp_path):
     builder = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
-    with pytest.raises(TypeError, match=r"7 is no RollingPolicy: such as RollingPolicy"):
+    with pytest.raises(TypeError, match=r"7 is not a RollingPolicy, such as RollingPolicy"):
         builder.with_rolling_policy(7)
 
 

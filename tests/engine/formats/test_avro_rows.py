@@ -179,7 +179,7 @@ EMPTY = {"type": "fixed", "name": "F", "size": 0}
             schema_of({"f": {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}}),
             "without bytes",
         ),
-        ("{", "is no schema of Avro"),
+        ("{", "is not a schema of Avro"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )
@@ -189,7 +189,7 @@ def test_schema_that_harms_or_is_none_is_refused(schema, reason):
 
 
 def test_schema_that_is_no_record_is_refused():
-    with pytest.raises(TypeError, match="is no type of rows"):
+    with pytest.raises(TypeError, match="is not a type of rows"):
         AvroRowSerializationSchema(avro_schema_string='"string"')
 
 

@@ -62,7 +62,7 @@ def test_charset_that_is_none_is_refused(charset):
 
 
 def test_bytes_that_are_no_text_are_malformed():
-    with pytest.raises(MalformedMessage, match="byte 0xff at 1 is no UTF-8: name the right charset"):
+    with pytest.raises(MalformedMessage, match="byte 0xff at 1 is not UTF-8: name the right charset"):
         SimpleStringSchema().deserialize(b"a\xff")
 
 
@@ -76,7 +76,7 @@ def test_bytes_are_left_alone():
     schema = ByteArraySchema()
     assert schema.deserialize(schema.serialize(bytearray(b"\0\xff"))) == b"\0\xff"
     assert schema.get_produced_type() is Types.PRIMITIVE_ARRAY(Types.BYTE())
-    with pytest.raises(WrongRow, match="str is no bytes"):
+    with pytest.raises(WrongRow, match="str is not bytes"):
         schema.serialize("a")
 
 
@@ -88,7 +88,7 @@ def test_field_of_a_row_is_a_message():
         schema.serialize(Row("a", "b"))
     with pytest.raises(WrongRow, match="there is no field 1: the row has 1"):
         schema.serialize(Row("a"))
-    with pytest.raises(WrongRow, match="int is no row"):
+    with pytest.raises(WrongRow, match="int is not a row"):
         schema.serialize(5)
     with pytest.raises(ValueError, match="Field index must be non-negative, got: -1"):
         RowFieldExtractorSchema(-1)
@@ -136,7 +136,7 @@ def test_error_names_the_place_in_the_message_and_the_mend():
     message = b'{"id": 1, "price": 2, "items": [{"name": "a"}, 7]}'
     with pytest.raises(MalformedMessage) as raised:
         json_reader(ORDER).deserialize(message)
-    assert "field 'items': 7 is no object" in str(raised.value)
+    assert "field 'items': 7 is not an object" in str(raised.value)
     assert "ignore_parse_errors()" in str(raised.value)
     with pytest.raises(MalformedMessage, match="there is no field 'price'"):
         json_reader(ORDER, "fail_on_missing_field").deserialize(b'{"id": 1}')
@@ -248,7 +248,7 @@ def laughs():
         ({"anyOf": []}, "'anyOf'"),
         ({}, "no type"),
         ({"type": "array"}, "array without items"),
-        ({"type": "object", "properties": 1}, "properties of the JSON schema is no object"),
+        ({"type": "object", "properties": 1}, "properties of the JSON schema is not an object"),
         ({"type": "object", "properties": {}, "additionalProperties": True}, "additional properties"),
         ({"type": "array", "items": [], "additionalItems": True}, "additional items"),
         ({"type": "string", "contentEncoding": "hex"}, "only base64"),
@@ -256,7 +256,7 @@ def laughs():
         ({"$ref": "#/nowhere"}, "not there"),
         ({"d": {"type": "array", "items": {"$ref": "#/d"}}, "$ref": "#/d"}, "refers to itself"),
         (laughs(), "more than 10000 parts"),
-        (5, "is no object"),
+        (5, "is not an object"),
     ],
 )
 def test_json_schema_that_no_row_has_is_one_clear_line(schema, reason):
@@ -291,7 +291,7 @@ def test_rows_come_back_from_csv():
         (b"", "there is no record"),
         (b"x,1\ny,2", "there is more than one record"),
         (b'"x', "a quote opens that never closes"),
-        (b'"x"y,1', "'y' stands behind a closing quote"),
+        (b'"x"y,1', "'y' follows a closing quote"),
         (b"x,1;z", "field 'b': '1;z' is no OBJECT_ARRAY"),
         (b"\xff,1", "can't decode byte 0xff"),
         (b'x,"' + b"1" * 100_000, "a quote opens"),
@@ -315,7 +315,7 @@ def test_csv_builders_refuse_what_cannot_be():
     kind = Types.OBJECT_ARRAY(Types.OBJECT_ARRAY(Types.INT()))
     with pytest.raises(TypeError, match="an element of field 'a' of the row is OBJECT_ARRAY"):
         CsvRowDeserializationSchema.Builder(Types.ROW_NAMED(["a"], [kind])).build()
-    with pytest.raises(TypeError, match="is no type of rows"):
+    with pytest.raises(TypeError, match="is not a type of rows"):
         CsvRowSerializationSchema.Builder(Types.INT())
     with pytest.raises(ValueError, match="line delimiter ';'"):
         CsvRowSerializationSchema.Builder(CSV_ROW).set_line_delimiter(";")

@@ -167,9 +167,8 @@ def test_spark_fails_and_reacts_like_the_local_runtime(tmp_path):
     check_reaction(tmp_path, SPARK, "from-start")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_logs_that_rotate_under_a_job_that_is_killed_are_read_once(tmp_path, options, seed):
-    chance = random.Random(seed)
+def test_logs_that_rotate_under_a_job_that_is_killed_are_read_once(tmp_path, options, request):
+    chance = random.Random(request.config.getoption("--kill-seed"))
     logs = tmp_path / "logs"
     logs.mkdir()
     written, number = 0, 0

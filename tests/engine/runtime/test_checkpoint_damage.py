@@ -140,7 +140,7 @@ def test_previous_checkpoint_is_restored_with_a_warning_if_configured(
     ]
     assert passed.startswith(f"checkpoint {newest} is passed over: ")
     assert path.name in passed
-    assert gone_on.startswith(f"the job goes on from checkpoint {newest - 1}: ")
+    assert gone_on.startswith(f"the job resumes from checkpoint {newest - 1}: ")
     # Nothing is lost; what the damaged one had committed is there again.
     assert not job.counts - job.rows()
     assert job.left_behind() == ([FINISHED, "incarnation-2"], [])

@@ -217,7 +217,7 @@ def test_job_of_an_earlier_version_goes_on(job):
     [
         (b"{", "it cannot be read"),
         (b"[" * 100_000, "it cannot be read"),
-        (b'{"first_id": 0}', "0 is no id of a checkpoint"),
+        (b'{"first_id": 0}', "0 is not an id of a checkpoint"),
         (b'{"unknown": 1}', "it cannot be read"),
     ],
 )

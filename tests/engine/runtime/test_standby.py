@@ -125,7 +125,7 @@ def test_next_process_goes_on_at_once_when_the_holder_is_killed(trial):
     ends = [trial.end_of(process) for process in (second, third)]
     assert (second.returncode, third.returncode) == (0, 0)
     assert sum("has finished already" in said for said in ends) == 1
-    assert sum("the process that had it has ended: this one goes on" in said for said in ends) == 2
+    assert sum("the process that had it has ended: this one takes over" in said for said in ends) == 2
     trial.check_exact()
 
 

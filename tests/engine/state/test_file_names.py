@@ -47,7 +47,7 @@ def snapshot_of(operator):
 @pytest.mark.parametrize("name", [*LEADING_OUT, "rocksdict-config.json"])
 def test_a_forged_name_in_a_snapshot_is_a_damaged_file(name):
     forged = EncodedOperator({}, {}, NativeState({}, 0, {name: b"x"}))
-    with pytest.raises(DamagedFile, match="no name of a database's file"):
+    with pytest.raises(DamagedFile, match="not a name of a database's file"):
         decode_task_snapshot(snapshot_of(forged), "chk-1/a")
 
 
@@ -66,7 +66,7 @@ def test_forged_numbers_in_a_snapshot_are_a_damaged_file(operator):
 @pytest.mark.parametrize("name", LEADING_OUT)
 def test_a_database_is_never_written_outside_of_its_folder(tmp_path, name):
     settings = StateBackendSettings(local_directory=str(tmp_path))
-    with pytest.raises(DatabaseUnreadable, match="no name of a database's file"):
+    with pytest.raises(DatabaseUnreadable, match="not a name of a database's file"):
         Database.of_files([(name, b"x")], settings)
 
 

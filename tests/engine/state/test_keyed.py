@@ -83,7 +83,7 @@ def test_asking_twice_gives_the_same_state_and_another_type_is_refused():
 
 
 def test_list_state_is_no_table_of_values():
-    with pytest.raises(StateError, match="'seen' is list state, which is no table of values"):
+    with pytest.raises(StateError, match="'seen' is list state, which is not a table of values"):
         backend().table(ListStateDescriptor("seen"))
 
 

@@ -171,8 +171,8 @@ def test_wrong_value_is_refused(value, words):
 @pytest.mark.parametrize(
     ("cls", "words"),
     [
-        (int, "is no dataclass"),
-        (Point(1, 2), "is no dataclass"),
+        (int, "is not a dataclass"),
+        (Point(1, 2), "is not a dataclass"),
         (Unknown, "field 'thing' of Unknown is annotated .*object.*, which has no typed form"),
         (Tree, "Tree holds itself"),
     ],

@@ -309,9 +309,9 @@ def of_class(module, name, *rest):
 HOSTILE = {
     "a class that is not loaded": (of_class("never.loaded", "C", [], [], {}), "this program has not loaded"),
     "a function": (of_class("os", "system", [], [], {}), "which this program has not loaded"),
-    "a class that is no dataclass": (of_class("subprocess", "Popen", [], [], {}), "not the dataclass"),
+    "a class that is not a dataclass": (of_class("subprocess", "Popen", [], [], {}), "not the dataclass"),
     "an attribute of a class": (of_class(__name__, "Visit.__init__", [], [], {}), "has not loaded"),
-    "names that are no texts": (of_class(1, [2], [], [], {}), "no text"),
+    "names that are no texts": (of_class(1, [2], [], [], {}), "not text"),
     "too few parts": (Ext(22, ENCODE([__name__])), "cannot be made"),
     "fields without values": (of_class(__name__, "Visit", ["user", "pages"], ["a"], {}), "cannot be made"),
     "a missing field": (of_class(__name__, "Visit", ["user"], ["a"], {}), "field 'pages' of Visit is new"),

@@ -245,6 +245,46 @@ def test_late_rows_are_matched_where_expected_trusts_them(make_scenario: Callabl
     assert "phantom" in case.finish().anomalies(Trusting())
 
 
+class Numbered(Hours):
+    """Gives each number its place among those before it."""
+
+    options = FamilyOptions(late="late", due=lambda row, _: None)
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        rows: list[Row] = []
+        for split in records.values():
+            for place, (_, number) in enumerate(split):
+                late = ("late", place, number)
+                rows.append(late if late in declared.rows else ("number", place, number))
+        return rows
+
+
+def test_late_rows_that_count_the_records_before_them_are_matched(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    numbered: list[Row] = [("number", place, number) for place, (_, number) in enumerate(LATE_SEVEN)]
+    for place, late, passes in ((2, (2, 7), True), (1, (1, 2), False), (2, (0, 7), False)):
+        rows = [*numbered[:place], ("late", *late), *numbered[place + 1 :]]
+        case = Case(make_scenario, *LATE_SEVEN).start("1.1").checkpoint(1, 4, rows).finish()
+        assert (case.anomalies(Numbered()) == []) is passes
+
+
+class Patient(Hours):
+    """Takes numbers for another 200 ms behind the end of their hour."""
+
+    options = FamilyOptions(
+        late="late", due=lambda row, _: row[1] - row[1] % HOUR + HOUR - 1 + 200 * (row[0] == "late")
+    )
+
+
+def test_a_late_row_may_be_due_after_all_others(make_scenario: Callable[..., Scenario]) -> None:
+    # The first hour takes no more numbers at 299, which the watermark reaches or not.
+    for newest, passes in ((310, True), (309, False)):
+        case = Case(make_scenario, (10, 1), (newest, 2), (20, 7)).start("1.1")
+        case.checkpoint(1, 3, [("hour", 0, 1), ("late", 20, 7), ("hour", 300, 2)])
+        assert (case.finish().anomalies(Patient()) == []) is passes
+
+
 def test_due_without_late_is_refused() -> None:
     with pytest.raises(FamilyError, match="late is missing"):
         FamilyOptions(due=lambda row, _: None)

@@ -8,7 +8,9 @@ import pytest
 
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 FAMILIES = Path(__file__).parent / "late_families"
@@ -16,8 +18,12 @@ STATE = 'self.seen = context.get_state(ValueStateDescriptor("seen", Types.BOOLEA
 NAMES = {"orders": "order", "hourly_visits": "visit", "site_sessions": "click"}
 
 
+def scenario_at(family: Family, index: int) -> Scenario:
+    return scenario_of(family, scenario_seed(0, family.name, index))
+
+
 def fails(family: Family, index: int) -> bool:
-    scenario = scenario_of(family, scenario_seed(0, family.name, index))
+    scenario = scenario_at(family, index)
     return not try_scenario(family, scenario, twice=False, continued=False).verdict.passed
 
 
@@ -28,7 +34,7 @@ def test_a_correct_family_with_late_data_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_seen_ids_in_a_set_are_caught_within_50_scenarios(name: str, tmp_path: Path) -> None:
+def test_seen_ids_in_a_set_are_caught_within_50_scenarios_and_named(name: str, tmp_path: Path) -> None:
     text = (FAMILIES / f"{name}.py").read_text()
     record = NAMES[name]
     for right, wrong in (
@@ -40,7 +46,12 @@ def test_seen_ids_in_a_set_are_caught_within_50_scenarios(name: str, tmp_path: P
         text = text.replace(right, wrong)
     (tmp_path / f"{name}.py").write_text(text)
     family = load_family(str(tmp_path / f"{name}.py"))
-    assert any(fails(family, index) for index in range(50))
+    scenario = next(scenario_at(family, index) for index in range(50) if fails(family, index))
+    signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
+    assert signature is not None
+    cause = confirmed_cause(family, scenario, signature, scenario)
+    assert cause is not None
+    assert "Dedup keeps `self.seen` outside Flink state" in cause.sentence
 
 
 WATERMARK = "if ctx.timer_service().current_watermark() >= due:"

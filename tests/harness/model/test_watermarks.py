@@ -11,7 +11,7 @@ from onceproof.engine.elements import Watermark
 from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.watermarks import NO_WATERMARK, Timed, strategies_of
+from onceproof.harness.model.watermarks import MAX_WATERMARK, NO_WATERMARK, Timed, strategies_of
 
 RECORDS = ((10, "a"), (30, "b"), (20, "c"))
 
@@ -62,18 +62,32 @@ def test_the_strategy_of_a_job_is_found_without_building_it(name: str) -> None:
     assert found.is_of_one_split
 
 
-def test_idle_splits_and_strategies_behind_a_source_have_watermarks_of_other_splits() -> None:
+def test_a_split_that_may_be_idle_may_be_overtaken_at_any_time() -> None:
     idle = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_millis(5))
+    assert furthest(idle) == [MAX_WATERMARK] * 4
 
+
+def test_a_split_whose_generator_marks_it_idle_may_be_overtaken_from_then_on() -> None:
+    class Pausing(Punctuated):
+        def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+            super().on_event(event, event_timestamp, output)
+            if event == "b":
+                output.mark_idle()
+
+    strategy = WatermarkStrategy.for_generator(lambda context: Pausing())
+    assert furthest(strategy) == [NO_WATERMARK, NO_WATERMARK, MAX_WATERMARK, MAX_WATERMARK]
+
+
+def test_strategies_behind_a_source_have_watermarks_of_other_splits() -> None:
     class Job:
         def job(self, env: Any, io: Any) -> None:
-            numbers = env.from_source(io.source("numbers"), idle, "numbers").name("numbers")
+            numbers = env.from_source(io.source("numbers"), None, "numbers").name("numbers")
             numbers.assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks())
 
     family: Any = Job()
     strategies = strategies_of(family, {}, {})
     assert strategies is not None
-    assert [found.is_of_one_split for found in strategies] == [False, False]
+    assert [found.is_of_one_split for found in strategies] == [False]
 
 
 def test_the_strategies_of_a_job_that_asks_its_streams_for_more_are_not_known() -> None:

@@ -148,7 +148,7 @@ def test_statement_that_the_database_refuses_is_one_line(job_of: Any, database: 
 
 
 @pytest.mark.parametrize(
-    ("driver", "line"), [("", "give the Python module"), ("json", "is no DB-API driver")]
+    ("driver", "line"), [("", "give the Python module"), ("json", "is not a DB-API driver")]
 )
 def test_driver_that_is_none_is_refused_as_the_job_is_built(driver: str, line: str) -> None:
     with pytest.raises(ValueError, match=line):

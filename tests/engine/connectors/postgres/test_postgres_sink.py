@@ -420,8 +420,8 @@ def test_paused_server_fails_the_request_in_time(
         ((1, "\ud800"), "lone surrogate"),
         ((1, {"a": 1}), "cannot adapt type 'dict'"),
         ((None, "a"), 'null value in column "n" of relation "numbers" violates not-null'),
-        ((1,), r"\(1,\) is no row: give tuples of 2 columns \(n, word\)"),
-        ("text", r"'text' is no row"),
+        ((1,), r"\(1,\) is not a row: give tuples of 2 columns \(n, word\)"),
+        ("text", r"'text' is not a row"),
     ],
 )
 def test_row_that_does_not_fit_is_named(job: Any, outside: Any, row: Any, line: str) -> None:

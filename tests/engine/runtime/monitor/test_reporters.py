@@ -169,7 +169,7 @@ def test_a_receiver_that_fails_is_left_out_and_the_others_go_on(caplog):
     publisher.close()
     assert taken == [1]
     assert [each.getMessage() for each in caplog.records] == [
-        "job 'orders': Broken takes no more views, the job goes on without it: gone"
+        "job 'orders': Broken accepts no more views; the job continues without it: gone"
     ]
 
 

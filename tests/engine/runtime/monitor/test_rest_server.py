@@ -235,8 +235,10 @@ def test_a_job_goes_on_without_its_monitor_process(tmp_path, caplog, capfd):
     monitor.wait(PATIENCE_SECONDS)
     released.set()
     assert client.get_job_execution_result().result(PATIENCE_SECONDS).attempts == 1
-    [warning] = [each.getMessage() for each in caplog.records if "takes no more views" in each.getMessage()]
-    assert warning.startswith("job 'alone': MonitorProcess takes no more views, the job goes on without it")
+    [warning] = [each.getMessage() for each in caplog.records if "accepts no more views" in each.getMessage()]
+    assert warning.startswith(
+        "job 'alone': MonitorProcess accepts no more views; the job continues without it"
+    )
 
 
 def first_metrics(port):

@@ -116,9 +116,9 @@ print(json.dumps(plain_sources.read_all(source)))
 def test_strategy_of_a_family_travels_without_java_and_is_made_when_it_is_taken(run):
     lines = """
 import pickle
-from onceproof.scenarios import _lateness
-strategy = pickle.loads(pickle.dumps(_lateness.WATERMARKS))
-print(json.dumps([strategy.real(), _lateness.BOUND_MS]))
+from onceproof.scenarios import _event_time
+strategy = pickle.loads(pickle.dumps(_event_time.WATERMARKS))
+print(json.dumps([strategy.real(), _event_time.BOUND_MS]))
 """
     (kind, (origin, bound)), expected = run(lines)
     assert (kind, origin, bound) == ("bounded", "real", expected)
