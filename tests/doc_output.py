@@ -40,7 +40,7 @@ VARIABLE: Final = (
         re.compile(r" in [^ ]+ (?:µs|ms|s|min)(?: [^ ]+ s)? on \d+ workers? \([^)]* each\)"),
         " in … on … workers (… each)",
     ),
-    (re.compile(r"((?:passed|failed)\b.*) in [\d.]+s"), r"\1 in …"),
+    (re.compile(r"((?:passed|failed)\b.*) in [\d.]+s(?: \([\d:]+\))?"), r"\1 in …"),
 )
 """What a machine decides, and how it is shown."""
 _FAILURE: Final = re.compile(r"\b(\w+)-[0-9a-f]{6}\b(?!\.original)")

@@ -8,7 +8,7 @@ Rules:
 - The planted bugs have MUTANT_SECONDS. Those that remain are left for another night, which begins with
   another one. Fewer than LEAST_MUTANTS are too few: a busy machine has more time for them, up to
   MOST_MUTANT_SECONDS.
-- A night draws other scenarios than those of the record (`tests/mutants/kills.json`), so some bug survives in
+- A night draws other scenarios than those of the record (`tests/planted/kills.json`), so some bug survives in
   almost every one, and that says nothing. A bug that survives is tried in its recorded scenario: one that
   survives there too is news.
 """
@@ -24,14 +24,8 @@ from typing import Final
 
 from onceproof.engine.connectors.file_source import MalformedRow
 from onceproof.harness.commands.cli import main
-from onceproof.harness.flights.data import DataMissing, write_year
-from onceproof.harness.flights.flights_oracle import YearComparison, YearUnreadable, compare_year
-from onceproof.harness.flights.plans import LOCAL, SPARK, Plan, run_plan
-from onceproof.harness.flights.real_input import failed_input, real_input_of
-from onceproof.harness.flights.year import FAMILY
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
-from onceproof.harness.model.mutants import built_in_mutants
 from onceproof.harness.nightly.night import Night, OwnNight, Part
 from onceproof.harness.systems.process.driver_process import DriverFailed
 from onceproof.harness.trials.mutant_trials import Result, measure_all
@@ -40,7 +34,13 @@ from onceproof.harness.trials.runner import usable_processors
 from onceproof.reports.headline import real_input_text
 from onceproof.reports.model import Mutant, Sizes
 from onceproof.reports.text import counted
-from tests.mutants.kills import Kill, recorded_kills, tried_where_recorded
+from onceproof.scenarios._year_of_flights import DataMissing, write_year
+from tests.flights.flights_oracle import YearComparison, YearUnreadable, compare_year
+from tests.flights.plans import LOCAL, SPARK, Plan, run_plan
+from tests.flights.real_input import failed_input, real_input_of
+from tests.flights.year import FAMILY
+from tests.planted.catalogue import built_in_mutants
+from tests.planted.kills import Kill, recorded_kills, tried_where_recorded
 
 MUTANT_SECONDS: Final = 90.0
 MOST_MUTANT_SECONDS: Final = 900.0

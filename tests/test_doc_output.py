@@ -46,4 +46,5 @@ def test_what_a_machine_decides_is_not_shown() -> None:
     line = "50 scenarios in 0.5 s on 2 workers (7 ms each), 86 kills, 27 rescales; trace hash 4d00"
     assert masked(line) == "50 scenarios in … on … workers (… each), 86 kills, 27 rescales; trace hash 4d00"
     assert masked("3 passed in 1.35s") == "3 passed in …"
+    assert masked("3 passed in 143.35s (0:02:23)") == "3 passed in …"
     assert masked("  matters  watermarks every 1 ms") == "  matters  watermarks every 1 ms"

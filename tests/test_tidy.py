@@ -152,7 +152,7 @@ def test_imports_keep_the_contracts() -> None:
 @pytest.mark.parametrize(
     ("text", "other", "problem"),
     [
-        ('flights.flights_oracle"', 'flights.oracle"', "does not exist"),
+        ('"onceproof.harness.model.history"', '"onceproof.harness.model.past"', "does not exist"),
         ('"task | checkpoint"', '"task"', "exhaustive"),
         ('"commands",\n  "nightly",', '"nightly",\n  "commands",', "The layers of the harness BROKEN"),
     ],

@@ -16,12 +16,13 @@ from onceproof.harness.campaign.pipeline import TRIALS
 from onceproof.harness.commands.cli import app
 from onceproof.harness.nightly.night import FOLDER_OF_CAMPAIGN, FOLDER_OF_HISTORY
 from onceproof.harness.settings.run_plan import OUT, RUN
+from tests.enumeration.__main__ import enumeration
 from tests.nightly import FOLDER_OF_FLIGHTS, FOLDER_OF_YEAR
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"
 CALLS = {"enumeration": 1, "hunt": 1, "nightly": 1, "pull_request": 2}
-"""Number of onceproof commands in each workflow."""
+"""Number of commands of the project in each workflow."""
 NAMES = tuple(CALLS)
 
 
@@ -51,6 +52,10 @@ def targets() -> set[str]:
 
 
 def options_of(command: str) -> set[str]:
+    if command == "tests.enumeration":
+        alone = typer.Typer()
+        alone.command()(enumeration)
+        return {option for parameter in typer.main.get_command(alone).params for option in parameter.opts}
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return {option for parameter in commands[command].params for option in parameter.opts}
 
@@ -59,7 +64,7 @@ def commands_in(script: str) -> list[tuple[str, list[str]]]:
     """Return the onceproof commands of a script with the names of their options."""
     found = []
     for line in script.replace("\\\n", " ").splitlines():
-        if match := re.search(r"\bonceproof (\w+)(.*)", line):
+        if match := re.search(r"\b(?:onceproof|python -m) ([\w.]+)(.*)", line):
             found.append((match[1], re.findall(r"(?<![\w-])--?[a-z][\w-]*", match[2])))
         if match := re.search(r'\bmake (\w+)(?: OPTIONS="([^"]*)")?', line):
             assert match[1] in targets()

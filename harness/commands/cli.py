@@ -40,12 +40,10 @@ from onceproof.harness.commands.shared_options import (
     CheckedFamilies,
     ComparedFamilies,
     ComparesSql,
-    EnumeratedFamilies,
     ExplainOut,
     ExplainShrinkRuns,
     Families,
     FirstOfShare,
-    FlightsSystem,
     Junit,
     Master,
     MaxTime,
@@ -79,7 +77,6 @@ BISECT = "--bisect"
 DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 EXPLAIN_FOLDER = Path("reports", "out", "explain")
-FLIGHTS_FOLDER = Path("reports", "out", "flights-alone")
 
 EVERYDAY: Final = ("init", "check", "run", "replay", "explain", "serve", "doctor")
 """The commands that `--help` shows first, in the order in which a user meets them."""
@@ -263,47 +260,6 @@ def campaign(
 
 
 @app.command()
-def flights(
-    system: FlightsSystem = "spark-cluster",
-    seed: Annotated[int, typer.Option("--seed", help="Seed from which the kills are drawn.")] = 0,
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder for the rows and the checkpoints.")
-    ] = FLIGHTS_FOLDER,
-    as_json: AsJson = False,
-) -> None:
-    """Run a year of real flights under kills, and compare the rows with the oracle."""
-    from onceproof.engine.extras import DATA, SPARK, require
-
-    require("onceproof flights", SPARK, DATA)
-    from onceproof.harness.commands.flights import flights_command
-
-    raise typer.Exit(flights_command(system, seed, out, as_json, _command()))
-
-
-@app.command("enumerate")
-def enumerate_faults(
-    families: EnumeratedFamilies = None,
-    share: Annotated[
-        int, typer.Option("--share", min=1, metavar="N", help="Run one N-th of the work, for a shorter run.")
-    ] = 1,
-    first: FirstOfShare = 0,
-    workers: Workers = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the failures.")] = Path(
-        "reports", "out", "enumerate"
-    ),
-    as_json: AsJson = False,
-) -> None:
-    """Run the smallest jobs with every single fault and every pair of faults."""
-    from onceproof.harness.commands.enumerate import DEFAULT_FAMILIES, enumerate_command
-    from onceproof.harness.settings.project_settings import load_settings
-
-    known = load_settings().known
-    raise typer.Exit(
-        enumerate_command(families or DEFAULT_FAMILIES, share, first, workers, out, known, as_json)
-    )
-
-
-@app.command()
 def replay(
     subject: Subject,
     family: OneFamily = None,
@@ -350,7 +306,7 @@ def sensitivity(
     seed: Seed = 0,
     family: Annotated[
         str,
-        typer.Option("--family", metavar="FAMILY|FILE.py", help="A family with a function `with_key`."),
+        typer.Option("--family", metavar="FAMILY|FILE.py", help="The family that runs."),
     ] = "word_count",
     master: Master = None,
     conf: SparkSettings = None,

@@ -8,7 +8,6 @@ the worst of them beside the median, because a bug that one seed finds by luck i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 
 import msgspec
@@ -16,7 +15,8 @@ from msgspec import Struct
 
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED
 from onceproof.harness.model.family_places import family_names
-from onceproof.harness.model.mutants import Mutant, built_in_mutants, find_mutant, load_mutants
+from onceproof.harness.model.mutants import Mutant
+from onceproof.harness.model.mutants.loading import mutant_of
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.trials.mutant_trials import Result, measure_all
 from onceproof.harness.trials.runner import usable_processors
@@ -40,12 +40,14 @@ class MutantTrials(Struct, frozen=True):
     shrinks: bool
 
 
-def mutants_command(only: Sequence[str], load: Path | None, trials: MutantTrials, as_json: bool) -> int:
+def mutants_command(
+    mutants: Sequence[Mutant], only: Sequence[str], trials: MutantTrials, as_json: bool
+) -> int:
     """Measure which planted bugs are killed; return FAILED if one survived a seed unexpectedly.
 
-    ``only`` lists ids; ``load`` is a file with mutants, which are measured alone if ``only`` is empty.
+    ``only`` lists the ids of those to measure; empty: all.
     """
-    mutants = _chosen(only, load)
+    mutants = [mutant_of(each, mutants) for each in only] or mutants
     width = max([len(each.id) for each in mutants], default=0)
     results: list[Result] = []
     for result in measure_all(
@@ -72,14 +74,6 @@ def mutants_command(only: Sequence[str], load: Path | None, trials: MutantTrials
             if each.id in survivors and each.unseen:
                 print(f"known not to be seen: {each.id}: {each.unseen}")
     return FAILED if survivors - known else PASSED if results else NOTHING_RAN
-
-
-def _chosen(only: Sequence[str], load: Path | None) -> list[Mutant]:
-    loaded = load_mutants(load) if load else ()
-    if not only:
-        return list(loaded or built_in_mutants())
-    by_id = {each.id: each for each in (*built_in_mutants(), *loaded)}
-    return [by_id[each] if each in by_id else find_mutant(each) for each in only]
 
 
 def _print_result(result: Result, width: int) -> None:

@@ -25,13 +25,14 @@ import msgspec
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_options import SparkOptions
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
+from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.reporting.run_summary import failure_lines
-from onceproof.harness.sensitivity.designed import designed_family
+from onceproof.harness.sensitivity.designed import varies_records
 from onceproof.harness.sensitivity.experiment import COSTS, REPLICATES, DesignedTrial, Experiment
-from onceproof.harness.sensitivity.parameters import SPACE, settings_of
+from onceproof.harness.sensitivity.parameters import settings_of, space_of
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.runner import OutputUnwritable, RunResult
 from onceproof.harness.trials.tally import Group
@@ -67,11 +68,11 @@ def sensitivity_command(
 
     ``asked`` is the name or the path of a family.
     """
-    family = designed_family(load_family(asked))
+    family = load_family(asked)
     check_family(family)
     find_java(os.environ)
     before = report_in(folder)
-    experiment = experiment_of(scenarios, seed)
+    experiment = experiment_of(family, scenarios, seed)
     # Slow to import.
     from onceproof.engine.runtime.spark_session import obtained_session
     from onceproof.harness.sensitivity.on_spark import run_experiment
@@ -95,17 +96,22 @@ def sensitivity_command(
     return FAILED if result.cases else PASSED
 
 
-def experiment_of(scenarios: int, seed: int) -> Experiment:
-    """Return an experiment with at most ``scenarios`` scenarios. Raises UsageError if they are too few."""
+def experiment_of(family: Family, scenarios: int, seed: int) -> Experiment:
+    """Return an experiment on a family with at most ``scenarios`` scenarios.
+
+    Raises:
+        UsageError: they are too few
+    """
     from onceproof.harness.sensitivity.sampling import design, least_points
 
-    least = least_points(SPACE) * REPLICATES
+    space = space_of(varies_records(family))
+    least = least_points(space) * REPLICATES
     if scenarios < least:
         raise UsageError(
-            f"--scenarios {scenarios}: too few to separate {len(SPACE)} parameters; use {least} or more"
+            f"--scenarios {scenarios}: too few to separate {len(space)} parameters; use {least} or more"
             f" ({REPLICATES} at each of {least // REPLICATES} points)"
         )
-    return Experiment(seed, tuple(design(SPACE, scenarios // REPLICATES, seed)))
+    return Experiment(seed, tuple(design(space, scenarios // REPLICATES, seed)))
 
 
 def study_trials(

@@ -39,14 +39,6 @@ CheckedFamilies: TypeAlias = Annotated[
     list[str],
     typer.Argument(metavar="FAMILY|FILE.py...", help="Families to check.", autocompletion=complete_family),
 ]
-EnumeratedFamilies: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FAMILY|FILE.py]...",
-        help="Families to run. Default: word_count.",
-        autocompletion=complete_family,
-    ),
-]
 Systems: TypeAlias = Annotated[
     str,
     typer.Option(
@@ -100,14 +92,6 @@ ShownSystem: TypeAlias = Annotated[
         metavar="NAME",
         help=f"Show this system only: {', '.join(system_names())}. Default: all.",
         autocompletion=complete_system,
-    ),
-]
-FlightsSystem: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--system",
-        help="System under test: local, spark or spark-cluster.",
-        autocompletion=lambda: ["local", "spark", "spark-cluster"],
     ),
 ]
 Workers: TypeAlias = Annotated[

@@ -36,7 +36,7 @@ _MENDABLE: Final = frozenset(
         ("onceproof.harness.model.scenario", "ScenarioError"),
         ("onceproof.harness.settings.project_settings", "SettingsError"),
         ("onceproof.harness.checkers.outcome", "OutcomeError"),
-        ("onceproof.harness.flights.data", "DataMissing"),
+        ("onceproof.scenarios._year_of_flights", "DataMissing"),
         ("onceproof.harness.model.mutants.registry", "MutantError"),
         ("onceproof.harness.trials.output_files", "OutputUnwritable"),
         ("onceproof.harness.trials.hunt_state", "HuntError"),

@@ -4,9 +4,11 @@ The rules this module lives by:
 
 - The studied parameters are set; all else is equal in every scenario: the number of records and splits, one
   kill of all tasks, ample limits. The seed decides the order of records and of steps.
-- The family's generator draws the values of the records; this module gives them keys and timestamps. So the
-  family needs the option ``with_key``, a function that returns a value with key number 0, 1, 2, ..., and its
-  job must not read workload parameters, which would describe the records that the generator drew.
+- A family with the option ``with_key``, a function that returns a value with key number 0, 1, 2, ..., has the
+  values that its generator draws, with keys and timestamps of this module. Its job must not read workload
+  parameters, which would describe the records that the generator drew.
+- Any other family has the same records in every scenario, those of the largest of some drawn workloads. Then
+  the parameters that describe records are not studied.
 - The scenario's JSON holds the studied parameters, and replays like any other scenario.
 """
 
@@ -19,8 +21,8 @@ from random import Random
 from typing import Final
 
 from onceproof.harness.generation.generator import generator_version
-from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Family, FamilyError, Workload, options_of, source_file, workload_of
+from onceproof.harness.model.chance import Chance, derived_seed
+from onceproof.harness.model.family import Family, FamilyError, Workload, options_of, workload_of
 from onceproof.harness.model.scenario import (
     Fault,
     InputRecord,
@@ -40,28 +42,14 @@ RECORD_MS: Final = 5
 MAX_PARALLELISM: Final = 16
 RESTART_DELAY_MS: Final = 20
 UNLIMITED: Final = 1_000_000
+WORKLOADS: Final = 20
 MOST_DRAWS: Final = 200
 """The most workloads that are drawn to get enough records and splits."""
 
 
-def designed_family(family: Family) -> Family:
-    """Return the family.
-
-    :raises FamilyError: it has no option ``with_key``
-    """
-    _with_key_of(family)
-    return family
-
-
-def _with_key_of(family: Family) -> Callable[[RecordValue, int], RecordValue]:
-    with_key = options_of(family).with_key
-    if with_key is None:
-        raise FamilyError(
-            f"{source_file(family) or family.name}: family {family.name} cannot set the key of a value: it"
-            " needs a function with_key(value, number) and options = FamilyOptions(with_key=with_key), as"
-            " word_count and page_views have"
-        )
-    return with_key
+def varies_records(family: Family) -> bool:
+    """Return whether an experiment can set the keys of a family's records."""
+    return options_of(family).with_key is not None
 
 
 def designed_scenario(
@@ -70,23 +58,34 @@ def designed_scenario(
     """Return the scenario of some settings and a seed.
 
     :param origin: further entries of the scenario's parameters, such as the experiment and the point
-    :raises FamilyError: the family cannot be designed
+    :raises FamilyError: the family draws too few records
     """
     random = Random(seed)
-    workload, values = _draw_values(family, random)
-    chance = Chance(random)
-    records = _records(family, sorted(workload.records)[:SPLITS], values, settings, chance)
-    elements = RECORDS * len(family.tasks)
+    with_key = options_of(family).with_key
+    if with_key is None:
+        workload, chance = _largest_workload(family), Chance(random)
+        records = {split: tuple(each) for split, each in workload.records.items()}
+        parameters = dict(workload.parameters)
+    else:
+        workload, values = _draw_values(family, random)
+        chance = Chance(random)
+        records = _records(with_key, sorted(workload.records)[:SPLITS], values, settings, chance)
+        parameters = {}
+    elements = _elements(family, sum(map(len, records.values())))
     kill = Fault("kill_all", "element", occurrence=1 + int(settings.fault_time * (elements - 1)))
     scenario = Scenario(
         family=family.name,
         generator_version=generator_version(family),
         seed=None,
-        parameters={**asdict(settings), **origin},
+        parameters={
+            **{name: value for name, value in asdict(settings).items() if value is not None},
+            **origin,
+            **parameters,
+        },
         records=records,
         parallelism=settings.parallelism,
         max_parallelism=MAX_PARALLELISM,
-        source_parallelism=workload.source_parallelism or SPLITS,
+        source_parallelism=workload.source_parallelism or min(SPLITS, len(records)),
         sink_parallelism=0,
         channel_capacity=settings.channel_capacity,
         checkpoint_interval_ms=settings.checkpoint_interval_ms,
@@ -101,6 +100,26 @@ def designed_scenario(
     scenario = with_ample_limits(scenario)
     check(scenario)
     return scenario
+
+
+def _largest_workload(family: Family) -> Workload:
+    """Return the workload with the most records of WORKLOADS, which are always the same."""
+    random = Random(derived_seed("largest workload", family.name))
+    drawn = [workload_of(family, random) for _ in range(WORKLOADS)]
+    largest = max(drawn, key=_size)
+    if not _size(largest):
+        raise FamilyError(f"family {family.name}: {WORKLOADS} draws of generate() returned no record")
+    return largest
+
+
+def _size(workload: Workload) -> int:
+    return sum(map(len, workload.records.values()))
+
+
+def _elements(family: Family, records: int) -> int:
+    """Return how many elements the tasks handle; sinks may get fewer rows than there are records."""
+    tasks = sum(varies_records(family) or kind != "sink" for kind in family.tasks.values())
+    return records * tasks
 
 
 def _draw_values(family: Family, random: Random) -> tuple[Workload, list[RecordValue]]:
@@ -121,11 +140,17 @@ def _draw_values(family: Family, random: Random) -> tuple[Workload, list[RecordV
 
 
 def _records(
-    family: Family, splits: list[str], values: list[RecordValue], settings: Settings, chance: Chance
+    with_key: Callable[[RecordValue, int], RecordValue],
+    splits: list[str],
+    values: list[RecordValue],
+    settings: Settings,
+    chance: Chance,
 ) -> dict[str, tuple[InputRecord, ...]]:
     """Distribute the values over the splits, each with a key and a timestamp."""
+    assert settings.keys is not None
+    assert settings.skew is not None
+    assert settings.disorder_ms is not None
     shares = list(accumulate(1 / (number + 1) ** settings.skew for number in range(settings.keys)))
-    with_key = _with_key_of(family)
     records: dict[str, list[InputRecord]] = {split: [] for split in splits}
     for turn, value in enumerate(values):
         point = chance.unit() * shares[-1]

@@ -20,7 +20,7 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.sensitivity.designed import designed_scenario
-from onceproof.harness.sensitivity.parameters import Point, settings_of
+from onceproof.harness.sensitivity.parameters import SPACE, Point, Space, settings_of
 
 REPLICATES: Final = 4
 
@@ -53,6 +53,11 @@ class Experiment:
     seed: int
     points: tuple[Point, ...]
     replicates: int = REPLICATES
+
+    @property
+    def space(self) -> Space:
+        """Return the parameters that its points vary."""
+        return {name: SPACE[name] for name in self.points[0]}
 
     @property
     def scenarios(self) -> int:

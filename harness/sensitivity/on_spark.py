@@ -20,7 +20,6 @@ from onceproof.harness.campaign.executor import FamilySource, load
 from onceproof.harness.campaign.jobs import run_job
 from onceproof.harness.checkers.outcome import from_line, to_line
 from onceproof.harness.model.scenario import from_json, to_json
-from onceproof.harness.sensitivity.designed import designed_family
 from onceproof.harness.sensitivity.experiment import DesignedTrial, Experiment
 from onceproof.harness.systems.simulation.cost_meter import MeasuredSystem
 from onceproof.harness.trials.trial import run_scenario
@@ -58,7 +57,7 @@ class DesignedSimulation:
             yield pa.RecordBatch.from_arrays(arrays, schema=TRIALS)
 
     def _try(self, number: int) -> DesignedTrial:
-        family = designed_family(load(self.source))
+        family = load(self.source)
         scenario = self.experiment.scenario(family, number)
         outcome, history = run_scenario(family, scenario, MeasuredSystem())
         return DesignedTrial.of(number, scenario, outcome, history)

@@ -57,13 +57,13 @@ Point: TypeAlias = Mapping[str, float]
 """By name, a value of each parameter."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The studied settings of a designed scenario."""
+    """The studied settings of a designed scenario; None for those that an experiment does not vary."""
 
-    keys: int
-    skew: float
-    disorder_ms: int
+    keys: int | None = None
+    skew: float | None = None
+    disorder_ms: int | None = None
     checkpoint_interval_ms: int
     parallelism: int
     fault_time: float
@@ -145,8 +145,15 @@ PARAMETERS: Final[dict[str, Parameter]] = {
 }
 
 SPACE: Final[Space] = {name: parameter.marginal for name, parameter in PARAMETERS.items()}
+OF_RECORDS: Final = ("keys", "skew", "disorder_ms")
+"""The parameters that describe the records; the others describe the job and its failure."""
+
+
+def space_of(varies_records: bool) -> Space:
+    """Return the parameters of an experiment, with or without those that describe the records."""
+    return {name: each for name, each in SPACE.items() if varies_records or name not in OF_RECORDS}
 
 
 def settings_of(point: Point) -> Settings:
     """Return the settings of a scenario at a point."""
-    return Settings(**{name: parameter.setting(point[name]) for name, parameter in PARAMETERS.items()})  # type: ignore[arg-type]
+    return Settings(**{name: PARAMETERS[name].setting(value) for name, value in point.items()})  # type: ignore[arg-type]

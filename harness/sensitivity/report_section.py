@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.sensitivity.experiment import COSTS, Cost, DesignedTrial, Experiment, Means, means_of
 from onceproof.harness.sensitivity.findings import cost_sentence, from_low_to_high
-from onceproof.harness.sensitivity.parameters import PARAMETERS, SPACE, Marginal
+from onceproof.harness.sensitivity.parameters import PARAMETERS, Marginal, Space
 from onceproof.harness.sensitivity.sampling import DesignTooSmall, Explained, explain_values
 from onceproof.reports.model import Drivers, Influence, Report, Sensitivity
 
@@ -29,9 +29,11 @@ def sensitivity_of(
         parameters=tuple(
             (parameter.label, parameter.meaning, _range(name, parameter.marginal))
             for name, parameter in PARAMETERS.items()
+            if name in experiment.space
         ),
         drivers=tuple(
-            _drivers(cost, means_of(experiment, trials, index)) for index, cost in enumerate(COSTS)
+            _drivers(cost, experiment.space, means_of(experiment, trials, index))
+            for index, cost in enumerate(COSTS)
         ),
         command=command,
     )
@@ -43,9 +45,9 @@ def with_sensitivity(report: Report, study: Sensitivity) -> tuple[Sensitivity, .
     return tuple(sorted((*others, study), key=lambda each: each.family))
 
 
-def _drivers(cost: Cost, means: Means) -> Drivers:
+def _drivers(cost: Cost, space: Space, means: Means) -> Drivers:
     try:
-        explained = explain_values(SPACE, means.points, means.values)
+        explained = explain_values(space, means.points, means.values)
     except DesignTooSmall:
         sentence = f"Not measured: only at {len(means.points)} points did a scenario pass."
         return Drivers(cost=cost.name, sentence=sentence)

@@ -217,7 +217,7 @@ def measure_all(
         min(workers, len(mutants) * seeds) or 1, mp_context=get_context("spawn")
     ) as pool:
         waiting: list[Future[Result]] = [
-            pool.submit(_measure_by_id, mutant.id, mutant.path, families, each, limit, shrink_runs)
+            pool.submit(_measure_by_id, mutant.id, str(mutant.path), families, each, limit, shrink_runs)
             for mutant in mutants
             for each in range(seed, seed + seeds)
         ]
@@ -230,7 +230,7 @@ def measure_all(
 
 
 def _measure_by_id(
-    mutant_id: str, path: str | None, families: Sequence[str], seed: int, limit: int, shrink_runs: int
+    mutant_id: str, path: str, families: Sequence[str], seed: int, limit: int, shrink_runs: int
 ) -> Result:
     loaded = [load_family(name) for name in families]
     return measure(find_mutant(mutant_id, path), loaded, seed, limit, shrink_runs)

@@ -66,8 +66,6 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     """The part of the run."""
     turns: tuple[int, ...] = ()
     """How many of a round each family has; empty: one each."""
-    enumerates: bool = False
-    """Whether batches number units of an enumeration instead of scenarios of a run."""
     checks: tuple[int, ...] | None = None
     """The parallelisms at which batches check the family for mistakes, instead of trying its scenarios."""
     watches: bool = False

@@ -15,20 +15,18 @@ import gc
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from threading import Thread
 from time import perf_counter, sleep, time
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import Outcome, to_line
 from onceproof.harness.checkers.protocol_states import protocol_states_of
 from onceproof.harness.generation.generator import UNAIMED, USUAL, Drawing
-from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
@@ -57,13 +55,6 @@ from onceproof.harness.trials.supervision import (
 from onceproof.harness.trials.trial import StoppedInGenerate, run_scenario, scenario_of
 
 _PARENT_POLL_SECONDS = 1.0
-
-
-class RunsUnits(Protocol):
-    """The part of an enumeration that a worker needs."""
-
-    def run(self, number: int) -> Any:
-        """Run the unit of a number and return its result, which msgspec can encode."""
 
 
 def run_batch(
@@ -178,21 +169,6 @@ def unaimed_name(family: Family) -> str:
     return f"{family.name} unaimed"
 
 
-def enumerate_batch(units: RunsUnits, batch: Batch) -> Done:
-    """Run the units of a batch, up to the first error."""
-    started = perf_counter()
-    lines: list[bytes] = []
-    family_error = internal_error = ""
-    try:
-        for number in range(batch.first, batch.first + batch.count):
-            lines.append(msgspec.json.encode(units.run(number)) + b"\n")
-    except FamilyError as error:
-        family_error = str(error)
-    except Exception:
-        internal_error = traceback.format_exc()
-    return Done(batch.first, tuple(lines), perf_counter() - started, family_error, internal_error)
-
-
 Answer: TypeAlias = Callable[[Batch, Notes], Done]
 """Runs a batch."""
 
@@ -227,18 +203,13 @@ def serve(prepare: Callable[[Start], Answer], learn: Callable[[FamilyToLoad], No
 
 
 def main() -> None:
-    """Run the scenarios of a run, or the units of an enumeration."""
+    """Run the scenarios of a run, or the checks of a family."""
     with ExitStack() as stack:
 
         def prepare(start: Start) -> Answer:
             families = [load_family(name) for name in start.families]
             system = find_system(start.system)
             stack.enter_context(let_go(system))
-            if start.enumerates:
-                from onceproof.harness.trials.enumeration.units import Units
-
-                units = Units(families)
-                return lambda batch, notes: enumerate_batch(units, batch)
             if (parallelisms := start.checks) is not None:
                 from onceproof.harness.trials.supervised_checks import check_batch
 

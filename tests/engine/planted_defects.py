@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - Every defect here was in the engine, and shows only outside of the simulation: in real threads, processes,
   folders and files, in the log, or in programs of a kind that no family has. Those that the simulation can
-  show are mutants in ``harness/mutants``.
+  show are in ``tests/planted``.
 - It is a plugin of pytest, for a process of its own: ``pytest -p tests.engine.planted_defects TEST...``. A
   test that ``PLANTED`` names runs with its defect, any other one without.
 - One failure of a test is enough: its other cases do not run.

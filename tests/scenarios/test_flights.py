@@ -20,8 +20,14 @@ from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.file_source import MalformedRow
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.functions import SinkFunction
-from onceproof.harness.flights import data as flights_data
-from onceproof.harness.flights.data import (
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import NOTHING_DECLARED
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.scenario import Parameter, Scenario
+from onceproof.harness.trials.trial import run_scenario
+from onceproof.scenarios import _year_of_flights as flights_data
+from onceproof.scenarios import flights
+from onceproof.scenarios._year_of_flights import (
     CANCELLED,
     CHECKSUMS,
     ROWS,
@@ -31,12 +37,6 @@ from onceproof.harness.flights.data import (
     write_year,
     year_source,
 )
-from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import NOTHING_DECLARED
-from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.scenario import Parameter, Scenario
-from onceproof.harness.trials.trial import run_scenario
-from onceproof.scenarios import flights
 from onceproof.scenarios.flights import AIRPORTS, WithOrigin, airport_of
 from tests.scenarios.golden import meaning_of
 

@@ -8,10 +8,10 @@ from onceproof.harness.checkers.liveness import Liveness
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.fault_kinds import TOPIC_CHANGES
 from onceproof.harness.model.history import FAULT_FIRED, JOB_FAILED, JOB_FINISHED
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.trials.trial import Trial, try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import find_mutant
 
 WORD_COUNT = load_family("word_count")
 KILL = Fault("kill_process", "completed", occurrence=2)

@@ -20,7 +20,7 @@ from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import options_of
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
+from onceproof.harness.model.mutants import Mutant, Reached, mutant, replaced
 from onceproof.harness.model.scenario import Scenario, read_scenario
 from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
 from onceproof.harness.systems.simulation.comparison_runs import (
@@ -35,6 +35,7 @@ from onceproof.harness.trials import checkpoint_trials
 from onceproof.harness.trials.checkpoint_trials import check_continuations
 from onceproof.harness.trials.failures import explanation_of
 from onceproof.harness.trials.trial import changes_input, try_scenario
+from tests.planted.catalogue import find_mutant
 
 FAMILIES = (
     "word_count",

@@ -11,12 +11,12 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import FAULT_FIRED, TRANSACTION_VISIBLE
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.trial import Trial, try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import find_mutant
 
 FILES = load_family("files_rolling")
 OBJECTS = load_family("objects_rolling")

@@ -7,7 +7,6 @@ import pytest
 from onceproof.engine.runtime.storage import MissingFile
 from onceproof.harness.checkers.situations import situations_of
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -21,6 +20,7 @@ from onceproof.harness.systems.simulation.simulated_storage import SimulatedStor
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.trial import try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import find_mutant
 
 WORD_COUNT = load_family("word_count")
 POINTS = ("snapshotted", "metadata_written")

@@ -6,11 +6,11 @@ import pytest
 
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import FAULT_FIRED, INPUT_READ, JOB_FINISHED, TASK_FAILED
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.leaving_functions import RAISED, raised_by
 from onceproof.harness.trials.trial import Trial, try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import find_mutant
 
 WORD_COUNT = load_family("word_count")
 

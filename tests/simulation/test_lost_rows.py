@@ -8,13 +8,13 @@ from onceproof.engine.connectors.kafka.kafka_errors import ClientError
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import TASK_FAILED, History
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.kafka_transactions import ModelTransactions, RowLost
 from onceproof.harness.trials.trial import Trial, try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import find_mutant
 
 KAFKA_ROWS = load_family("kafka_rows")
 LOST = Fault("lose_row", "element", occurrence=7)

@@ -8,8 +8,8 @@ from onceproof.engine.state.hashmap import HeapLists, HeapMaps
 from onceproof.engine.state.isolated import isolated
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.trials.trial import try_scenario
+from tests.planted.catalogue import find_mutant
 
 REUSED = load_family("reused_lists")
 WORD_COUNT = load_family("word_count")

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import KILLS
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -18,6 +17,7 @@ from onceproof.harness.systems.simulation.simulated_system import SimulatedSyste
 from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 from onceproof.harness.trials.trial import try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import find_mutant
 
 WORD_COUNT = load_family("word_count")
 

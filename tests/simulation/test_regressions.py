@@ -34,7 +34,7 @@ from onceproof.harness.checkers.liveness import CIRCLE
 from onceproof.harness.commands.replay import violation_lines
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
-from onceproof.harness.model.mutants import Mutant, Reached, find_mutant, mutant, replaced
+from onceproof.harness.model.mutants import Mutant, Reached, mutant, replaced
 from onceproof.harness.model.scenario import read_scenario
 from onceproof.harness.systems.simulation import actions, checkpoint_recorder, user_requests
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
@@ -43,6 +43,7 @@ from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILE
 from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
+from tests.planted.catalogue import find_mutant
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "regressions"
 FILES = sorted(FOLDER.glob("*.json"))

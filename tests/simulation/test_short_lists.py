@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog, SimulatedTopic
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.trial import try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import find_mutant
 
 WORD_COUNT = load_family("word_count")
 SHORT = Fault("short_list", "completed", checkpoint=1, delay=400)

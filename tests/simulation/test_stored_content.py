@@ -14,12 +14,12 @@ from onceproof.harness.checkers.state_equivalence import UNREADABLE
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule
 from onceproof.harness.systems.simulation.comparison_runs import recorded_checkpoints, recorded_run
 from onceproof.harness.systems.simulation.stored_content import whole_content_of
 from onceproof.harness.trials import checkpoint_trials
 from onceproof.harness.trials.checkpoint_trials import backend_differences, state_differences
+from tests.planted.catalogue import find_mutant
 
 KILL = Fault("kill_all", "completed", checkpoint=2)
 """What comes behind it was restored."""

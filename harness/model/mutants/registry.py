@@ -6,7 +6,7 @@ The rules this module lives by:
   does both. Its code calls ``reached`` whenever it behaves differently from the original code: a mutant that
   was not reached proves nothing about the harness.
 - There is no global list. The decorator returns a value, and ``mutants_of`` collects these values from a
-  module; so a user's file has no effect on the built-in mutants.
+  module; so one file has no effect on another.
 - An id names one mutant of a file. Id and path identify it in other processes, to which patches cannot be
   sent.
 """
@@ -62,7 +62,7 @@ class Mutant:
     patches: Patches = field(repr=False)
     module: str
     path: str | None = None
-    """The file it was loaded from; None for a built-in one."""
+    """The file it was loaded from; None where the decorator has made it only now."""
     on_databases: bool = False
     """Whether its scenarios have their keyed state in databases, whose checkpoints are incremental."""
     families: tuple[str, ...] = ()

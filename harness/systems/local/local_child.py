@@ -133,7 +133,7 @@ def main(path: str, run: Run = run, log_of: Callable[[str], EventLog] = EventLog
             if spec.mutant:
                 from onceproof.harness.model.mutants import find_mutant
 
-                stack.enter_context(find_mutant(spec.mutant, spec.mutant_file or None).applied())
+                stack.enter_context(find_mutant(spec.mutant, spec.mutant_file).applied())
             if spec.objects is not None:
                 # It imports a client, which only some families need.
                 from onceproof.harness.systems.process.object_io import reach_store

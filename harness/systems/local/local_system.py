@@ -163,7 +163,7 @@ class LocalSystem:
     ) -> None:
         if mutant:
             # An unknown mutant is an error here, not in each child.
-            find_mutant(mutant, mutant_file or None)
+            find_mutant(mutant, mutant_file)
         self._folder = folder
         self._mutant = mutant
         self._mutant_file = mutant_file

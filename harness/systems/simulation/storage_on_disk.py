@@ -7,7 +7,7 @@ The rules this module lives by:
 - A power cut keeps what the engine has synced, and draws what else survives: of file contents, of names, of
   deletions (`disk/volatile_disk.py`). The draws follow from the scenario alone.
 - A call of the storage is a step: the power is cut between two calls, not in the middle of one. Cuts between
-  any two calls of the operating system are those of real files (`local/power_cuts.py`).
+  any two calls of the operating system are those of real files (`tests/harness/systems/local/power_cuts.py`).
 """
 
 from __future__ import annotations

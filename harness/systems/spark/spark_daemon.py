@@ -37,7 +37,7 @@ def planted(mutant: str, mutant_file: str) -> Iterator[None]:
         return
     from onceproof.harness.model.mutants import find_mutant
 
-    with find_mutant(mutant, mutant_file or None).applied():
+    with find_mutant(mutant, mutant_file).applied():
         yield
 
 

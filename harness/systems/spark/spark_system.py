@@ -188,7 +188,7 @@ class SparkSystem:
         # A missing program or an unknown mutant is an error here, not in each driver.
         self.require_programs()
         if mutant:
-            find_mutant(mutant, mutant_file or None)
+            find_mutant(mutant, mutant_file)
         self.drivers = drivers or spark_drivers(mutant, mutant_file, self.master)
         """The drivers of this system, or of several systems with the same planted bug."""
         self._folder = folder

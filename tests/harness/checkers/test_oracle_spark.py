@@ -432,7 +432,7 @@ def short_year(folder: Path) -> tuple[list[Path], list[str]]:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_year_of_flights_equals_the_rows_and_a_change_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    from onceproof.harness.flights.flights_oracle import compare_year
+    from tests.flights.flights_oracle import compare_year
 
     flights = load_family("flights")
     year, lines = short_year(tmp_path)
@@ -459,7 +459,7 @@ def test_a_year_of_flights_equals_the_rows_and_a_change_is_found(spark: SparkSes
 
 
 def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> None:
-    from onceproof.harness.flights.flights_oracle import compare_year
+    from tests.flights.flights_oracle import compare_year
 
     path = tmp_path / "JFK.csv"
     path.write_text("carrier,delay,cancelled,scheduled\nUA,2,false,1357017300000\nUA,,true,1357017300000\n")
@@ -469,7 +469,7 @@ def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_a_file_that_spark_cannot_read_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from onceproof.harness.flights.flights_oracle import YearUnreadable, compare_year
+    from tests.flights.flights_oracle import YearUnreadable, compare_year
 
     path = tmp_path / "JFK.csv"
     path.write_text("carrier,delay,cancelled,scheduled\nUA,late,false,1357017300000\n")

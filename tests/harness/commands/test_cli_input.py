@@ -53,7 +53,7 @@ def assert_refused(ended: CommandResult, *words: str, code: int = USAGE) -> None
         (["replay", "absent.json"], ["absent.json", "cannot be read"]),
         (["explain", "absent.json"], ["absent.json", "cannot be read"]),
         (["merge", "absent"], ["absent", "no results of a run"]),
-        (["mutants", "--only", "absent"], ["absent"]),
+        (["mutants", "--only", "absent"], ["--load"]),
         (["mutants", "--load", "absent.py"], ["absent.py", "no such file"]),
     ],
 )

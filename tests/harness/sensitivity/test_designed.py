@@ -17,11 +17,19 @@ from onceproof.harness.sensitivity.designed import (
     RECORD_MS,
     RECORDS,
     SPLITS,
-    designed_family,
     designed_scenario,
+    varies_records,
 )
 from onceproof.harness.sensitivity.experiment import Experiment
-from onceproof.harness.sensitivity.parameters import PARAMETERS, SPACE, Settings, Whole, settings_of
+from onceproof.harness.sensitivity.parameters import (
+    OF_RECORDS,
+    PARAMETERS,
+    SPACE,
+    Settings,
+    Whole,
+    settings_of,
+    space_of,
+)
 from onceproof.harness.sensitivity.sampling import design
 from onceproof.harness.systems.simulation.cost_meter import MeasuredSystem
 from onceproof.harness.trials.trial import try_scenario
@@ -39,7 +47,7 @@ PLAIN = Settings(
 
 @pytest.fixture(params=["word_count", "page_views"])
 def family(request: pytest.FixtureRequest) -> Family:
-    return designed_family(load_family(request.param))
+    return load_family(request.param)
 
 
 def made(family: Family, seed: int = 3, **changes: Any) -> Scenario:
@@ -110,7 +118,7 @@ def test_the_kill_fires_at_the_set_part_of_the_work(family: Family) -> None:
 
 
 def test_one_setting_changes_nothing_else() -> None:
-    family = designed_family(load_family("word_count"))
+    family = load_family("word_count")
     scenario, other = made(family), made(family, channel_capacity=8, parallelism=4)
     assert scenario.records == other.records
     assert scenario.faults == other.faults
@@ -135,7 +143,7 @@ def test_replicates_share_only_their_settings(family: Family) -> None:
 
 
 def test_every_corner_of_the_space_gives_a_valid_scenario() -> None:
-    family = designed_family(load_family("word_count"))
+    family = load_family("word_count")
     for end in ("low", "high"):
         point = {name: float(getattr(marginal, end)) for name, marginal in SPACE.items()}
         scenario = designed_scenario(family, settings_of(point), 1, {})
@@ -149,9 +157,20 @@ def test_discrete_parameters_have_enough_values_for_the_polynomials() -> None:
     assert all(marginal.atoms >= 4 for marginal in SPACE.values() if isinstance(marginal, Whole))
 
 
-def test_a_family_without_with_key_is_refused_in_one_line() -> None:
-    with pytest.raises(FamilyError, match=r"tickets\.py: family tickets .* with_key\(value, number\)"):
-        designed_family(load_family("tickets"))
+@pytest.mark.parametrize("name", ["tickets", "nexmark_q4", "running_sum"])
+def test_a_family_without_with_key_has_the_same_records_in_every_scenario(name: str) -> None:
+    family = load_family(name)
+    assert not varies_records(family)
+    experiment = Experiment(5, tuple(design(space_of(False), 12, 5)), replicates=1)
+    scenarios = [experiment.scenario(family, number) for number in range(experiment.scenarios)]
+    assert len({str(scenario.records) for scenario in scenarios}) == 1
+    assert scenarios[0].record_count() > 5
+    assert not set(OF_RECORDS) & experiment.points[0].keys()
+    histories = [MeasuredSystem().run(family, scenario) for scenario in scenarios]
+    assert all(try_scenario(family, scenario, twice=False).verdict.passed for scenario in scenarios)
+    assert {history.statistics.attempts for history in histories} <= {1, 2}
+    # Of the late kills some may come after the end.
+    assert sum(history.statistics.attempts == 2 for history in histories) > 6
 
 
 def test_a_generator_with_too_few_records_is_refused_in_one_line() -> None:
@@ -164,4 +183,4 @@ def test_a_generator_with_too_few_records_is_refused_in_one_line() -> None:
         options=word_count.options,
     )
     with pytest.raises(FamilyError, match=f"fewer than {RECORDS} records or {SPLITS} splits"):
-        made(designed_family(bare))
+        made(bare)

@@ -14,7 +14,6 @@ from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.sensitivity.designed import designed_family
 from onceproof.harness.sensitivity.experiment import COSTS, DesignedTrial, Experiment, means_of
 from onceproof.harness.sensitivity.findings import cost_sentence
 from onceproof.harness.sensitivity.parameters import SPACE
@@ -22,7 +21,7 @@ from onceproof.harness.sensitivity.report_section import sensitivity_of, with_se
 from onceproof.harness.sensitivity.sampling import Effect, Explained, design
 from onceproof.reports.model import Report
 
-FAMILY = designed_family(load_family("word_count"))
+FAMILY = load_family("word_count")
 REPLAYED, RECOVERY, ALIGNMENT = COSTS
 
 

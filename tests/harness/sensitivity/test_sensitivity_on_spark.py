@@ -12,7 +12,6 @@ from pyarrow import parquet
 from onceproof.harness.commands.sensitivity import document, experiment_of, report_in, study_trials
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import from_json
-from onceproof.harness.sensitivity.designed import designed_family
 from onceproof.harness.sensitivity.experiment import REPLICATES, DesignedTrial, Experiment
 from onceproof.harness.sensitivity.on_spark import run_experiment
 from onceproof.harness.systems.simulation.cost_meter import MeasuredSystem
@@ -23,7 +22,7 @@ from onceproof.reports.render import read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FAMILY = designed_family(load_family("word_count"))
+FAMILY = load_family("word_count")
 SCENARIOS = 320
 
 

@@ -11,7 +11,6 @@ from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import RESTART_WAIT, TRANSACTION_VISIBLE, WAIT_BEGUN
-from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.step_limits import with_ample_limits
 from onceproof.harness.systems.clock_jumps import ShiftedClocks, ahead_after_ms, first_ahead_ms, jump_ms
@@ -19,6 +18,7 @@ from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.trials.trial import Trial, try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import find_mutant
 
 AN_HOUR_MS = 3_600_000
 AHEAD = Fault("clock_ahead", "element", occurrence=8, delay=AN_HOUR_MS)

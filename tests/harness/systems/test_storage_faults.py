@@ -19,6 +19,7 @@ from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.trials.trial import try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import with_bug
 
 WORD_COUNT = load_family("word_count")
 KILL_TASK = Fault("kill_task", "notified", checkpoint=2)
@@ -159,5 +160,5 @@ def test_what_a_finished_real_job_cannot_list_is_deleted_by_its_next_start(tmp_p
 def test_real_job_that_gives_up_at_a_failed_read_is_caught():
     faults = [Fault("fail_read", "restoring", occurrence=nth) for nth in (1, 2, 3)]
     scenario = replace(scenario_with(KILL_TASK, *faults), retained=1)
-    history = LocalSystem(mutant="read-error-ends-the-job").run(WORD_COUNT, scenario)
+    history = LocalSystem(**with_bug("read-error-ends-the-job")).run(WORD_COUNT, scenario)
     assert "liveness" in judge(scenario, history, PythonOracle(WORD_COUNT, scenario)).failed_properties()

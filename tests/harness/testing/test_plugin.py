@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from onceproof.harness.checkers.verdict import is_same_failure
+from tests.planted.catalogue import file_of
 
 if TYPE_CHECKING:
     from tests.harness.testing.conftest import PytestResult, User
@@ -148,7 +149,7 @@ from onceproof.harness.model.mutants import find_mutant
 @pytest.fixture(autouse=True)
 def bug(request):
     if request.node.name != "test_sound":
-        with find_mutant("{mutant}").applied() as reach:
+        with find_mutant("{mutant}", "{file}").applied() as reach:
             yield
         assert reach.times
     else:
@@ -168,7 +169,7 @@ def test_sound():
 
 @pytest.mark.parametrize("mutant", ["commit-before-completion", "offsets-missing"])
 def test_planted_bug_of_the_engine_fails_the_test_of_a_correct_family(user: User, mutant: str) -> None:
-    user.write("test_planted.py", PLANTED.format(mutant=mutant))
+    user.write("test_planted.py", PLANTED.format(mutant=mutant, file=file_of(mutant)))
     ended = user.pytest()
     assert ended.counts() == {"passed": 1, "failed": 1}, ended.out
     assert "word_count: " in ended.out

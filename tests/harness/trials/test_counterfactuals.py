@@ -12,10 +12,9 @@ from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.mutants.registry import mutants_of
-from onceproof.harness.mutants import redistribution
 from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.trial import try_scenario
+from tests.planted.catalogue import find_mutant
 
 FOLDER = Path(__file__).parents[2] / "wrong_jobs"
 JOBS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "family"))
@@ -70,8 +69,7 @@ def test_a_correct_job_is_not_accused_of_a_bug_of_the_engine(tmp_path: Path) -> 
     family = load_family(f"{tmp_path / 'right_key.py'}:family")
     scenario = generate(family, 0)
     assert try_scenario(family, scenario).verdict.passed
-    [bug] = [each for each in mutants_of(redistribution) if each.id == "state-under-another-name"]
-    with bug.applied():
+    with find_mutant("state-under-another-name").applied():
         signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
         assert signature is not None
         assert confirmed_cause(family, scenario, signature, scenario) is None

@@ -13,17 +13,17 @@ from random import Random
 import pytest
 
 from onceproof.engine.connectors.sqlite import SqliteUpsertSink
-from onceproof.harness.systems.disk.recorded_calls import Call, CallLog, Replay, read_log
-from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite, sqlite_library, unsynced_sqlite
 from onceproof.harness.systems.disk.volatile_disk import PowerCut
+from tests.harness.systems.disk.recorded_calls import Call, CallLog, Replay, read_log
+from tests.harness.systems.disk.sqlite_calls import recorded_sqlite, sqlite_library, unsynced_sqlite
 from tests.lone_context import lone_context
 from tests.patience import PATIENCE_SECONDS
 
 WRITER = """
 import sys
 from onceproof.engine.connectors.sqlite import SqliteUpsertSink
-from onceproof.harness.systems.disk.recorded_calls import CallLog
-from onceproof.harness.systems.disk.sqlite_calls import recorded_sqlite
+from tests.harness.systems.disk.recorded_calls import CallLog
+from tests.harness.systems.disk.sqlite_calls import recorded_sqlite
 from tests.lone_context import lone_context
 folder, dies_after = sys.argv[1], int(sys.argv[2])
 with recorded_sqlite(CallLog(folder + "/log", folder + "/disk", dies_after)):

@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from typing import Any
 
-from onceproof.harness.systems.local.recorded_child import main
+from tests.harness.systems.local.recorded_child import main
 
 
 class OtherConnection(sqlite3.Connection):

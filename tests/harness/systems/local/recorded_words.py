@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.systems.local.power_cuts import Recording, record
-from onceproof.harness.systems.local.recorded_child import RecordedProcess
+from tests.harness.systems.local.power_cuts import Recording, record
+from tests.harness.systems.local.recorded_child import RecordedProcess
 
 
 def record_words(

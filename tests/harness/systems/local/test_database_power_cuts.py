@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from onceproof.harness.systems.local.power_cuts import Cut, Recording
-from onceproof.harness.systems.local.recorded_child import RecordedProcess
+from tests.harness.systems.local.power_cuts import Cut, Recording
+from tests.harness.systems.local.recorded_child import RecordedProcess
 from tests.harness.systems.local.recorded_words import record_words
 
 pytestmark = pytest.mark.slow

@@ -13,6 +13,7 @@ from onceproof.harness.systems.leaving_functions import LEAVES
 from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import with_bug
 
 pytestmark = pytest.mark.local_kill
 
@@ -42,6 +43,6 @@ def test_functions_that_leave_in_each_way_lose_and_repeat_no_rows(system):
 
 def test_exit_that_ends_the_process_is_no_success():
     """Exit code 0 is taken at its word, and the word is asked for."""
-    history, verdict = tried(LocalSystem, "", mutant="exit-of-a-function-ends-the-process")
+    history, verdict = tried(LocalSystem, "", **with_bug("exit-of-a-function-ends-the-process"))
     assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]
     assert ("completeness", "unread input") in [(each.property, each.anomaly) for each in verdict.violations]

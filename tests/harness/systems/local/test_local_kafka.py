@@ -32,6 +32,7 @@ from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from tests.harness.systems.words import scenario_with
 from tests.patience import PATIENCE_SECONDS
+from tests.planted.catalogue import with_bug
 
 pytestmark = pytest.mark.local_kill
 
@@ -83,7 +84,8 @@ def test_job_and_broker_killed_paused_and_cut_off_lose_and_repeat_no_rows(system
 
 
 def test_source_that_reads_on_at_the_offsets_of_its_group_is_seen(kafka_broker: KafkaBroker) -> None:
-    mutated = LocalSystem(mutant="offsets-from-the-group-instead-of-state", kafka=TrialKafka(kafka_broker))
+    bug = with_bug("offsets-from-the-group-instead-of-state")
+    mutated = LocalSystem(**bug, kafka=TrialKafka(kafka_broker))
     # The process dies before its readers hear that the checkpoint is complete.
     scenario = scenario_with(Fault("kill_process", "completed", occurrence=2), family="kafka_to_kafka")
     _, verdict = tried(mutated, scenario)

@@ -35,6 +35,7 @@ from onceproof.harness.systems.process.test_io import CountedSource
 from onceproof.harness.systems.process.trial_objects import TrialObjectStore
 from onceproof.harness.systems.recording.event_log import ROWS_GONE, ROWS_SEEN, SERVER_AWAY, EventLog
 from tests.harness.systems.words import WORDS, scenario_with
+from tests.planted.catalogue import with_bug
 
 pytestmark = pytest.mark.local_kill
 
@@ -111,7 +112,7 @@ def test_planted_bugs_are_seen_during_the_run_and_at_rest(
 ) -> None:
     records = {"x": FEW_RECORDS["x"][:6]}
     scenario = scenario_with(family="objects_rolling", records=records, checkpoint_interval_ms=10)
-    _, verdict = tried(LocalSystem(mutant=mutant, objects=store), scenario)
+    _, verdict = tried(LocalSystem(**with_bug(mutant), objects=store), scenario)
     assert broken in {violation.property for violation in verdict.violations}
 
 

@@ -27,6 +27,7 @@ from onceproof.harness.systems.process.test_io import CountedSource
 from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 from onceproof.harness.systems.recording.event_log import ROWS_GONE, ROWS_SEEN, EventLog
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import file_of, with_bug
 
 pytestmark = pytest.mark.local_kill
 
@@ -95,6 +96,7 @@ TRIES = 4
 def test_planted_bugs_are_seen_by_the_watch_and_by_a_lost_answer(
     postgres_server: PostgresServer, mutant: str, file: str, fault: tuple[Fault, ...], broken: str
 ) -> None:
+    file = file or file_of(mutant)
     mutated = LocalSystem(mutant=mutant, mutant_file=file, postgres=TrialPostgres(postgres_server))
     found: set[str] = set()
     for _ in range(TRIES):
@@ -190,7 +192,7 @@ def test_planted_bug_of_the_sink_is_seen_on_the_server(
     system: LocalSystem, postgres_server: PostgresServer
 ) -> None:
     mutated = LocalSystem(
-        mutant="second-commit-prepared-is-a-failure", postgres=TrialPostgres(postgres_server)
+        **with_bug("second-commit-prepared-is-a-failure"), postgres=TrialPostgres(postgres_server)
     )
     scenario = scenario_with(Fault("kill_process", "committed"), family="postgres_rows")
     _, verdict = tried(mutated, scenario)

@@ -13,6 +13,7 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.sinks import FAILS, UPDATES
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import with_bug
 
 pytestmark = pytest.mark.local_kill
 
@@ -75,5 +76,5 @@ def test_committer_may_update_or_fail_after_a_commit_error(reaction):
     ],
 )
 def test_a_planted_bug_is_caught(mutant, family, fault, parameters):
-    _, verdict = tried(scenario_with(fault, family=family, parameters=parameters), mutant=mutant)
+    _, verdict = tried(scenario_with(fault, family=family, parameters=parameters), **with_bug(mutant))
     assert {"exactly_once", "consistent_cut"} & set(verdict.failed_properties())

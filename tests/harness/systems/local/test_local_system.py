@@ -39,6 +39,7 @@ from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
 from onceproof.harness.systems.process.history_builder import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
 from tests.harness.systems.words import scenario_with
+from tests.planted.catalogue import with_bug
 
 pytestmark = pytest.mark.local_kill
 
@@ -154,12 +155,12 @@ def test_unsupported_faults_are_counted_and_the_others_strike():
 def test_a_planted_bug_is_caught(mutant):
     # The kill strikes between the first commit of a checkpoint and the second.
     faults = (Fault("kill_process", "committing", checkpoint=2, occurrence=2),)
-    _, verdict = tried(scenario_with(*faults), mutant=mutant)
+    _, verdict = tried(scenario_with(*faults), **with_bug(mutant))
     assert {"exactly_once", "consistent_cut"} & set(verdict.failed_properties())
 
 
 def test_files_of_another_job_that_are_deleted_are_noticed():
-    _, verdict = tried(scenario_with(), mutant="sweep-takes-all-for-its-own")
+    _, verdict = tried(scenario_with(), **with_bug("sweep-takes-all-for-its-own"))
     assert verdict.failed_properties() == ("no_leaks",)
     assert {violation.anomaly for violation in verdict.violations} == {"lost transaction of another job"}
 
@@ -246,8 +247,8 @@ def test_a_second_program_that_would_go_on_under_the_name_is_caught(mutant, faul
 
 
 def test_unknown_mutant_is_refused_with_the_nearest_name():
-    with pytest.raises(MutantError, match="did you mean offsets-missing"):
-        LocalSystem(mutant="offset-missing")
+    with pytest.raises(MutantError, match="did you mean buckets-are-not-swept"):
+        LocalSystem(mutant="buckets-are-swept", mutant_file=LOCAL_MUTANTS)
 
 
 def test_user_family_is_run_from_its_file(tmp_path):

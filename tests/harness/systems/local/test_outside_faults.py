@@ -20,6 +20,7 @@ from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
 from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
 from tests.harness.systems.words import scenario_with
 from tests.left_processes import marked
+from tests.planted.catalogue import file_of, with_bug
 
 pytestmark = pytest.mark.local_kill
 
@@ -60,13 +61,13 @@ def test_job_whose_input_changed_before_a_restore_fails_and_names_the_file(means
 
 def test_change_that_is_taken_for_the_end_of_the_input_is_found():
     faults = change(""), KILL
-    _, _, verdict = tried(LocalSystem, *faults, mutant="file-that-has-changed-is-at-its-end")
+    _, _, verdict = tried(LocalSystem, *faults, **with_bug("file-that-has-changed-is-at-its-end"))
     assert ("completeness", "unread input") in signatures(verdict)
 
 
 def test_rows_of_two_files_that_are_mixed_are_found():
     faults = change("replaced"), KILL
-    _, _, verdict = tried(LocalSystem, *faults, mutant="content-of-a-file-is-not-compared")
+    _, _, verdict = tried(LocalSystem, *faults, **with_bug("content-of-a-file-is-not-compared"))
     assert "exactly_once" in {name for name, _ in signatures(verdict)}
 
 
@@ -126,6 +127,7 @@ def without_orphans() -> Iterator[None]:
 @pytest.mark.usefixtures("without_orphans")
 def test_planted_bug_is_found_in_a_drawn_scenario(system, mutant, file, kind, seed):
     """The seeds are among the first fifty of a run with seed 1 that have the fault."""
+    file = file or file_of(mutant)
     sound, broken = system(), system(mutant=mutant, mutant_file=file, process_seconds=30)
     scenario = as_run(sound, WORD_COUNT, scenario_of(WORD_COUNT, seed))
     assert kind in {fault.kind for fault in scenario.faults}

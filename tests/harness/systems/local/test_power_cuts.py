@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from onceproof import engine
-from onceproof.harness.systems.disk.recorded_calls import MARK, START
-from onceproof.harness.systems.local.power_cuts import Cut, Recording
-from onceproof.harness.systems.local.recorded_child import (
+from tests.harness.systems.disk.recorded_calls import MARK, START
+from tests.harness.systems.local.power_cuts import Cut, Recording
+from tests.harness.systems.local.recorded_child import (
     CHECKPOINTS,
     FINISHED,
     OTHER_CHECKPOINTS,

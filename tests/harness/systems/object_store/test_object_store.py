@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from onceproof.engine.runtime.storage import MissingFile, StorageError
-from onceproof.harness.systems.object_store.object_store import (
+from tests.harness.systems.object_store.object_store import (
     PART_BYTES,
     NetworkFaults,
     ObjectStore,

@@ -17,8 +17,8 @@ from onceproof.engine.runtime.job_requests import publish_metadata
 from onceproof.engine.runtime.recovery import METADATA, RecoverableStorage
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.systems.object_store.object_store import StoreClient
-from onceproof.harness.systems.object_store.rival_processes import run_rivals
+from tests.harness.systems.object_store.object_store import StoreClient
+from tests.harness.systems.object_store.rival_processes import run_rivals
 
 FAMILY = load_family("word_count")
 RECORDS = {

@@ -19,12 +19,14 @@ from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.spark.driver_committer import DriverCommitter
 from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
-from onceproof.harness.model.mutants import Reached, built_in_mutants, find_mutant, mutant, replaced
+from onceproof.harness.model.mutants import Reached, find_mutant, mutant, replaced
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec
 
 BUG = "bug"
 """The job parameter with the id of the bug that is planted while the job runs."""
+BUG_FILE = "bug_file"
+"""The one with the file of the bug."""
 
 
 @mutant(
@@ -34,15 +36,14 @@ BUG = "bug"
 )
 def the_bug_that_the_job_names(reached: Reached) -> Iterator[None]:
     """Each process assembles the job before it runs its part. The previous job's bug is removed then."""
-    built_in = {each.id for each in built_in_mutants()}
     put_together = Assembly.__init__
     with ExitStack() as planted:
 
         def planting(self: Assembly, spec: Spec, *others: Any) -> None:
             planted.close()
-            bug = str(spec.parameters[BUG])
+            bug, file = str(spec.parameters[BUG]), str(spec.parameters[BUG_FILE])
             reached()
-            planted.enter_context(find_mutant(bug, None if bug in built_in else __file__).applied())
+            planted.enter_context(find_mutant(bug, file).applied())
             put_together(self, spec, *others)
 
         with replaced(Assembly, "__init__", planting):

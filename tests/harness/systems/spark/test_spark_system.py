@@ -37,11 +37,20 @@ from onceproof.harness.systems.spark.spark_system import (
     SparkSystem,
 )
 from tests.harness.systems.spark.test_spark_faults import TRIALS, check_survival
+from tests.planted.catalogue import built_in_mutants, file_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
 
 MUTANTS = str(Path(__file__).with_name("spark_mutants.py"))
 ANY_BUG = "the-bug-that-the-job-names"
+
+
+def bug(mutant):
+    """Return the job parameters that name a bug, of the catalogue or of Spark alone."""
+    in_catalogue = mutant in {each.id for each in built_in_mutants()}
+    return {"bug": mutant, "bug_file": file_of(mutant) if in_catalogue else MUTANTS}
+
+
 EPOCHS = 3
 KILLS_OF_TASKS = ("kill_task", "kill_all")
 SEEDS = {
@@ -231,7 +240,7 @@ def test_zombie_that_could_write_old_table_rows_is_not_applicable(system):
 def test_a_planted_bug_is_caught(buggy_system, mutant, broken, faults):
     scenario = msgspec.structs.replace(
         scenario_of(2),
-        parameters={**scenario_of(2).parameters, "bug": mutant},
+        parameters={**scenario_of(2).parameters, **bug(mutant)},
         faults=tuple(faults),
     )
     _, verdict = tried(buggy_system, scenario)
@@ -247,16 +256,16 @@ def test_event_time_that_begins_anew_with_each_epoch_is_caught(system, buggy_sys
     )
     history, verdict = tried(system, scenario, family)
     assert verdict.violations == ()
-    bug = {**scenario.parameters, "bug": "event-time-begins-anew-with-each-epoch"}
-    history, verdict = tried(buggy_system, msgspec.structs.replace(scenario, parameters=bug), family)
+    parameters = {**scenario.parameters, **bug("event-time-begins-anew-with-each-epoch")}
+    history, verdict = tried(buggy_system, msgspec.structs.replace(scenario, parameters=parameters), family)
     assert "no_error" in verdict.failed_properties()
     lost = [payload["type"] for _, kind, _, payload in history.events if kind == ERROR]
     assert set(lost) == {EVENT_TIME_IS_LOST}
 
 
 def test_unknown_mutant_is_refused_with_the_nearest_name():
-    with pytest.raises(MutantError, match="did you mean offsets-missing"):
-        SparkSystem(mutant="offset-missing")
+    with pytest.raises(MutantError, match="did you mean new-driver-commits-nothing"):
+        SparkSystem(mutant="new-driver-commits-none", mutant_file=MUTANTS)
 
 
 def test_unsupported_faults_are_counted_and_the_others_strike(system):
