@@ -27,10 +27,10 @@ import psutil
 
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_class_archive import home_variables, link_home
+from tests.patience import PATIENCE_SECONDS
 
 WORKER_MEMORY_MB = 1024
 WORKER_CORES = 2
-SECONDS_TO_START = 120.0
 
 
 class NoOtherHost(Exception):
@@ -150,7 +150,7 @@ def start(stack: ExitStack, links: Path, prefix: tuple[str, ...], name: str, *op
 
 def wait_for_log(path: Path, pattern: str) -> str:
     """Wait until a log contains the pattern, and return its first group."""
-    deadline = time.monotonic() + SECONDS_TO_START
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         found = re.search(pattern, path.read_text(errors="replace"))
         if found is not None:

@@ -36,7 +36,6 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
-import psutil
 
 from onceproof.harness.checkers import Violation
 from onceproof.harness.checkers.no_error import NoError
@@ -262,6 +261,9 @@ class Watch:
 
     def look(self, process_id: int, now: float) -> None:
         """End a process whose scenario does nothing, or goes on and on; call it every second or so."""
+        # Only the process that looks needs it, and the one that is looked at starts with this module as well.
+        import psutil
+
         place, _, begun = _LAYOUT.unpack_from(self._memory)
         if self._budget is None or place == IDLE:
             self._began = None

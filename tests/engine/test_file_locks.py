@@ -18,7 +18,7 @@ HOLDERS = {
         holding.__enter__()
     """,
     "working folders": """
-        from onceproof.engine.state.rocksdb.database import WorkingFolders
+        from onceproof.engine.state.rocksdb.working_folders import WorkingFolders
         WorkingFolders.below(folder).make()
     """,
 }
@@ -77,7 +77,7 @@ def test_folder_is_free_once_its_process_is_killed_although_a_fork_lives(tmp_pat
 
 def test_working_folders_of_a_killed_process_are_swept_although_a_fork_lives(tmp_path, forked_holder):
     pytest.importorskip("rocksdict")
-    from onceproof.engine.state.rocksdb.database import WorkingFolders
+    from onceproof.engine.state.rocksdb.working_folders import WorkingFolders
 
     parent, _ = forked_holder("working folders")
     [abandoned] = list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ import pytest
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import FAULT_FIRED, INPUT_READ, JOB_FINISHED, TASK_FAILED
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.leaving_functions import RAISED
+from onceproof.harness.systems.leaving_functions import RAISED, raised_by
 from onceproof.harness.trials.trial import Trial, try_scenario
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import find_mutant
@@ -27,7 +27,7 @@ def test_function_that_leaves_is_a_failure_of_its_task(means: str) -> None:
     assert trial.verdict.violations == ()
     [failed] = [event for event in trial.history.events if event[1] == TASK_FAILED]
     assert failed[2] == "count-0"
-    assert failed[3]["cause"].startswith(RAISED[means].__name__)  # type: ignore[index]
+    assert failed[3]["cause"].startswith(raised_by(means).__name__)  # type: ignore[arg-type]
     assert trial.history.statistics.attempts == 2
 
 

@@ -4,8 +4,6 @@ The rules this module lives by:
 
 - A database is the working copy of one attempt. Only checkpoints are durable, so the database writes no log,
   and its folder is removed when the backend is closed or garbage-collected because its task died.
-- The folders of a process are below a folder that the process has locked. A killed process leaves its
-  folders; the next process below the same base folder finds them unlocked and removes them.
 - A checkpoint of the database is a folder of hard links to its SST files, which never change. The small files
   that do change are read into memory.
 - The databases of a process share one block cache, because they share its memory. It ends with the last of
@@ -18,8 +16,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
@@ -41,13 +37,11 @@ from rocksdict import (
 
 from onceproof.engine.configuration.backend_options import UNIVERSAL
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.file_locks import release_lock
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.file_names import is_database_file
 from onceproof.engine.state.rocksdb.forks import note_opened
-from onceproof.engine.temporary_folders import MARK, mark_as_owned, remove_abandoned
+from onceproof.engine.state.rocksdb.working_folders import Folder, WorkingFolders
 
-PREFIX: Final = "onceproof-rocksdb-"
 BATCH: Final = 1000
 """The number of writes in a batch."""
 BLOOM_BITS: Final = 10
@@ -61,73 +55,7 @@ FEW_TABLES: Final = 16
 NEEDED: Final = ("CURRENT", "MANIFEST-")
 """The files that opening a database needs, besides its SST files."""
 
-
 _DISK_IS_FULL: Final = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
-
-
-class Folder:
-    """A folder that is removed when this object is garbage-collected."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._finalizer = weakref.finalize(self, _remove, path, os.getpid())
-
-    def remove(self) -> None:
-        """Remove the folder now."""
-        self._finalizer()
-
-
-def _remove(path: str, owner: int) -> None:
-    # A forked process has a copy of this object, but the folder belongs to its parent.
-    if os.getpid() == owner:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-class WorkingFolders:
-    """The folders of this process below one base folder."""
-
-    _of_base: Final[dict[tuple[int, str], WorkingFolders]] = {}
-
-    def __init__(self, base: str) -> None:
-        os.makedirs(base, exist_ok=True)
-        remove_abandoned(base, PREFIX)
-        self._root = Folder(tempfile.mkdtemp(prefix=PREFIX, dir=base))
-        self._lock = mark_as_owned(self._root.path)
-
-    @classmethod
-    def below(cls, base: str | None) -> WorkingFolders:
-        """Return this process's folders below a base folder; the first call makes them."""
-        key = (os.getpid(), base or tempfile.gettempdir())
-        found = cls._of_base.get(key)
-        if found is None:
-            found = cls._of_base[key] = cls(key[1])
-        return found
-
-    @classmethod
-    def close_all(cls) -> None:
-        """Remove all folders that this process has made, below any base folder."""
-        for key in [key for key in cls._of_base if key[0] == os.getpid()]:
-            cls._of_base.pop(key).close()
-
-    @classmethod
-    def marks(cls) -> set[str]:
-        """Return the lock files that this process holds open for as long as it lives."""
-        here = os.getpid()
-        return {os.path.join(each._root.path, MARK) for key, each in cls._of_base.items() if key[0] == here}
-
-    def make(self) -> Folder:
-        """Return a new folder."""
-        return Folder(tempfile.mkdtemp(dir=self._root.path))
-
-    def close(self) -> None:
-        """Remove all folders with their content."""
-        self._root.remove()
-        release_lock(self._lock)
-
-
-def remove_working_folders() -> None:
-    """Remove the folders of this process; a worker that exits without finalizers calls this."""
-    WorkingFolders.close_all()
 
 
 class BlockCache:

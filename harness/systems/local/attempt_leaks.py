@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from weakref import WeakSet
 
 from onceproof.engine.messages import AttemptId
-from onceproof.engine.state.rocksdb.database import WorkingFolders
+from onceproof.engine.state.rocksdb.working_folders import WorkingFolders
 from onceproof.engine.task.task import Task
 
 WRITER: Final = "checkpoint-writer"

@@ -42,7 +42,7 @@ from onceproof.harness.systems.local.unreliable_storage import (
 )
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
-from onceproof.harness.systems.process.server_strikes import is_server_away
+from onceproof.harness.systems.process.strike_requests import is_server_away
 from onceproof.harness.systems.recording.event_log import ERROR, JOB_FAILED, SERVER_AWAY, EventLog
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
 

@@ -45,7 +45,7 @@ from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_
 from onceproof.harness.systems.local.logged_requests import LoggedRequests
 from onceproof.harness.systems.process.fault_actions import die, lose_folder, move_visible
 from onceproof.harness.systems.process.job_specification import Spec, read_records
-from onceproof.harness.systems.process.server_strikes import (
+from onceproof.harness.systems.process.strike_requests import (
     is_server_away,
     may_be_away,
     strike_server,

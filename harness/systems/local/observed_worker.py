@@ -34,7 +34,7 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.server_strikes import is_server_away, may_be_away
+from onceproof.harness.systems.process.strike_requests import is_server_away, may_be_away
 from onceproof.harness.systems.recording.event_logging_driver import (
     log_error,
     log_snapshot,

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.harness.systems.process.job_specification import HIDDEN
-from onceproof.harness.systems.process.process_table import is_alive, is_in_session, parent_of
 
 SECONDS_TO_END: Final = 10.0
 """How long a stopped process may take to end after it continues."""
@@ -57,6 +56,8 @@ def java_of_this_worker() -> int:
 
     Java starts a daemon process, and the daemon forks the workers.
     """
+    from onceproof.harness.systems.process.process_table import parent_of
+
     return parent_of(os.getppid())
 
 
@@ -81,6 +82,8 @@ def stop_here() -> None:
 
 def resume(process: int) -> bool:
     """Continue a stopped process, and wait for its end. Return whether it ended within ``SECONDS_TO_END``."""
+    from onceproof.harness.systems.process.process_table import is_alive, is_in_session
+
     send(process, signal.SIGCONT)
     deadline = time.monotonic() + SECONDS_TO_END
     while is_in_session(process, os.getsid(0)) and is_alive(process):

@@ -28,7 +28,7 @@ from onceproof.harness.model.history import History, Recovery, Row
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.process.job_specification import CHECKPOINTS, TrialObjects, TrialTopics
-from onceproof.harness.systems.process.server_strikes import may_be_away
+from onceproof.harness.systems.process.strike_requests import may_be_away
 from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
 from onceproof.harness.systems.recording import event_log

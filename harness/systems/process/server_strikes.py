@@ -10,9 +10,7 @@ The rules this module lives by:
 - It changes the topic that the job reads as well, and hears over the same socket of each attempt that begins.
 - The job reaches a server through a proxy; the harness reaches it directly, so that no cut hits a question of
   the harness.
-- An error that says a server is away counts as injected once a server was struck: a connection may be found
-  broken long after. Where a pause is planned, requests have a short time-out, which a busy machine may exceed
-  before; so there the error counts from the beginning.
+- What a process of the job does is in `strike_requests.py`, which starts without what is imported here.
 """
 
 from __future__ import annotations
@@ -30,20 +28,15 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
-from onceproof.engine.errors import UnrecoverableError
-from onceproof.engine.runtime.remote_storage import RemoteStorageError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.service import Service, ServiceError
-from onceproof.harness.systems.fault_clock import ClockState
+from onceproof.harness.systems.process.strike_requests import DONE
 
 SHORT_REQUEST_MS: Final = 250
 """The time-out of requests in scenarios with pauses: half of the pauses are longer."""
-_CONNECTORS: Final = "onceproof.engine.connectors."
-"""The modules of connectors, whose errors are their servers'."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.02
 _SECONDS_TO_COME_BACK: Final = 30.0
-_DONE: Final = b"done\n"
 
 
 class MortalService(Service, Protocol):
@@ -164,7 +157,7 @@ class StrikeSocket:
         self._changing = changing
         self._folder = Path(tempfile.mkdtemp(prefix="onceproof-strikes-"))
         self.address = str(self._folder / "socket")
-        """What ``strike`` is given."""
+        """What ``strike_server`` is given."""
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.address)
         self._listener.listen()
@@ -195,7 +188,7 @@ class StrikeSocket:
                 with connection, contextlib.suppress(OSError, msgspec.DecodeError, KeyError):
                     fault = msgspec.json.decode(connection.makefile("rb").readline(), type=Fault | None)
                     self._take(fault)
-                    connection.sendall(_DONE)
+                    connection.sendall(DONE)
 
     def _take(self, fault: Fault | None) -> None:
         if fault is not None and fault.server:
@@ -205,56 +198,6 @@ class StrikeSocket:
                 self._changing.attempt_begins()
             else:
                 self._changing.strike(fault)
-
-
-def strike_server(address: str, fault: Fault) -> None:
-    """Ask the system to strike a server of this trial, or the topic that its job reads.
-
-    Return when the server is dead or paused, a cut is due, or the topic has changed.
-
-    Raises:
-        OSError: the system does not answer.
-    """
-    if not _is_done(address, fault):
-        raise OSError(f"the fault {fault.kind} of {fault.server or 'the topic'} was not carried out")
-
-
-def tell_of_attempt(address: str) -> None:
-    """Tell the system that an attempt begins; return when it may open its sources. Raises OSError."""
-    if not _is_done(address, None):
-        raise OSError("the changed topic was not filled")
-
-
-def _is_done(address: str, request: Fault | None) -> bool:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        connection.sendall(msgspec.json.encode(request) + b"\n")
-        return connection.makefile("rb").readline() == _DONE
-
-
-def is_server_away(error: BaseException) -> bool:
-    """Return whether an error comes of one by which a connector says that its server is not there now.
-
-    An error that no restart mends says something else, such as that rows are lost.
-    """
-    cause: BaseException | None = error
-    is_away = False
-    while cause is not None:
-        if isinstance(cause, UnrecoverableError):
-            return False
-        if isinstance(cause, OSError) and type(cause).__module__.startswith(_CONNECTORS):
-            is_away = True
-        is_away |= isinstance(cause, RemoteStorageError)
-        cause = cause.__cause__
-    return is_away
-
-
-def may_be_away(faults: Iterable[Fault], state: ClockState) -> bool:
-    """Return whether a server of a run may be away because of its faults."""
-    return any(
-        fault.server and (fault.kind == "pause_server" or not state.waits_for(number))
-        for number, fault in enumerate(faults)
-    )
 
 
 def request_timeout_ms(faults: Iterable[Fault]) -> int:

@@ -66,6 +66,7 @@ from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.action_names import NAMES, TRAVEL, WAITS
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
+from onceproof.harness.systems.simulation.execution_with_requests import ExecutionWithRequests
 from onceproof.harness.systems.simulation.io_faults import (
     MESSAGE_METHODS,
     NOW,
@@ -84,7 +85,6 @@ from onceproof.harness.systems.simulation.late_put_storage import (
 from onceproof.harness.systems.simulation.leak_search import report_orphan_files
 from onceproof.harness.systems.simulation.process_ports import ProcessPorts
 from onceproof.harness.systems.simulation.recorded_job_log import RecordedJobLog
-from onceproof.harness.systems.simulation.simulated_requests import ExecutionWithRequests
 
 _CONTROL = CLASS_INDEX["message_control"]
 _STORE = CLASS_INDEX["store"]

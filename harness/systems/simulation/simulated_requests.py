@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import weakref
 from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -21,11 +20,8 @@ from contextvars import Context, copy_context
 from typing import Any, Final
 
 from onceproof.engine.errors import Ending
-from onceproof.engine.messages import TaskId
-from onceproof.engine.operators.async_requests import Answer, MakeRequests
-from onceproof.engine.runtime.execution import Execution
+from onceproof.engine.operators.async_requests import Answer
 from onceproof.engine.runtime.loop_thread import answer_of
-from onceproof.engine.task.events import WOKEN_UP
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -205,31 +201,3 @@ class SimulatedRequests:
         if not self._is_closed:
             self._answers.append(answer)
             self._wake_up()
-
-
-class ExecutionWithRequests(Execution):
-    """An execution whose coroutines run in the time of the simulation."""
-
-    _clock: Clock
-    _agenda: Agenda
-
-    def source_waker(self) -> Callable[[TaskId], None]:
-        """Let a living task hear at once that a request has an answer; sources are woken by their input."""
-        held = weakref.ref(self)
-
-        def wake(task_id: TaskId) -> None:
-            process = held()
-            task = None if process is None else process.tasks.get(task_id)
-            if process is not None and task is not None:
-                process.task_event(task, WOKEN_UP)
-
-        return wake
-
-    def make_requests(self) -> MakeRequests:
-        """Return what runs coroutines step by step."""
-        clock, agenda = self._clock, self._agenda
-
-        def make(name: str, wake_up: Callable[[], None]) -> SimulatedRequests:
-            return SimulatedRequests(name, clock, agenda, wake_up)
-
-        return make

@@ -107,7 +107,7 @@ class DatabaseSystem(SimulatedSystem):
 
     def close(self) -> None:
         """Remove the folder of this process."""
-        from onceproof.engine.state.rocksdb.database import remove_working_folders
+        from onceproof.engine.state.rocksdb.working_folders import remove_working_folders
 
         remove_working_folders()
 

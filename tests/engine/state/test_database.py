@@ -15,13 +15,8 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.rocksdb.database import (
-    BLOCK_CACHES,
-    Database,
-    DatabaseUnreadable,
-    WorkingFolders,
-    remove_working_folders,
-)
+from onceproof.engine.state.rocksdb.database import BLOCK_CACHES, Database, DatabaseUnreadable
+from onceproof.engine.state.rocksdb.working_folders import WorkingFolders, remove_working_folders
 
 LEAVES_A_DATABASE = """
 import os, signal, sys
@@ -64,7 +59,7 @@ def test_folders_of_a_process_that_lives_stay(base: Path) -> None:
     WorkingFolders.below(str(base))
     [mine] = roots(base)
     program = (
-        "import sys; from onceproof.engine.state.rocksdb.database import WorkingFolders;"
+        "import sys; from onceproof.engine.state.rocksdb.working_folders import WorkingFolders;"
         " WorkingFolders(sys.argv[1])"
     )
     subprocess.run([sys.executable, "-c", program, str(base)], check=True)

@@ -434,12 +434,11 @@ def test_a_campaign_that_ended_early_shows_the_number_of_unjudged_scenarios() ->
 
 
 @pytest.mark.spark
-def test_a_campaign_with_a_time_limit_ends_in_time(spark: SparkSession, tmp_path: Path) -> None:
-    result = campaign(spark, "page_views", "word_count", max_time=5.0, out=tmp_path)
+def test_a_campaign_with_a_time_limit_ends_with_what_it_has_run(spark: SparkSession, tmp_path: Path) -> None:
+    result = campaign(spark, "page_views", "word_count", max_time=2.0, out=tmp_path)
     assert result.passed
+    # Without the limit it would not end. How close it comes is tested on simulated machines.
     assert result.judged == result.run.tally.scenarios > 0
-    # The machine may be busy with other tests; how close it comes is tested on simulated machines.
-    assert 1 < result.run.seconds < 40
     # Which scenarios there was time for differs; that they are those of the seed does not.
     scenarios = {(family, seed) for family, seed, _ in result.run.tally.hashes}
     families = ("page_views", "word_count")

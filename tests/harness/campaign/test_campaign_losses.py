@@ -12,10 +12,12 @@ import fsspec
 import msgspec
 import pytest
 
+from onceproof.harness.campaign.executor import FamilySource
 from onceproof.harness.campaign.file_stores import store_of
-from onceproof.harness.campaign.trial_store import TrialsLost
+from onceproof.harness.campaign.trial_store import TrialsLost, TrialStore, manifest_of
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import USAGE, exit_code_of
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.services.object_store_server import BUCKET
 from onceproof.harness.trials.runner import OutputUnwritable, run
@@ -192,9 +194,10 @@ def test_executors_write_to_an_object_store(tmp_path: Path, object_store: object
         assert all(name.startswith("part-") for name in files.below("0-word_count").names())
         files.write("mine.csv", b"mine")
         files.delete("campaign.json")
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert ended.returncode == USAGE
-        assert f"{store}: holds 'mine.csv', which no campaign has written" in ended.stderr
+        family = load_family("word_count")
+        trials = TrialStore(store, manifest_of([family], [FamilySource(family.name)], 0, 40))
+        with pytest.raises(OutputUnwritable, match=r"holds 'mine\.csv', which no campaign has written"):
+            trials.resumes()
     finally:
         # The client of an object store keeps the server's address; another test may have another server.
         fsspec.filesystem("s3").clear_instance_cache()

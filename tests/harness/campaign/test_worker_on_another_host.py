@@ -23,7 +23,7 @@ from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
-SCENARIOS = 200
+SCENARIOS = 60
 FAMILY = """
 from beside import NAME
 from onceproof.scenarios.word_count import *

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -37,22 +35,20 @@ def test_missing_java_keeps_the_results_of_an_earlier_campaign(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
-def test_campaign_and_run_give_the_same_trace_hash(tmp_path: Path, sales: Path) -> None:
-    # A process of its own has its own Spark. The family is the one of the docs, so that its SQL is tested.
+@pytest.mark.usefixtures("spark")
+def test_campaign_and_run_give_the_same_trace_hash(onceproof: Command, tmp_path: Path, sales: Path) -> None:
+    # The family is the one of the docs, so that its SQL is tested.
     out = tmp_path / "out"
-    program = "import sys; from onceproof.harness.commands.cli import main; sys.exit(main())"
-    arguments = ["campaign", str(sales), "--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
-    arguments += ["--junit", str(tmp_path / "junit.xml")]
-    ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    document = json.loads(ended.stdout)
+    options = ["--scenarios", "40", "--seed", "7", "--out", str(out), "--json"]
+    ended = onceproof("campaign", str(sales), *options, "--junit", str(tmp_path / "junit.xml"))
+    assert ended.code == 0, ended.error
+    document = json.loads(ended.out)
     same = run([str(sales)], scenarios=40, seed=7, workers=1)
     assert document["trace_hash"] == same.tally.trace_hash()
     assert (document["scenarios"], document["failed"]) == (40, 0)
     report = json.loads((out / "report.json").read_bytes())
     assert report["oracles"]["scenarios"] == 40
-    assert "the oracles in Python and Spark SQL agree on 40 scenarios" in ended.stderr
+    assert "the oracles in Python and Spark SQL agree on 40 scenarios" in ended.error
     outcomes = [from_line(line) for line in (out / OUTCOMES).read_bytes().splitlines()]
     assert (
         combined_hash((each.family, each.seed, each.trace_hash) for each in outcomes)

@@ -56,7 +56,7 @@ def test_undeclared_timers_get_a_sentence_and_an_example(onceproof: Command, led
     line, *example = ended.out.splitlines()
     assert line.startswith("ledger.py: declares: Not determined: which rows are there at a cut")
     assert "    options = FamilyOptions(declares=True)" in example
-    [document] = json.loads(onceproof("check", "ledger.py", "--no-sql", "--json").out)
+    [document] = json.loads(onceproof("check", "ledger.py", "--scenarios", "10", "--no-sql", "--json").out)
     assert [mistake["member"] for mistake in document["mistakes"]] == ["declares"]
 
 

@@ -124,11 +124,14 @@ def test_kill_with_a_rescale_needs_both_capabilities():
     assert applicable((kill,), frozenset({Capability.KILL_TASK, Capability.RESCALE}))[0] == (kill,)
 
 
-def test_local_child_imports_no_heavy_packages():
-    code = "import onceproof.harness.systems.local.local_child, sys; print(*sys.modules)"
+@pytest.mark.parametrize("started", ["systems.local.local_child", "trials.worker", "trials.other_process"])
+def test_process_starts_without_what_it_may_never_need(started):
+    code = f"import onceproof.harness.{started}, sys; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     heavy = {"hypothesis", "pyspark", "typer", "rich", "numpy", "pandas", "pyarrow", "jinja2", "chaospy"}
     assert heavy.isdisjoint(modules.split())
+    # A fifth of the start altogether: asynchronous requests, states in databases, other processes.
+    assert {"asyncio", "rocksdict", "psutil"}.isdisjoint(modules.split())
 
 
 def test_rescale_of_a_running_job_is_left_out_and_counted_where_none_can_be(make_scenario):

@@ -1,14 +1,15 @@
 """A user's project in an empty folder, with pytest and a shell as separate processes.
 
-A plain pytest is forked off a process that has imported what it needs (tests.harness.testing.forker).
-The tests run the printed commands in that shell unchanged. The processes do not inherit the seed, the
-profile, the CI variables or the pytest-xdist worker of the tests themselves.
+A plain pytest or onceproof is forked off a process that has imported what it needs
+(tests.harness.testing.forker). The tests run the printed commands unchanged. The processes do not inherit
+the seed, the profile, the CI variables or the pytest-xdist worker of the tests themselves.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,14 +67,17 @@ class User:
             options += ["-p", "no:hypothesispytest"]
         if "-n" in arguments:
             return self._run(["pytest", *options], self.folder / folder, environment)
-        return PytestResult(self.forker.run(options, self.folder / folder, self.environment | environment))
+        return self._forked(["pytest", *options], folder, environment)
 
     def started_pytest(self) -> PytestResult:
         """Run pytest in a process that has imported nothing before."""
         return self._run(["pytest", "-W", "error", "-p", "no:hypothesispytest"], self.folder, {})
 
     def shell(self, command: str, folder: str = "") -> PytestResult:
-        """Run a command line in the shell."""
+        """Run a command line in the shell; one that needs nothing of a shell is forked."""
+        words = shlex.split(command)
+        if words[0] in ("pytest", "onceproof"):
+            return self._forked(words, folder, {})
         return self._run(["sh", "-c", command], self.folder / folder, {})
 
     def _knows_hypothesis(self, *words: str) -> bool:
@@ -81,6 +85,9 @@ class User:
         files = [path for name in ("*.py", "*.toml", "*.ini") for path in self.folder.rglob(name)]
         texts = [path.read_text(encoding="utf-8") for path in files]
         return any("hypothesis" in text.lower() for text in (*words, *texts))
+
+    def _forked(self, command: list[str], folder: str, environment: dict[str, str]) -> PytestResult:
+        return PytestResult(self.forker.run(command, self.folder / folder, self.environment | environment))
 
     def _run(self, command: list[str], folder: Path, environment: dict[str, str]) -> PytestResult:
         return PytestResult(

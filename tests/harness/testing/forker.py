@@ -1,10 +1,10 @@
-"""Starts pytest in processes of its own, without importing everything for each of them.
+"""Starts pytest and onceproof in processes of their own, without importing everything for each of them.
 
-The rules this module lives by:
+Rules:
 
-- A start of pytest in a user's project spends most of its time on imports. The forker is a process that has
-  imported the same modules once, and forks for each request. The fork runs the script `pytest`, with the
-  arguments, folder, environment and outputs of the request, and ends as any process does.
+- A start in a user's project spends most of its time on imports. The forker is a process that has imported
+  the same modules once, and forks for each request. The fork runs the script `pytest` or `onceproof`, with
+  the arguments, folder, environment and outputs of the request, and ends as any process does.
 - The plugin itself is not imported before a fork: when it is imported, and what it finds, is its own matter.
 - No warning is let pass while the modules are imported, as in a start of pytest with `-W error`.
 - A request whose environment changes the start of Python has to start a process.
@@ -24,9 +24,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-SECONDS_TO_END: Final = 300
-SCRIPT: Final = Path(sys.executable).with_name("pytest")
-IMPORTED: Final = ("onceproof.harness.testing.failure_text", "onceproof.harness.testing.family_test")
+from tests.patience import PATIENCE_SECONDS
+
+SCRIPTS: Final = Path(sys.executable).parent
+"""Where `pytest` and `onceproof` are."""
+IMPORTED: Final = (
+    "onceproof.harness.commands.replay",
+    "onceproof.harness.testing.failure_text",
+    "onceproof.harness.testing.family_test",
+)
 
 
 class Forker:
@@ -44,12 +50,12 @@ class Forker:
         )
 
     def run(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """Run pytest to its end, as subprocess.run does; TimeoutExpired if it takes too long."""
+        """Run `pytest` or `onceproof` to its end, as subprocess.run does. Raises TimeoutExpired."""
         outputs = [self._folder / "stdout", self._folder / "stderr"]
         request = {
-            "arguments": [str(SCRIPT), *arguments],
+            "arguments": [str(SCRIPTS / command[0]), *command[1:]],
             "folder": str(folder),
             "environment": dict(environment),
             "outputs": list(map(str, outputs)),
@@ -59,7 +65,7 @@ class Forker:
         print(json.dumps(request), file=self._process.stdin, flush=True)
         code = int(self._process.stdout.readline())
         if code == -signal.SIGALRM:
-            raise subprocess.TimeoutExpired(arguments, SECONDS_TO_END)
+            raise subprocess.TimeoutExpired(command, PATIENCE_SECONDS)
         out, error = (path.read_text(encoding="utf-8") for path in outputs)
         return subprocess.CompletedProcess(request["arguments"], code, out, error)
 
@@ -75,7 +81,7 @@ class Forker:
 def main() -> None:
     """Fork for each line of the standard input; answer with the exit code of the fork."""
     # The script of a virtual environment finds modules in its own folder first.
-    sys.path[0] = str(SCRIPT.parent)
+    sys.path[0] = str(SCRIPTS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name in ("pytest", *_plugins_of_pytest(), *IMPORTED):
@@ -84,7 +90,7 @@ def main() -> None:
     for line in requests:
         pid = os.fork()
         if pid == 0:
-            _become_pytest(json.loads(line), requests, answers)
+            _become_script(json.loads(line), requests, answers)
             return
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
@@ -96,7 +102,7 @@ def _plugins_of_pytest() -> list[str]:
     return [f"_pytest.{name}" for name in default_plugins]
 
 
-def _become_pytest(request: Mapping[str, Any], *ours: TextIO) -> None:
+def _become_script(request: Mapping[str, Any], *ours: TextIO) -> None:
     """Run the script in this process. Its SystemExit ends the process."""
     for stream in ours:
         stream.close()
@@ -108,7 +114,7 @@ def _become_pytest(request: Mapping[str, Any], *ours: TextIO) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = list(request["arguments"])
-    signal.alarm(SECONDS_TO_END)
+    signal.alarm(int(PATIENCE_SECONDS))
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 

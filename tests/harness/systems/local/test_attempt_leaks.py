@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from onceproof.engine.messages import AttemptId
-from onceproof.engine.state.rocksdb.database import WorkingFolders
+from onceproof.engine.state.rocksdb.working_folders import WorkingFolders
 from onceproof.harness.systems.local.attempt_leaks import OPEN_FILE, AttemptLeaks, Left
 
 SECOND = AttemptId("1.2")

@@ -28,7 +28,8 @@ from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.process.postgres_io import PostgresEnd, PostgresOutput
 from onceproof.harness.systems.process.postgres_lookup import PostgresLookup, make_postgres_lookup
 from onceproof.harness.systems.process.process_io import ProcessIO
-from onceproof.harness.systems.process.server_strikes import SHORT_REQUEST_MS, is_server_away
+from onceproof.harness.systems.process.server_strikes import SHORT_REQUEST_MS
+from onceproof.harness.systems.process.strike_requests import is_server_away
 from onceproof.harness.systems.process.test_io import CountedSource
 from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 from onceproof.harness.systems.recording.event_log import EventLog

@@ -16,11 +16,9 @@ from onceproof.harness.systems.process.server_strikes import (
     SHORT_REQUEST_MS,
     StrikeSocket,
     StruckServer,
-    is_server_away,
-    may_be_away,
     request_timeout_ms,
-    strike_server,
 )
+from onceproof.harness.systems.process.strike_requests import is_server_away, may_be_away, strike_server
 from onceproof.harness.systems.process.trial_postgres import TrialPostgres
 
 KILL = Fault("kill_server", "committing", delay=300, server="postgres")
