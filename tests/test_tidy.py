@@ -55,6 +55,8 @@ REGISTRY = re.compile(
     r"|--(?:(?:extra-)?index-url|find-links|trusted-host)"
 )
 
+OLD_FIELD = re.compile(r"\s*:(param|raises?|returns?|yields?)\b[^:]*:")
+
 
 def module_has_a_docstring(module: Module) -> Problems:
     if not (ast.get_docstring(module.tree) or "").strip():
@@ -84,6 +86,12 @@ def uses_the_namespace(module: Module) -> Problems:
         for name in names:
             if name.split(".")[0] in FOLDERS:
                 yield node.lineno, f"imports {name}; it is onceproof.{name}"
+
+
+def docstrings_have_one_dialect(module: Module) -> Problems:
+    for number, line in enumerate(module.text.splitlines(), start=1):
+        if OLD_FIELD.match(line):
+            yield number, f"has {line.strip()}; docstrings have Google's sections: Args, Returns, Raises"
 
 
 def no_catch_all_module(module: Module) -> Problems:
@@ -202,6 +210,11 @@ def test_import_circles_are_detected() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_have_one_dialect(package: str) -> None:
+    check(docstrings_have_one_dialect, package)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_catch_all_module(package: str) -> None:
     check(no_catch_all_module, package)
 
@@ -241,6 +254,7 @@ def test_no_file_names_a_registry() -> None:
         (sizes, "harness.commands.cli", "class A:\n    async def long(self):\n" + "        x = 1\n" * 70),
         (uses_the_namespace, "harness.model.seeds", "from engine.elements import Record"),
         (uses_the_namespace, "tests.test_x", "import scenarios.word_count"),
+        (docstrings_have_one_dialect, "engine.graph", '"""Text.\n\n    :param x: text\n"""'),
         (no_catch_all_module, "harness.utils", ""),
         (no_catch_all_module, "engine.state.helpers", ""),
         (nothing_unpickles, "engine.state.snapshot", "import pickle"),
@@ -267,6 +281,7 @@ def test_rule_detects_a_violation(rule: Rule, name: str, text: str) -> None:
         (sizes, "engine.api.datastream", "x = 1\n" * 501),
         (sizes, "harness.commands.cli", "def long():\n" + "    x = 1\n" * 69),
         (sizes, "harness.commands.cli", "def long():\n    'One.\\n\\nTwo.'\n" + "    x = 1\n" * 69),
+        (docstrings_have_one_dialect, "engine.graph", '"""Text.\n\n    Args:\n        x: text\n"""'),
         (uses_the_namespace, "harness.model.seeds", "from onceproof.engine.elements import Record"),
         (nothing_unpickles, "engine.types.dynamic", "import pickle"),
         (nothing_unpickles, "engine.types", "import pickle"),

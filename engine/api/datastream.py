@@ -439,7 +439,8 @@ class DataStream(OperatorSettings):
         same. The records have no keyed state. A job with unaligned checkpoints needs
         ``execution.checkpointing.unaligned.forced``, because a rescale chooses anew for records in flight.
 
-        :raises InvalidJob: one of the arguments is neither a function nor an object of its class
+        Raises:
+            InvalidJob: one of the arguments is neither a function nor an object of its class.
         """
         return self._partitioned(custom_partitioner(partitioner, key_selector))
 

@@ -93,8 +93,9 @@ def modules_of_program() -> ModuleArchive:
 def unpacked(archive: ModuleArchive, below: str | None = None) -> Path:
     """Unpack an archive, once for all workers of an executor, and return the folder.
 
-    :param below: where the folder is made: Spark's own folder, which ends with the executor; None: in the
-        folder for temporary files, until this process ends
+    Args:
+        below: where the folder is made: Spark's own folder, which ends with the executor; None: in the folder
+            for temporary files, until this process ends.
     """
     parent = Path(below or _temporary_folder())
     folder = parent / f"{_UNPACKED}{hashlib.sha256(archive.data).hexdigest()[:16]}"

@@ -124,7 +124,8 @@ def describe(
 ) -> None:
     """Give a class a form.
 
-    :param made_of: makes an object of the parts; raises TypeError or ValueError where they do not fit
+    Args:
+        made_of: makes an object of the parts; raises TypeError or ValueError where they do not fit.
     """
     FORMS[kind] = Form(code, parts_of, made_of)
     _MADE_OF[code] = made_of

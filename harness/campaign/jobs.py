@@ -69,9 +69,12 @@ class WaveJob:
 def run_job(session: SparkSession, job: Job, progress: Callable[[float], None]) -> pa.Table:
     """Run a job and return its table.
 
-    :param progress: called several times a second with the finished part of all tasks, from 0 to 1
-    :raises FamilyError, OutputUnwritable: an executor met an error that the user can fix
-    :raises WorkerFailed, SparkFailed: an internal error on an executor, or an error of Spark
+    Args:
+        progress: called several times a second with the finished part of all tasks, from 0 to 1.
+
+    Raises:
+        FamilyError, OutputUnwritable: an executor met an error that the user can fix.
+        WorkerFailed, SparkFailed: an internal error on an executor, or an error of Spark.
     """
     context = session.sparkContext
     group = f"onceproof simulation {next(_groups)}"

@@ -88,7 +88,8 @@ class Trials:
 def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) -> None:
     """Check once before a campaign that a family's rows, schemas and query fit together.
 
-    :raises FamilyError: a row, a schema or the query is wrong
+    Raises:
+        FamilyError: a row, a schema or the query is wrong.
     """
     for seed in range(CHECKED_SEEDS):
         scenario = scenario_of(family, seed)
@@ -139,9 +140,12 @@ def table_in(
 def counted_rows(session: SparkSession, tables: Sequence[DataFrame]) -> list[int]:
     """Read tables of trials in one job, and return how many scenarios each has.
 
-    :param tables: with the column scenario_id
-    :raises TrialsLost: a file is gone or is not the one that was written
-    :raises SparkFailed: an error of Spark
+    Args:
+        tables: with the column scenario_id.
+
+    Raises:
+        TrialsLost: a file is gone or is not the one that was written.
+        SparkFailed: an error of Spark.
     """
     named: dict[str, Any] = {f"trials_{place}": table for place, table in enumerate(tables)}
     # One SQL text: a chain of union() calls would be analysed again at each call.
@@ -162,9 +166,12 @@ def counted_rows(session: SparkSession, tables: Sequence[DataFrame]) -> list[int
 def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
     """Judge all families by their SQL in one job.
 
-    :return: the scenarios that Python judged differently, by number
-    :raises FamilyError: a family's query or schema is wrong
-    :raises TrialsLost: a file is gone or is not the one that was written
+    Returns:
+        The scenarios that Python judged differently, by number.
+
+    Raises:
+        FamilyError: a family's query or schema is wrong.
+        TrialsLost: a file is gone or is not the one that was written.
     """
     try:
         found = SparkOracle(session).differences(

@@ -89,9 +89,10 @@ class Pace:
     def next_wave(self, first: int, now: float, owed: int = 0) -> WaveSize | None:
         """Return the size of the next wave; None if there is none.
 
-        :param first: the number of the wave's first scenario
-        :param now: the current time in seconds
-        :param owed: how many scenarios the campaign must run, even after its deadline
+        Args:
+            first: the number of the wave's first scenario.
+            now: the current time in seconds.
+            owed: how many scenarios the campaign must run, even after its deadline.
         """
         left = self.scenarios - first if self.scenarios is not None else LARGEST_WAVE
         if left <= 0:

@@ -121,22 +121,27 @@ def run_campaign(
 ) -> CampaignResult:
     """Run scenarios of some families on Spark, up to a number or a time limit, and judge them.
 
-    :param names: names or paths of the families
-    :param scenarios: how many scenarios over all families; None for no limit
-    :param max_time: the time limit in seconds, including the start of Spark; None for no limit
-    :param seed: the seed of the campaign, from which each scenario's seed follows
-    :param out: the folder that gets outcomes.jsonl
-    :param spark: Spark's master and options if ``session`` is None
-    :param session: the Spark session, which stays as it is; None for that of this process, or a new one
-    :param progress: called after each wave and several times a second with the numbers so far
-    :param minimums: what the campaign runs although ``max_time`` is over
-    :param store: the folder or address of the trials, which all executors reach; None for a folder in ``out``
-    :param budget: what each scenario may use
-    :param resumes: whether to resume the same campaign, or to begin anew even if another one is unfinished
-    :param clock: the current time in seconds since the epoch
-    :return: the result; after an interrupt from the keyboard, of the scenarios so far
-    :raises CampaignStopped: a family, an executor, Spark or the store failed
-    :raises OutputUnwritable: the store holds what this campaign may not replace
+    Args:
+        names: names or paths of the families.
+        scenarios: how many scenarios over all families; None for no limit.
+        max_time: the time limit in seconds, including the start of Spark; None for no limit.
+        seed: the seed of the campaign, from which each scenario's seed follows.
+        out: the folder that gets outcomes.jsonl.
+        spark: Spark's master and options if ``session`` is None.
+        session: the Spark session, which stays as it is; None for that of this process, or a new one.
+        progress: called after each wave and several times a second with the numbers so far.
+        minimums: what the campaign runs although ``max_time`` is over.
+        store: the folder or address of the trials, which all executors reach; None for a folder in ``out``.
+        budget: what each scenario may use.
+        resumes: whether to resume the same campaign, or to begin anew even if another one is unfinished.
+        clock: the current time in seconds since the epoch.
+
+    Returns:
+        The result; after an interrupt from the keyboard, of the scenarios so far.
+
+    Raises:
+        CampaignStopped: a family, an executor, Spark or the store failed.
+        OutputUnwritable: the store holds what this campaign may not replace.
     """
     started = clock()
     families = load_families(names)

@@ -59,8 +59,11 @@ class _LoadedFamily:
 def load_as_asked(address: str, asked: str, folder: str) -> Family:
     """Load a family from its address on this machine; messages name it as the user did.
 
-    :param folder: the folder on the driver whose modules came along; "" for none
-    :raises FamilyError: it cannot be loaded
+    Args:
+        folder: the folder on the driver whose modules came along; "" for none.
+
+    Raises:
+        FamilyError: it cannot be loaded.
     """
     try:
         return load_family(address)
@@ -98,7 +101,8 @@ class ScenarioProcess:
     def run(self, batch: Batch) -> Done:
         """Run a batch; scenarios that end the process have failed.
 
-        :raises FamilyError, WorkerFailed, WorkerDied: a family or this program failed
+        Raises:
+            FamilyError, WorkerFailed, WorkerDied: a family or this program failed.
         """
         while True:
             self._worker.give(batch)

@@ -21,8 +21,9 @@ from onceproof.harness.trials.trial import scenario_of, try_scenario
 def sql_mistake_of(session: SparkSession, family: Family, seed: int, scenarios: int) -> FamilyMistake | None:
     """Return the mistake in a family's schemas or SQL that the first scenarios of a run show.
 
-    :param session: the Spark session that runs ``oracle_sql``
-    :param seed: the seed of the run
+    Args:
+        session: the Spark session that runs ``oracle_sql``.
+        seed: the seed of the run.
     """
     try:
         tables = TrialTables(family.name, *arrow_schemas_of(family))

@@ -162,8 +162,11 @@ class TrialStore:
     def resumes(self, may_resume: bool = True) -> bool:
         """Return whether this campaign resumes the one that is there.
 
-        :param may_resume: False begins anew, whatever is there
-        :raises OutputUnwritable: what is there belongs to the user, or to an unfinished campaign
+        Args:
+            may_resume: False begins anew, whatever is there.
+
+        Raises:
+            OutputUnwritable: what is there belongs to the user, or to an unfinished campaign.
         """
         there = self._read_manifest()
         if there is None:
@@ -322,7 +325,8 @@ def _unwritable(place: str, error: OSError) -> OutputUnwritable:
 def verified_table(folder: FileStore, written: WrittenFile, columns: Sequence[str]) -> pa.Table:
     """Return some columns of a file that was acknowledged.
 
-    :raises TrialsLost: it is gone, or has another content
+    Raises:
+        TrialsLost: it is gone, or has another content.
     """
     place = f"{folder.place}/{written.name}"
     try:

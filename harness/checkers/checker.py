@@ -60,8 +60,11 @@ class Checker(Protocol):
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return the violations of the property in a history.
 
-        :param scenario: the scenario that was run
-        :param history: its visible events
-        :param oracle: the rows that the scenario should commit
-        :return: the violations, the most telling first; empty if the property holds
+        Args:
+            scenario: the scenario that was run.
+            history: its visible events.
+            oracle: the rows that the scenario should commit.
+
+        Returns:
+            The violations, the most telling first; empty if the property holds.
         """

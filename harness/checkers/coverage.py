@@ -39,10 +39,11 @@ def check_coverage(
 ) -> Sequence[Violation]:
     """Return a violation for each fault, protocol point and barrier mode that a campaign missed.
 
-    :param scenarios: how many scenarios ran; fewer than CAMPAIGN give no violations
-    :param fired: how often each (kind, point) fired
-    :param passed: how often each protocol point was passed, and each name of :func:`mode_point` counted
-    :param kinds: the fault kinds that the system under test supports
+    Args:
+        scenarios: how many scenarios ran; fewer than CAMPAIGN give no violations.
+        fired: how often each (kind, point) fired.
+        passed: how often each protocol point was passed, and each name of :func:`mode_point` counted.
+        kinds: the fault kinds that the system under test supports.
     """
     if scenarios < CAMPAIGN:
         return ()

@@ -110,8 +110,9 @@ def row_violation(
 ) -> Violation:
     """Return the violation for rows that are visible too often or not often enough.
 
-    :param name: the property that is violated
-    :param rows: the rows in question; the witness shows the first WITNESS_ROWS of them
+    Args:
+        name: the property that is violated.
+        rows: the rows in question; the witness shows the first WITNESS_ROWS of them.
     """
     shown: list[dict[str, Any]] = [
         {
@@ -132,7 +133,8 @@ def classify_rows(
 ) -> tuple[tuple[str, list[Row]], ...]:
     """Return the rows of each anomaly, the gravest anomaly first; a row has at most one anomaly.
 
-    :param finished: whether the job has finished; if not, no row counts as lost
+    Args:
+        finished: whether the job has finished; if not, no row counts as lost.
     """
     missing = [row for row, count in expected.items() if actual.get(row, 0) < count] if finished else []
     duplicated = [row for row, count in actual.items() if 0 < expected.get(row, 0) < count]

@@ -54,10 +54,10 @@ class Oracle(Protocol):
     def rows(self, visible: Rows = (), history: History | None = None) -> RowCounts:
         """Return the rows for the whole input.
 
-        :param visible: the rows that the run committed; a family that ``declares`` reads its choices from
-            them
-        :param history: the run, which says where it resumed and so which records may be late; None if it is
-            not known
+        Args:
+            visible: the rows that the run committed; a family that ``declares`` reads its choices from them.
+            history: the run, which says where it resumed and so which records may be late; None if it is not
+                known.
         """
 
     def rows_at(
@@ -65,16 +65,18 @@ class Oracle(Protocol):
     ) -> RowCounts:
         """Return the rows for the input before a cut.
 
-        :param cut: the next offset of each split; a split that it does not name has not begun
-        :param visible: the rows that the run has committed so far
-        :param history: the run, if it is known
-        :param checkpoint: the checkpoint in it whose cut it is
+        Args:
+            cut: the next offset of each split; a split that it does not name has not begun.
+            visible: the rows that the run has committed so far.
+            history: the run, if it is known.
+            checkpoint: the checkpoint in it whose cut it is.
         """
 
     def versions_at(self, cut: Cut | None) -> Versions:
         """Return by key the rows that the table shows one after another.
 
-        :param cut: the next offset of each split, or None for the whole input
+        Args:
+            cut: the next offset of each split, or None for the whole input.
         """
 
 

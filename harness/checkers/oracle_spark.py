@@ -124,13 +124,18 @@ class SparkOracle:
     ) -> DataFrame:
         """Return the rows that a family's query expects for some records.
 
-        :param records: scenario_id and the columns of the family's ``record_schema``
-        :param committed: scenario_id and the committed rows, from which a family that ``declares`` reads the
-            choices of its run; None for no rows
-        :param parameters: scenario_id, name and value of what the family drew beside the records; None for
-            nothing
-        :return: scenario_id and the columns of the family's ``row_schema``
-        :raises FamilyError: the query or a schema is wrong
+        Args:
+            records: scenario_id and the columns of the family's ``record_schema``.
+            committed: scenario_id and the committed rows, from which a family that ``declares`` reads the
+                choices of its run; None for no rows.
+            parameters: scenario_id, name and value of what the family drew beside the records; None for
+                nothing.
+
+        Returns:
+            Scenario_id and the columns of the family's ``row_schema``.
+
+        Raises:
+            FamilyError: the query or a schema is wrong.
         """
         if parameters is None:
             parameters = self.session.createDataFrame([], f"{SCENARIO} BIGINT, name STRING, value STRING")
@@ -168,7 +173,8 @@ class SparkOracle:
     def differences(self, families: Sequence[FamilyTrials]) -> list[Difference]:
         """Return the scenarios that differ, of all families in one job, by family and scenario.
 
-        :raises FamilyError: a family's query or schema is wrong
+        Raises:
+            FamilyError: a family's query or schema is wrong.
         """
         if not families:
             return []
@@ -193,7 +199,8 @@ class SparkOracle:
     def _differing_scenarios(self, families: Sequence[FamilyTrials], tasks: int) -> DataFrame:
         """Return a row for each scenario that differs: place, scenario_id, missing, surplus, sample.
 
-        :param tasks: the number of tasks for each family; ``place`` is the index into ``families``
+        Args:
+            tasks: the number of tasks for each family; ``place`` is the index into ``families``.
         """
         # Trials are partitioned here, where they are few rows, so that later steps need no shuffle.
         partitioned = [
@@ -327,9 +334,12 @@ def row_schema_of(family: Family) -> StructType:
 def _parsed(ddl: str, where: str, taken: Mapping[str, DataType]) -> StructType:
     """Return a schema from its DDL.
 
-    :param where: where the DDL stands, for errors
-    :param taken: columns that the schema must not use
-    :raises FamilyError: the DDL is wrong, or a column name is taken
+    Args:
+        where: where the DDL stands, for errors.
+        taken: columns that the schema must not use.
+
+    Raises:
+        FamilyError: the DDL is wrong, or a column name is taken.
     """
     try:
         schema = cast(StructType, StructType.fromDDL(ddl))

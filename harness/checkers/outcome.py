@@ -160,9 +160,12 @@ def to_line(outcome: Outcome) -> bytes:
 def from_line(line: bytes, path: str = "outcome", number: int = 1) -> Outcome:
     """Return the outcome that a line of JSON holds.
 
-    :param path: the file's name, for errors
-    :param number: the line's number, for errors
-    :raises OutcomeError: the line is no valid outcome of this version
+    Args:
+        path: the file's name, for errors.
+        number: the line's number, for errors.
+
+    Raises:
+        OutcomeError: the line is no valid outcome of this version.
     """
     try:
         return _decoder.decode(line)

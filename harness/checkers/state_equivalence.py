@@ -69,11 +69,14 @@ def check_equivalence(
 ) -> Sequence[Violation]:
     """Compare the state of a checkpoint with that of an undisturbed run at the same cut.
 
-    :param checkpoint: the checkpoint's id, for the violations
-    :param cut: the next offset of each split
-    :param disturbed: the state in the checkpoint of the run under test
-    :param undisturbed: the state of a run without faults
-    :return: at most one violation for each anomaly; it shows the first WITNESS_ROWS places
+    Args:
+        checkpoint: the checkpoint's id, for the violations.
+        cut: the next offset of each split.
+        disturbed: the state in the checkpoint of the run under test.
+        undisturbed: the state of a run without faults.
+
+    Returns:
+        At most one violation for each anomaly; it shows the first WITNESS_ROWS places.
     """
     equal_progress = {
         operator
@@ -96,13 +99,16 @@ def check_backends(
 ) -> Sequence[Violation]:
     """Compare all that a checkpoint holds with the same checkpoint of the same run on another backend.
 
-    :param checkpoint: the checkpoint's id, for the violations
-    :param cut: the next offset of each split
-    :param stored: what the checkpoint of the run under test holds
-    :param other: what that of the other run holds
-    :param backend: where the other run has its keyed state
-    :param by_chance: the states, by operator, whose content the job draws at random
-    :return: as those of ``check_equivalence``
+    Args:
+        checkpoint: the checkpoint's id, for the violations.
+        cut: the next offset of each split.
+        stored: what the checkpoint of the run under test holds.
+        other: what that of the other run holds.
+        backend: where the other run has its keyed state.
+        by_chance: the states, by operator, whose content the job draws at random.
+
+    Returns:
+        As those of ``check_equivalence``.
     """
     behind = stored.behind | other.behind
     places = {

@@ -60,8 +60,9 @@ class TableReads:
     def checkpoint_completed(self, step: int, checkpoint: int, cut: Cut, in_flight: int) -> None:
         """Check that the table shows what the checkpoint covers; from now on no key may show an older row.
 
-        :param cut: the next offset of each split in the checkpoint
-        :param in_flight: the number of records that the checkpoint holds in channels
+        Args:
+            cut: the next offset of each split in the checkpoint.
+            in_flight: the number of records that the checkpoint holds in channels.
         """
         behind = []
         for key, rows in self._oracle.versions_at(cut).items():

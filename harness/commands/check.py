@@ -43,9 +43,12 @@ def check_command(
 ) -> int:
     """Check families, print their mistakes, and return the exit code.
 
-    :param budget: what each scenario may use
-    :param sql: whether to compare ``oracle_sql`` as well, on Spark; None: if Spark is installed
-    :raises ExtraMissing: ``sql`` is True and Spark is not installed
+    Args:
+        budget: what each scenario may use.
+        sql: whether to compare ``oracle_sql`` as well, on Spark; None: if Spark is installed.
+
+    Raises:
+        ExtraMissing: ``sql`` is True and Spark is not installed.
     """
     with_sql = sql is not False and _has_spark(asked=sql is True)
     families = load_families(names)
@@ -118,8 +121,9 @@ def warn_of_mistakes(
 ) -> None:
     """Check the families in files that have not passed before, and print their mistakes on stderr.
 
-    :param names: names or paths; built-in families are tested where they are made
-    :param system: on another engine than this one nothing is checked
+    Args:
+        names: names or paths; built-in families are tested where they are made.
+        system: on another engine than this one nothing is checked.
     """
     if Capability.ENGINE not in capabilities_of(system):
         return

@@ -91,9 +91,10 @@ def replay_command(
 ) -> int:
     """Run one scenario again, print its verdict, and return the exit code; or print its job as a program.
 
-    :param trace: whether the steps of the run are printed: those of ``tasks``, or of all tasks if there are
-        none; without empty checkpoints and what comes behind the failure, unless ``whole``
-    :param as_program: whether the job is printed, and nothing is run
+    Args:
+        trace: whether the steps of the run are printed: those of ``tasks``, or of all tasks if there are
+            none; without empty checkpoints and what comes behind the failure, unless ``whole``.
+        as_program: whether the job is printed, and nothing is run.
     """
     trace = trace or whole or bool(tasks)
     scenario, loaded = scenario_and_family(subject, family)

@@ -60,7 +60,8 @@ def without_refused(plan: RunPlan) -> RunPlan:
 
     A family that the command line or the settings name stays: that it cannot run is an error.
 
-    :raises UsageError: no family is left
+    Raises:
+        UsageError: no family is left.
     """
     if not plan.takes_all:
         return plan

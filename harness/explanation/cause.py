@@ -31,9 +31,10 @@ Violations: TypeAlias = Sequence[Violation]
 def cause_of(facts: Facts, violations: Violations, step: int) -> str:
     """Return the cause of a failure as one or two sentences.
 
-    :param facts: the facts of the failed run
-    :param violations: all violations of the run
-    :param step: the first step at which the failure shows
+    Args:
+        facts: the facts of the failed run.
+        violations: all violations of the run.
+        step: the first step at which the failure shows.
     """
     text = specific_cause_of(facts, violations)
     if text:

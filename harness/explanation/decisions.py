@@ -165,9 +165,10 @@ def measure_decisions(
 ) -> DecisionEffects:
     """Run a failing scenario again without each of its decisions in turn.
 
-    :param signature: how the scenario fails
-    :param run: runs a scenario and returns its signature, or None if it passes
-    :param as_run: returns a scenario with what the system decides itself, which is no decision of it
+    Args:
+        signature: how the scenario fails.
+        run: runs a scenario and returns its signature, or None if it passes.
+        as_run: returns a scenario with what the system decides itself, which is no decision of it.
     """
     effects = []
     for decision in decisions_of(scenario):

@@ -198,9 +198,10 @@ def needed_text(scenario: Scenario) -> str:
 def replay_command(subject: int | Path, family: str, system: str = SIMULATED) -> str:
     """Return the command that replays a scenario.
 
-    :param subject: a seed, or the path of a scenario's JSON file
-    :param family: the family's name, or the path of its file
-    :param system: the name of the system to run it on
+    Args:
+        subject: a seed, or the path of a scenario's JSON file.
+        family: the family's name, or the path of its file.
+        system: the name of the system to run it on.
     """
     return _command("replay", subject, family, system)
 

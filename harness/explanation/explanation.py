@@ -84,10 +84,11 @@ def explain(
 ) -> Explanation:
     """Return the explanation of a failed run, or the story of a passed one.
 
-    :param scenario: the scenario that was run; a shrunk one gives the best explanation
-    :param history: its visible events
-    :param trace: its full trace, or None
-    :param verdict: the verdict on the history
+    Args:
+        scenario: the scenario that was run; a shrunk one gives the best explanation.
+        history: its visible events.
+        trace: its full trace, or None.
+        verdict: the verdict on the history.
     """
     facts = facts_of(history)
     if verdict.passed:
@@ -108,11 +109,12 @@ def explain_continuation(
 ) -> Explanation:
     """Return the explanation of a run that passed and whose checkpoint cannot be continued from.
 
-    :param history: of the job restored from the checkpoint, whose completion and visible rows stand at step
-        0; where the state differs, of the run until the checkpoint was complete
-    :param trace: the full trace of that history, or None
-    :param verdict: with the violations of restore_anywhere or state_equivalence
-    :param parallelism: at which the job was restored; 0: the state differs
+    Args:
+        history: of the job restored from the checkpoint, whose completion and visible rows stand at step 0;
+            where the state differs, of the run until the checkpoint was complete.
+        trace: the full trace of that history, or None.
+        verdict: with the violations of restore_anywhere or state_equivalence.
+        parallelism: at which the job was restored; 0: the state differs.
     """
     facts = facts_of(history)
     violation = verdict.violations[0]

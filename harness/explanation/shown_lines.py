@@ -45,11 +45,14 @@ def shown_lines(
 ) -> list[Line]:
     """Return the lines of a run that a reader needs.
 
-    :param violations: those of the run, the first one first
-    :param tasks: names of tasks, or of vertices with all their subtasks; the lines of other tasks are left
-        out, but for those of the job. Empty: all tasks
-    :param whole: whether empty checkpoints stay, and what comes behind the failure
-    :raises UnknownTask: no line is of one of the tasks
+    Args:
+        violations: those of the run, the first one first.
+        tasks: names of tasks, or of vertices with all their subtasks; the lines of other tasks are left out,
+            but for those of the job. Empty: all tasks.
+        whole: whether empty checkpoints stay, and what comes behind the failure.
+
+    Raises:
+        UnknownTask: no line is of one of the tasks.
     """
     lines = narrative_lines(run)
     if tasks:

@@ -126,7 +126,8 @@ def _stop_and_fault(
 def draw_rescales(chance: Chance, stage: JobOutline, parallelism: int) -> tuple[Operation, ...]:
     """Draw, for some scenarios, a rescale of the running job, and in some of these one back; else nothing.
 
-    :param parallelism: that of the keyed operators at the start
+    Args:
+        parallelism: that of the keyed operators at the start.
     """
     if not stage.rescales or not chance.chance(RESCALES):
         return ()

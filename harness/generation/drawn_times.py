@@ -44,7 +44,8 @@ _LENGTHS: Final = (
 def with_times(scenario: Scenario, seed: int) -> Scenario:
     """Return a drawn scenario with the date at which it starts, and the time that passes in it.
 
-    :param seed: the one from which the scenario was drawn
+    Args:
+        seed: the one from which the scenario was drawn.
     """
     start = draw_start(_chance("start of the clock", seed), scenario.records)
     passing = draw_passing_time(_chance("passing time", seed), scenario.record_count())

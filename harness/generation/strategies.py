@@ -57,7 +57,8 @@ def register_profiles() -> str:
 
     A new seed of the profile nightly is printed on stderr, unless the pytest plugin has printed it already.
 
-    :raises ProfileError: the environment names an unknown profile or a wrong seed
+    Raises:
+        ProfileError: the environment names an unknown profile or a wrong seed.
     """
     chosen = chosen_profile()
     if chosen == NIGHTLY and given_seed() is None:
@@ -92,7 +93,8 @@ def in_shard(family: str, shard: int, examples: int | None = None) -> Callable[[
 
     It is placed above ``given``.
 
-    :param examples: the examples of all shards together; None for those of the profile
+    Args:
+        examples: the examples of all shards together; None for those of the profile.
     """
     loaded = settings.get_profile(settings.get_current_profile_name())
     of_all = loaded.max_examples if examples is None else examples
@@ -132,8 +134,9 @@ def structured(
 ) -> Scenario:
     """Return scenarios whose records, faults, schedule and settings are drawn one by one.
 
-    :param records: draws the records of each split; None draws some that the family generates
-    :param fault_lists: draws the faults; None draws up to four
+    Args:
+        records: draws the records of each split; None draws some that the family generates.
+        fault_lists: draws the faults; None draws up to four.
     """
     base = generate(family, draw(_seeds()))
     parallelism = st.integers(1, HIGHEST_PARALLELISM)

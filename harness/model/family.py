@@ -412,7 +412,8 @@ def options_of(family: object) -> FamilyOptions:
 def workload_of(family: Family, random: Random) -> Workload:
     """Return what a family generates.
 
-    :raises FamilyError: it is no Workload, or its parts have other types than those of a Workload
+    Raises:
+        FamilyError: it is no Workload, or its parts have other types than those of a Workload.
     """
     # A file is Python without types: what it returns may be anything.
     drawn: Any = family.generate(random)

@@ -181,8 +181,9 @@ def _from_file(path: Path, attribute: str) -> Family:
 def check_table_keys(family: Family, keys: int, sink: str) -> None:
     """Raise FamilyError where a job replaces rows by key and the family does not say so, or by other keys.
 
-    :param keys: the key columns by which the job writes; 0 if it replaces no rows
-    :param sink: the call that says so in the job
+    Args:
+        keys: the key columns by which the job writes; 0 if it replaces no rows.
+        sink: the call that says so in the job.
     """
     said = options_of(family).table_keys
     if keys and keys != said:

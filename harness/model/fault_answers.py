@@ -51,9 +51,10 @@ def missing_points(
 ) -> MissingPoints:
     """Return the points that a system never comes to because it moves faults to points of its own.
 
-    :param places: by point of the protocol, the point of the system at which its faults strike
-    :param moved: why a point is missed whose faults strike at another one
-    :param unlike: why a point is missed whose faults strike nowhere
+    Args:
+        places: by point of the protocol, the point of the system at which its faults strike.
+        moved: why a point is missed whose faults strike at another one.
+        unlike: why a point is missed whose faults strike nowhere.
     """
     return {
         (kind, point): moved if point in places else unlike

@@ -356,7 +356,8 @@ class History:
     def budget_exhausted(self, step: int, circle: Sequence[str] = ()) -> None:
         """Record that the run was cut off at the scenario's step budget.
 
-        :param circle: which tasks wait for each other, and for what, if it is known: a sentence each
+        Args:
+            circle: which tasks wait for each other, and for what, if it is known: a sentence each.
         """
         payload = {"circle": list(circle)} if circle else {}
         self.events.append((step, BUDGET_EXHAUSTED, "job", payload))

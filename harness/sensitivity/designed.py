@@ -57,8 +57,11 @@ def designed_scenario(
 ) -> Scenario:
     """Return the scenario of some settings and a seed.
 
-    :param origin: further entries of the scenario's parameters, such as the experiment and the point
-    :raises FamilyError: the family draws too few records
+    Args:
+        origin: further entries of the scenario's parameters, such as the experiment and the point.
+
+    Raises:
+        FamilyError: the family draws too few records.
     """
     random = Random(seed)
     with_key = options_of(family).with_key

@@ -84,8 +84,9 @@ def run_experiment(
 ) -> list[DesignedTrial]:
     """Run an experiment and return its trials by number.
 
-    :param asked: the family's name or path, as on the command line
-    :param progress: called with the finished part, from 0 to 1
+    Args:
+        asked: the family's name or path, as on the command line.
+        progress: called with the finished part, from 0 to 1.
     """
     simulation = DesignedSimulation(FamilySource.of(asked), experiment)
     cores = session.sparkContext.defaultParallelism

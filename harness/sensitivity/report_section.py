@@ -18,7 +18,8 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Return the report's section on an experiment, from its trials.
 
-    :param command: the command line that repeats the experiment
+    Args:
+        command: the command line that repeats the experiment.
     """
     return Sensitivity(
         family=family,

@@ -87,7 +87,8 @@ def explain_values(
 ) -> Explained:
     """Fit a polynomial to the values, one for each point of a design, and return the influences.
 
-    :raises DesignTooSmall: there are too few points
+    Raises:
+        DesignTooSmall: there are too few points.
     """
     if len(points) < least_points(space):
         raise DesignTooSmall(

@@ -60,12 +60,15 @@ def plan_comparison(
 ) -> ComparisonPlan:
     """Decide which families run on which systems.
 
-    :param families: names or paths
-    :param systems: the names of systems, with commas between them
-    :param scenarios: how many of each family on each system
-    :raises UsageError: no system is named, or none of them can run any of the families
-    :raises UnknownSystem: a name is that of no system
-    :raises FamilyError: a family cannot be loaded
+    Args:
+        families: names or paths.
+        systems: the names of systems, with commas between them.
+        scenarios: how many of each family on each system.
+
+    Raises:
+        UsageError: no system is named, or none of them can run any of the families.
+        UnknownSystem: a name is that of no system.
+        FamilyError: a family cannot be loaded.
     """
     loaded = {address: load_family(address) for address in families}
     names = dict.fromkeys(name for part in systems.split(",") if (name := part.strip()))

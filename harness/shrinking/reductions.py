@@ -101,7 +101,8 @@ MOST_RECORDS_TO_PAIR: Final = 16
 def size_of(scenario: Scenario, choices: int | None = None) -> Size:
     """Return the size of a scenario.
 
-    :param choices: the number of choices of the schedule, if the schedule does not list them
+    Args:
+        choices: the number of choices of the schedule, if the schedule does not list them.
     """
     if choices is None:
         choices = scenario.schedule.choices
@@ -322,7 +323,8 @@ def first_choices(scenario: Scenario) -> Iterator[Scenario]:
 def simpler_jobs(scenario: Scenario, simpler_parameters: SimplerParameters | None) -> Iterator[Scenario]:
     """Yield the scenario with simpler jobs, where the parameters of its family describe the job.
 
-    :param simpler_parameters: the option of the family; None if it has none
+    Args:
+        simpler_parameters: the option of the family; None if it has none.
     """
     if simpler_parameters is not None:
         for parameters in simpler_parameters(scenario.parameters):
@@ -344,7 +346,8 @@ def fault_subsets(scenario: Scenario) -> Iterator[Scenario]:
 def fewer_subtasks(scenario: Scenario, original: Scenario | None = None) -> Iterator[Scenario]:
     """Yield the scenario with lower parallelism, without empty splits, or with merged splits.
 
-    :param original: the scenario before shrinking, which shows which splits may be merged
+    Args:
+        original: the scenario before shrinking, which shows which splits may be merged.
     """
     full = {split: records for split, records in scenario.records.items() if records}
     if len(full) < len(scenario.records):
@@ -435,7 +438,8 @@ def _simpler_fault(fault: Fault) -> Iterator[Fault]:
 def fewer_values(scenario: Scenario, original: Scenario | None = None) -> Iterator[Scenario]:
     """Yield the scenario with all values equal, or with one value replaced by the first.
 
-    :param original: the scenario before shrinking, which shows which splits may exchange values
+    Args:
+        original: the scenario before shrinking, which shows which splits may exchange values.
     """
     first_of = exchanging_splits(original or scenario)
     pairs = listed_records(scenario)

@@ -111,12 +111,13 @@ def shrink(
 ) -> ShrinkResult:
     """Return the smallest scenario found that fails with the signature.
 
-    :param scenario: the failing scenario; it is the result if no smaller one is found
-    :param run: runs a scenario and returns its signature, or None if it passes
-    :param signature: how the scenario fails
-    :param most_runs: the limit of runs; a few more confirm the result
-    :param record_preemptions: turns a drawn schedule into a list of choices; None if the system cannot
-    :param simpler_parameters: yields the parameters of simpler jobs; None where they describe no job
+    Args:
+        scenario: the failing scenario; it is the result if no smaller one is found.
+        run: runs a scenario and returns its signature, or None if it passes.
+        signature: how the scenario fails.
+        most_runs: the limit of runs; a few more confirm the result.
+        record_preemptions: turns a drawn schedule into a list of choices; None if the system cannot.
+        simpler_parameters: yields the parameters of simpler jobs; None where they describe no job.
     """
     choices = None
     if record_preemptions and draws_steps(scenario.schedule):
@@ -211,7 +212,8 @@ class _Search:
 
         These runs are the longest of all, so priorities with a seed are tried only with few records.
 
-        :param until: after how many runs to stop
+        Args:
+            until: after how many runs to stop.
         """
         self._pauses_at = until
         self._first(simpler_schedules, seeds=1)
@@ -261,10 +263,11 @@ class _Search:
     def search_small_scope(self, until: float, draws: int) -> None:
         """Run small scenarios that resemble the best one, and accept each that fails with less cost.
 
-        :param until: after how many runs to stop
-        :param draws: after how many draws to stop if the best scenario is readable; otherwise the search
-            stops after ``DRAWS_WHERE_UNREADABLE`` times as many. None is made, or no more, once it is seen at
-            once: another scenario would save a record or so, at the price of hundreds of runs
+        Args:
+            until: after how many runs to stop.
+            draws: after how many draws to stop if the best scenario is readable; otherwise the search stops
+                after ``DRAWS_WHERE_UNREADABLE`` times as many. None is made, or no more, once it is seen at
+                once: another scenario would save a record or so, at the price of hundreds of runs.
         """
         most = draws * DRAWS_WHERE_UNREADABLE
         for number, candidate in enumerate(islice(small_scenarios(self.best, self._original), most)):
@@ -288,8 +291,11 @@ class _Search:
 
         What still fails is the smallest scenario from then on. A schedule that draws its steps has no parts.
 
-        :param most_runs: after how many runs to stop
-        :return: whether the scenario is still large, and does not fail so without any one of its parts
+        Args:
+            most_runs: after how many runs to stop.
+
+        Returns:
+            Whether the scenario is still large, and does not fail so without any one of its parts.
         """
         place = needed = 0
         parts: list[Scenario] = []

@@ -48,9 +48,10 @@ time."""
 def small_scenarios(scenario: Scenario, original: Scenario | None = None) -> Iterator[Scenario]:
     """Yield an endless sequence of small scenarios with faults and values of the given one.
 
-    :param scenario: the failing scenario
-    :param original: the scenario before shrinking. It shows which splits exchange records, and its values are
-        used if ``scenario`` has no records left.
+    Args:
+        scenario: the failing scenario.
+        original: the scenario before shrinking. It shows which splits exchange records, and its values are
+            used if ``scenario`` has no records left.
     """
     digest = sha256(to_json(scenario).encode()).digest()
     chance = Chance(Random(int.from_bytes(digest[:8], "big")))

@@ -97,9 +97,12 @@ def failed_continuation(
 ) -> FailedContinuation | None:
     """Restore recorded checkpoints of a scenario at other parallelisms and compare their state.
 
-    :param trace: whether the history of the continuation carries the full trace
-    :param recorded: the checkpoints of the scenario's run; None: it is run once more
-    :return: the first checkpoint that fails; None if all pass
+    Args:
+        trace: whether the history of the continuation carries the full trace.
+        recorded: the checkpoints of the scenario's run; None: it is run once more.
+
+    Returns:
+        The first checkpoint that fails; None if all pass.
     """
     run = recorded_run(family, scenario) if recorded is None else recorded
     checkpoints, retained, _ = run

@@ -149,9 +149,10 @@ def confirmed_cause(
 ) -> ConfirmedCause | None:
     """Return the cause of a failure in the user's job; None if no counterfactual run confirms one.
 
-    :param scenario: the failing scenario, shrunk
-    :param signature: how it fails
-    :param original: the scenario from which it was shrunk
+    Args:
+        scenario: the failing scenario, shrunk.
+        signature: how it fails.
+        original: the scenario from which it was shrunk.
     """
     source = JobSource.of(family)
     return None if source is None else _Search(source, scenario, signature, original).cause()

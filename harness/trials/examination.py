@@ -111,9 +111,10 @@ def examine(
 ) -> Examined:
     """Shrink a failing scenario, and measure its decisions.
 
-    :param signature: how the scenario failed; None accepts any failure
-    :param most_runs: in how many runs to shrink; 0 leaves the scenario as it is
-    :param progress: called with the number of each run, on systems whose runs take seconds
+    Args:
+        signature: how the scenario failed; None accepts any failure.
+        most_runs: in how many runs to shrink; 0 leaves the scenario as it is.
+        progress: called with the number of each run, on systems whose runs take seconds.
     """
     if repeats(system):
         # A scenario that exhausts its memory fails, and must not take the command with it.
@@ -203,7 +204,8 @@ def shrink_to_needed(
 
     The shrinker keeps such decisions where its limit of runs ends it.
 
-    :return: the small scenario, and the effects of its decisions; None: nothing was to be shrunk
+    Returns:
+        The small scenario, and the effects of its decisions; None: nothing was to be shrunk.
     """
     shrunk = shrink_scenario(family, scenario, signature, most_runs, system)
     if not most_runs:

@@ -225,12 +225,13 @@ def examine_failures(
 ) -> list[FailureCase]:
     """Shrink, explain and write the first failure of each signature; return the findings, new ones first.
 
-    :param folder: the folder of the results; scenarios go into its subfolder FOLDER
-    :param progress: called with one line before each shrink and each slow run
-    :param known: the listed failures
-    :param original_of: returns the failing scenario of a group; None if it follows from the seed
-    :param shrink_runs: in how many runs to shrink each failure; None for the system's default
-    :param unwritten: gets the error of each file that cannot be written; None: the first one is raised
+    Args:
+        folder: the folder of the results; scenarios go into its subfolder FOLDER.
+        progress: called with one line before each shrink and each slow run.
+        known: the listed failures.
+        original_of: returns the failing scenario of a group; None if it follows from the seed.
+        shrink_runs: in how many runs to shrink each failure; None for the system's default.
+        unwritten: gets the error of each file that cannot be written; None: the first one is raised.
     """
     system = result.system
     listed = [
@@ -337,7 +338,8 @@ def store_failure(
 def explanation_of(trial: Trial, cause: ConfirmedCause | None = None) -> Explanation:
     """Return the explanation of a trial: of its run, or of the job restored from one of its checkpoints.
 
-    :param cause: the confirmed cause, which stands in place of what the events show
+    Args:
+        cause: the confirmed cause, which stands in place of what the events show.
     """
     explained = _explanation_by_events(trial)
     return explained if cause is None else dataclasses.replace(explained, cause=cause.sentence)

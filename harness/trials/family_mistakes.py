@@ -103,9 +103,12 @@ def mistakes_of(
 ) -> list[FamilyMistake]:
     """Return the mistakes of a family, one for each member.
 
-    :param seed: the seed of a run; the scenarios are the first ones of that run, undisturbed
-    :param parallelisms: at which to run them besides the drawn one
-    :raises FamilyError: the family's own code raised, or its members do not fit together
+    Args:
+        seed: the seed of a run; the scenarios are the first ones of that run, undisturbed.
+        parallelisms: at which to run them besides the drawn one.
+
+    Raises:
+        FamilyError: the family's own code raised, or its members do not fit together.
     """
     check_family(family)
     drawn = (scenario_of(family, scenario_seed(seed, family.name, number)) for number in range(scenarios))
@@ -115,8 +118,9 @@ def mistakes_of(
 def mistake_behind(family: Family, scenario: Scenario, signature: Signature) -> FamilyMistake | None:
     """Return the mistake of the family that explains a failure; None if it needs a fault or a race.
 
-    :param scenario: the failing scenario
-    :param signature: how it failed
+    Args:
+        scenario: the failing scenario.
+        signature: how it failed.
     """
     broken = signature[0]
     try:
@@ -332,7 +336,8 @@ def _state_mistakes(family: Family, scenario: Scenario) -> Iterator[FamilyMistak
 def replaced_rows_mistake(verdict: Verdict) -> FamilyMistake | None:
     """Return the mistake of a family that expects rows to be added, and whose sink replaces them by design.
 
-    :param verdict: of a run on another engine, whose output is read from outside
+    Args:
+        verdict: of a run on another engine, whose output is read from outside.
     """
     found = next((each for each in verdict.violations if each.anomaly == REPLACED), None)
     if found is None:

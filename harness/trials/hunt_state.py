@@ -120,7 +120,8 @@ _state: Final = msgspec.json.Decoder(HuntState)
 def read_state(folder: Path) -> HuntState | None:
     """Return the state of the hunt in a folder; None where there is none.
 
-    :raises HuntError: it cannot be read, or belongs to another version
+    Raises:
+        HuntError: it cannot be read, or belongs to another version.
     """
     path = folder / STATE_FILE
     another = "give --out another folder"

@@ -71,11 +71,12 @@ class NewFailure:
 class Hunt:
     """The scenarios of a hunt, and what came of them.
 
-    :param families: in the order of their turns
-    :param patience: after how many scenarios without anything new a family is exhausted
-    :param say: called with a line when a family becomes exhausted, or meets something new again
-    :param state: the stored moment from which it goes on; None for a new hunt
-    :param turns: how many turns each family has in a round; empty: one each
+    Args:
+        families: in the order of their turns.
+        patience: after how many scenarios without anything new a family is exhausted.
+        say: called with a line when a family becomes exhausted, or meets something new again.
+        state: the stored moment from which it goes on; None for a new hunt.
+        turns: how many turns each family has in a round; empty: one each.
     """
 
     def __init__(

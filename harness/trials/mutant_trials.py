@@ -203,9 +203,10 @@ def measure_all(
 ) -> Iterator[Result]:
     """Measure mutants one after another, or ``workers`` at a time; the results come in their order.
 
-    :param families: names or paths
-    :param seeds: over how many runs, of ``seed`` and those behind it; a mutant's results follow each other
-    :param workers: how many processes; each is a new Python process that loads the mutant by id and file
+    Args:
+        families: names or paths.
+        seeds: over how many runs, of ``seed`` and those behind it; a mutant's results follow each other.
+        workers: how many processes; each is a new Python process that loads the mutant by id and file.
     """
     if workers <= 1:
         loaded = [load_family(name) for name in families]
@@ -303,8 +304,9 @@ def failure_of(
 ) -> Verdict | None:
     """Run a scenario, with the mutant if one is given; None if it passes.
 
-    :param continued: whether its checkpoints are restored and compared; None leaves that to the seed
-    :param run_seconds: the processor time of the run; None stands for LONGEST_RUN_SECONDS
+    Args:
+        continued: whether its checkpoints are restored and compared; None leaves that to the seed.
+        run_seconds: the processor time of the run; None stands for LONGEST_RUN_SECONDS.
     """
     verdict, _ = tried(family, scenario, mutant, reach, continued, run_seconds)
     return None if verdict.passed else verdict

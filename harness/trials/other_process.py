@@ -33,8 +33,11 @@ def mistake_in_another_process(
 ) -> FamilyMistake | None:
     """Return the mistake of a family whose records or runs follow hash values; None if they do not.
 
-    :param address: by which another process finds the family
-    :raises FamilyError: the other process cannot run the family
+    Args:
+        address: by which another process finds the family.
+
+    Raises:
+        FamilyError: the other process cannot run the family.
     """
     first, second = (_digests_of(family, address, seed, scenarios, each) for each in HASH_SEEDS)
     for number, (one, other) in enumerate(zip(first, second, strict=True)):

@@ -42,7 +42,8 @@ def unwritable(path: Path, error: OSError) -> OutputUnwritable:
 def made_folder(folder: Path) -> Path:
     """Create a folder for results if it does not exist, and return it.
 
-    :raises OutputUnwritable: the folder cannot be created
+    Raises:
+        OutputUnwritable: the folder cannot be created.
     """
     if _ADDRESS.match(str(folder)):
         raise OutputUnwritable(
@@ -69,7 +70,8 @@ def emptied_folder(folder: Path) -> Path:
 def claimed_folder(folder: Path) -> Iterator[Path]:
     """Create a folder for results and keep other commands from writing into it meanwhile.
 
-    :raises OutputUnwritable: the folder cannot be created, or another command writes into it
+    Raises:
+        OutputUnwritable: the folder cannot be created, or another command writes into it.
     """
     descriptor = _claim(made_folder(folder))
     try:
@@ -145,7 +147,8 @@ def prepare_file(path: Path | None) -> None:
     A command that ends before its report must not leave the results of another one. Commands call this before
     any work is done. A pipe or a device is left alone: opening it would end what its reader reads.
 
-    :raises OutputUnwritable: the file cannot be written
+    Raises:
+        OutputUnwritable: the file cannot be written.
     """
     if path is None:
         return
@@ -168,7 +171,8 @@ def prepare_file(path: Path | None) -> None:
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file of a folder of results whole: a reader, after a crash too, finds one version of it.
 
-    :raises OutputUnwritable: it cannot be written
+    Raises:
+        OutputUnwritable: it cannot be written.
     """
     temporary = path.with_name(f".{path.name}.part")
     try:

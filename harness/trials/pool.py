@@ -237,7 +237,8 @@ class Worker:
     def stop(self, wait: bool = True) -> Death:
         """Stop the process and return how it ended.
 
-        :param wait: whether the worker may finish its batch
+        Args:
+            wait: whether the worker may finish its batch.
         """
         if not wait:
             self._process.kill()
@@ -257,10 +258,11 @@ class Worker:
 class WorkerPool:
     """A fixed number of worker processes that run batches.
 
-    :param workers: how many processes
-    :param start: the first message to each
-    :param warn: called with one line when a worker died and its batch is run again
-    :param ahead: how many batches a worker holds, including the one that it runs
+    Args:
+        workers: how many processes.
+        start: the first message to each.
+        warn: called with one line when a worker died and its batch is run again.
+        ahead: how many batches a worker holds, including the one that it runs.
     """
 
     def __init__(
@@ -279,7 +281,8 @@ class WorkerPool:
     def run(self, batches: Iterator[Batch]) -> Iterator[Done]:
         """Yield the answer to each batch as it arrives. After an error no further batch is started.
 
-        :raises WorkerDied: workers died twice on the same batch
+        Raises:
+            WorkerDied: workers died twice on the same batch.
         """
         again: deque[Batch] = deque()
         failed = False
@@ -348,7 +351,8 @@ class WorkerPool:
 def without_culprit(batch: Batch, death: Death, warn: Callable[[str], None]) -> Batch:
     """Return the batch of a dead worker, as the next one is to run it.
 
-    :raises WorkerDied: workers died twice on the batch, and no scenario is to blame
+    Raises:
+        WorkerDied: workers died twice on the batch, and no scenario is to blame.
     """
     lost = death.lost
     if lost is None:

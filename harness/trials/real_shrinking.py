@@ -73,9 +73,10 @@ class RealRuns:
     ) -> None:
         """Prepare the runs.
 
-        :param try_one: runs a scenario on the system and judges it
-        :param most_runs: the limit of runs; the first run is made whatever it is
-        :param progress: called with the number of each run before it starts
+        Args:
+            try_one: runs a scenario on the system and judges it.
+            most_runs: the limit of runs; the first run is made whatever it is.
+            progress: called with the number of each run before it starts.
         """
         self.most_runs = most_runs
         self.runs = 0
@@ -87,7 +88,8 @@ class RealRuns:
     def run(self, scenario: Scenario) -> Trial:
         """Run a scenario and judge it; the first run ignores the limit.
 
-        :raises LimitReached: the limit is reached, or the run was interrupted
+        Raises:
+            LimitReached: the limit is reached, or the run was interrupted.
         """
         if self.was_interrupted or (self.runs and self.runs >= self.most_runs):
             raise LimitReached
@@ -114,7 +116,8 @@ class RealRuns:
     def fails(self, scenario: Scenario) -> Signature | None:
         """Return the signature of a scenario, or None if it passes.
 
-        :raises LimitReached: the limit is reached, or the run was interrupted
+        Raises:
+            LimitReached: the limit is reached, or the run was interrupted.
         """
         trial = self.trial(scenario)
         return None if trial is None else trial.verdict.signature

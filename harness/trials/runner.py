@@ -144,21 +144,26 @@ def run(
 ) -> RunResult:
     """Run scenarios of some families on a system, up to a number or a time limit.
 
-    :param families: names or paths
-    :param scenarios: how many scenarios over all families and all shares; None for no limit
-    :param max_time: the time limit in seconds; None for no limit
-    :param seed: the seed of the run, from which each scenario's seed follows
-    :param system: the name of the system
-    :param workers: how many processes; 1 runs the scenarios in this process, None uses all processors
-    :param share: the part of the run's scenarios that is run here
-    :param by_turns: whether a family has as many turns as its options say, and not one as each other
-    :param until_exhausted: a family ends when so many scenarios in a row met nothing new; None: it does not
-    :param budget: what each scenario of the simulation may use, in other processes than this one
-    :param out: the folder that gets outcomes.jsonl; None writes nothing
-    :param progress: called with the tally after each batch
-    :param warn: called with one line when a worker died
-    :return: the result; after an interrupt from the keyboard, of the scenarios so far
-    :raises RunStopped: a family or a worker failed
+    Args:
+        families: names or paths.
+        scenarios: how many scenarios over all families and all shares; None for no limit.
+        max_time: the time limit in seconds; None for no limit.
+        seed: the seed of the run, from which each scenario's seed follows.
+        system: the name of the system.
+        workers: how many processes; 1 runs the scenarios in this process, None uses all processors.
+        share: the part of the run's scenarios that is run here.
+        by_turns: whether a family has as many turns as its options say, and not one as each other.
+        until_exhausted: a family ends when so many scenarios in a row met nothing new; None: it does not.
+        budget: what each scenario of the simulation may use, in other processes than this one.
+        out: the folder that gets outcomes.jsonl; None writes nothing.
+        progress: called with the tally after each batch.
+        warn: called with one line when a worker died.
+
+    Returns:
+        The result; after an interrupt from the keyboard, of the scenarios so far.
+
+    Raises:
+        RunStopped: a family or a worker failed.
     """
     loaded = load_families(families)
     for family in loaded:
@@ -214,7 +219,8 @@ def _turns_in_a_round(families: Sequence[Family], by_turns: bool) -> tuple[int, 
 def load_families(names: Sequence[str]) -> tuple[Family, ...]:
     """Load families by name or path.
 
-    :raises FamilyError: a family cannot be loaded, or two have the same name
+    Raises:
+        FamilyError: a family cannot be loaded, or two have the same name.
     """
     loaded: dict[str, Family] = {}
     for name in names:

@@ -83,7 +83,8 @@ def seconds_for_each(seconds: float | None) -> Iterator[None]:
 def stopped_in_time(file: str | None = None) -> Iterator[None]:
     """Return a context that raises Stopped where its code does not return in time, or ends the process.
 
-    :param file: the family's file, whose innermost frame the stack holds
+    Args:
+        file: the family's file, whose innermost frame the stack holds.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -35,9 +35,12 @@ def supervised_mistakes(
 ) -> list[FamilyMistake]:
     """Return the mistakes of a family, one for each member; see ``mistakes_of``.
 
-    :param address: by which another process finds the family
-    :param budget: what each scenario may use
-    :raises FamilyError, WorkerDied, WorkerFailed: the family, or a process, failed
+    Args:
+        address: by which another process finds the family.
+        budget: what each scenario may use.
+
+    Raises:
+        FamilyError, WorkerDied, WorkerFailed: the family, or a process, failed.
     """
     found: list[FamilyMistake] = []
     start = Start(seed, (address,), SIMULATED.name, checks=tuple(parallelisms), budget=budget)

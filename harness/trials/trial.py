@@ -97,12 +97,14 @@ def try_scenario(
 ) -> Trial:
     """Run a scenario on a system and judge it.
 
-    :param trace: whether the history carries the full trace
-    :param twice: whether to run it a second time for determinism; None leaves that to the seed
-    :param system: the system under test
-    :param continued: whether to restore and compare its checkpoints if it passed; None leaves that to the
-        seed
-    :raises FamilyError: the family's own code raised
+    Args:
+        trace: whether the history carries the full trace.
+        twice: whether to run it a second time for determinism; None leaves that to the seed.
+        system: the system under test.
+        continued: whether to restore and compare its checkpoints if it passed; None leaves that to the seed.
+
+    Raises:
+        FamilyError: the family's own code raised.
     """
     is_real = Capability.DETERMINISM not in system.capabilities
     try:
@@ -200,7 +202,8 @@ def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
 def scenario_of(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     """Return the scenario of a seed; a replay has the usual drawing.
 
-    :raises FamilyError: the family's ``generate`` raised, or did not return
+    Raises:
+        FamilyError: the family's ``generate`` raised, or did not return.
     """
     try:
         with stopped_in_time(source_file(family)):
@@ -215,7 +218,8 @@ def scenario_of(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario
 def check_family(family: Family) -> None:
     """Check once before a run that a family's scenarios, rows and task names are valid.
 
-    :raises FamilyError: generate(), expected(), a schema or ``tasks`` is wrong, or a function does not return
+    Raises:
+        FamilyError: generate(), expected(), a schema or ``tasks`` is wrong, or a function does not return.
     """
     place = source_file(family) or family.name
     for seed in range(CHECKED_SCENARIOS):

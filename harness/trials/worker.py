@@ -70,7 +70,8 @@ def run_batch(
 ) -> Done:
     """Run the scenarios of a batch, up to the first error.
 
-    :param notes: where each scenario is noted before it begins; None: no other process watches this one
+    Args:
+        notes: where each scenario is noted before it begins; None: no other process watches this one.
     """
     started = perf_counter()
     lines: list[bytes] = []
@@ -176,8 +177,9 @@ Answer: TypeAlias = Callable[[Batch, Notes], Done]
 def serve(prepare: Callable[[Start], Answer], learn: Callable[[FamilyToLoad], None] | None = None) -> None:
     """Answer the parent's batches until it closes the stream, and end this process.
 
-    :param prepare: called once, with the parent's first message
-    :param learn: called with each family of which the parent tells later
+    Args:
+        prepare: called once, with the parent's first message.
+        learn: called with each family of which the parent tells later.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()

@@ -200,7 +200,8 @@ def measure_job(
 
     ``build`` returns the stream of rows. ``check`` gets the folder of their files after the run.
 
-    :returns: CPU seconds of the job, seconds on the wall, and how many checkpoints it completed
+    Returns:
+        CPU seconds of the job, seconds on the wall, and how many checkpoints it completed.
     """
     with tempfile.TemporaryDirectory(prefix="onceproof-bench-") as folder:
         output = Path(folder, "output")

@@ -91,9 +91,10 @@ def measure(
 ) -> Measurement:
     """Return the records a second of the engine, the floor and the peers, and the milliseconds of epochs.
 
-    :param session: the Spark session; None starts one
-    :param warms_up: whether each program runs once before it is measured
-    :param large: whether to count LARGE_RECORDS instead of ``records``
+    Args:
+        session: the Spark session; None starts one.
+        warms_up: whether each program runs once before it is measured.
+        large: whether to count LARGE_RECORDS instead of ``records``.
     """
     if session is None:
         with spark_session() as started:

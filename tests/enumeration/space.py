@@ -120,7 +120,8 @@ def _orders() -> Iterator[dict[ActionClass, int]]:
 def base_scenario(family: Family, case: Case) -> Scenario:
     """Return the scenario of a case without faults.
 
-    :raises FamilyError: the family generates no suitable input
+    Raises:
+        FamilyError: the family generates no suitable input.
     """
     shape = case.shape
     workload = _workload(family, shape.source)
@@ -185,7 +186,8 @@ def _records(workload: Workload, splits: int) -> dict[str, tuple[InputRecord, ..
 def faults_at(passages: Sequence[Passage], struck: Sequence[tuple[Fault, Passage]] = ()) -> list[Fault]:
     """Return every fault that can fire at one of the passages, each at its first passage.
 
-    :param struck: the faults that fired before, each with its passage
+    Args:
+        struck: the faults that fired before, each with its passage.
     """
     found: dict[tuple[FaultKind, Point, str, int], Fault] = {}
     stores_objects = not struck or any(fault.kind in _OF_OBJECT_STORES for fault, _ in struck)

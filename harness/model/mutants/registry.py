@@ -110,13 +110,14 @@ def mutant(
     The function gets ``reached``, patches the engine, yields once and undoes the patch; a context manager may
     replace the generator.
 
-    :param id: a unique name, the issue if there is one
-    :param breaks: the guarantee that it breaks
-    :param summary: the bug in one sentence
-    :param origin: the issue; by default ``id`` if that is an issue, else "planted"
-    :param on_databases: whether it needs incremental checkpoints of the rocksdb backend
-    :param families: the families whose jobs have the broken part; empty if nearly all have
-    :param unseen: why no scenario of a run shows it, a hole of the harness; empty if some do
+    Args:
+        id: a unique name, the issue if there is one.
+        breaks: the guarantee that it breaks.
+        summary: the bug in one sentence.
+        origin: the issue; by default ``id`` if that is an issue, else "planted".
+        on_databases: whether it needs incremental checkpoints of the rocksdb backend.
+        families: the families whose jobs have the broken part; empty if nearly all have.
+        unseen: why no scenario of a run shows it, a hole of the harness; empty if some do.
     """
     for name, value in (("id", id), ("breaks", breaks), ("summary", summary)):
         if not value.strip():
@@ -144,7 +145,8 @@ def mutant(
 def mutants_of(module: ModuleType) -> list[Mutant]:
     """Return the mutants that a module defines, in its order.
 
-    :raises MutantError: two of them have the same id
+    Raises:
+        MutantError: two of them have the same id.
     """
     found: dict[str, Mutant] = {}
     for value in vars(module).values():

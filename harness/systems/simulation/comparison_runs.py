@@ -55,7 +55,8 @@ def recorded_run(family: Family, scenario: Scenario) -> RecordedRun:
 def run_recorded(family: Family, scenario: Scenario, trace: bool = False) -> tuple[History, RecordedRun]:
     """Run a scenario; return its history with all its checkpoints and savepoints, which change nothing in it.
 
-    :param trace: whether the history carries the full trace
+    Args:
+        trace: whether the history carries the full trace.
     """
     world = World(family, scenario, tracer=Tracer() if trace else NO_TRACER)
     recorder = _recorder_of(world)
@@ -94,10 +95,11 @@ def restored_run(
 
     What was visible already and the completion of the checkpoint begin the history, at step 0.
 
-    :param parallelism: that of the keyed operators
-    :param backend: where they keep their state, if not where they did before: a savepoint can be read by each
-        backend
-    :param trace: whether the history carries the full trace
+    Args:
+        parallelism: that of the keyed operators.
+        backend: where they keep their state, if not where they did before: a savepoint can be read by each
+            backend.
+        trace: whether the history carries the full trace.
     """
     calm = replace(
         scenario,
@@ -137,7 +139,8 @@ def undisturbed_checkpoint(
 ) -> RecordedCheckpoint | None:
     """Run without faults up to a cut; return the checkpoint that covers it, None where there is none.
 
-    :param has_watermarks: whether periodic watermarks come before the checkpoint; both are sound runs
+    Args:
+        has_watermarks: whether periodic watermarks come before the checkpoint; both are sound runs.
     """
     recorded, _ = _run_to_cut(family, scenario, cut, checkpoints=1, has_watermarks=has_watermarks)
     return recorded[0] if recorded and recorded[0].cut == cut else None
@@ -150,8 +153,11 @@ def undisturbed_rows(
 
     Everything that was sent has arrived before the checkpoint begins, so no race has part in the result.
 
-    :param has_watermarks: whether periodic watermarks come before the checkpoint; both are sound runs
-    :return: the rows; None where no checkpoint covers the cut
+    Args:
+        has_watermarks: whether periodic watermarks come before the checkpoint; both are sound runs.
+
+    Returns:
+        The rows; None where no checkpoint covers the cut.
     """
     # The first checkpoint has been committed when the second one, of the same cut, is complete.
     recorded, history = _run_to_cut(family, scenario, cut, checkpoints=2, has_watermarks=has_watermarks)

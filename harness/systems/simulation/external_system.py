@@ -120,7 +120,8 @@ class TransactionalSystem:
     ) -> str:
         """Begin a transaction. Return its name. Raises TransactionError if the name exists already.
 
-        :param place: stands before the names of one of several sinks
+        Args:
+            place: stands before the names of one of several sinks.
         """
         name = name or f"{self._prefix}{place}{subtask}/{epoch}/{attempt}"
         if part:
@@ -327,7 +328,8 @@ class TransactionalSystem:
 class SinkOfSeveral:
     """The transactional system as one of several sinks of a job calls it: its transactions have other names.
 
-    :param place: stands before the names; "" for the only sink of a job
+    Args:
+        place: stands before the names; "" for the only sink of a job.
     """
 
     def __init__(self, system: TransactionalSystem, place: str) -> None:

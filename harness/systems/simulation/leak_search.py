@@ -90,8 +90,9 @@ def report_orphan_files(
     The job cannot know of a file whose acknowledgement was lost, nor of half a file that a failed write
     left, nor of what is still under way. What it cannot list or delete is left as well.
 
-    :param kept: the checkpoints in the store of the job
-    :param num_retained: how many the scenario says, whatever the store has kept
+    Args:
+        kept: the checkpoints in the store of the job.
+        num_retained: how many the scenario says, whatever the store has kept.
     """
     if agenda.is_under_way(_BEFORE_FILES_ARE_KNOWN) or recorder.has_fired(_LEAVES_UNKNOWN_FILES):
         return

@@ -93,11 +93,12 @@ class _Opened(NamedTuple):
 class OutsideState:
     """Watches the functions of the user's modules in one run of a job.
 
-    :param modules: names of the user's modules
-    :param inputs: the folder whose files are read as they are
-    :param carried: places whose values survive a restore
-    :param is_traced: whether the user's module calls ``executed`` for each line
-    :param written: the files that the functions write; others are learnt when they are first written
+    Args:
+        modules: names of the user's modules.
+        inputs: the folder whose files are read as they are.
+        carried: places whose values survive a restore.
+        is_traced: whether the user's module calls ``executed`` for each line.
+        written: the files that the functions write; others are learnt when they are first written.
     """
 
     def __init__(

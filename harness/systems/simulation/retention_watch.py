@@ -82,7 +82,8 @@ class RetentionWatch:
 
         Of other checkpoints than the one to restore there are none: the job would take a newer one.
 
-        :param savepoint_ids: the savepoints that belong to the user
+        Args:
+            savepoint_ids: the savepoints that belong to the user.
         """
         at_rest = self._storage.files
         return {

@@ -65,8 +65,9 @@ class SimulatedJob:
     def build_graph(self) -> JobGraph:
         """Return the graph of the next attempt.
 
-        :raises FamilyError: the job replaces rows by key, and the family expects rows that are only added; or
-            it sets an option that has no place in a family
+        Raises:
+            FamilyError: the job replaces rows by key, and the family expects rows that are only added; or it
+                sets an option that has no place in a family.
         """
         scenario, parallelism = self._scenario, self.keyed_parallelism
         environment = StreamExecutionEnvironment(Configuration())

@@ -24,8 +24,11 @@ from onceproof.engine.task.task import ALIVE, Task
 def circle_of_waits(tasks: Sequence[Task], capacity: int) -> list[str]:
     """Return why tasks wait for each other, one sentence a task, the first one waiting for the second.
 
-    :param capacity: how many elements a channel holds, barriers aside
-    :return: nothing where no tasks wait in a circle
+    Args:
+        capacity: how many elements a channel holds, barriers aside.
+
+    Returns:
+        Nothing where no tasks wait in a circle.
     """
     reader_of = {id(queue): task.name for task in tasks for queue in task.queues}
     sender_of = {id(queue): task.name for task in tasks for queue in task.output_queues}

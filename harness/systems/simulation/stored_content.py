@@ -213,7 +213,8 @@ def _keyed_tables(
 def _entries(table: EncodedTable, value_text: Callable[[Any], str | None]) -> Iterator[tuple[int, list[str]]]:
     """Yield by key group the entries of a table as text.
 
-    :param value_text: returns the text of a value; None leaves the entry out
+    Args:
+        value_text: returns the text of a value; None leaves the entry out.
     """
     for group, encoded in table.groups.items():
         if table.kind == RAW_KIND:
@@ -228,7 +229,8 @@ def _entries(table: EncodedTable, value_text: Callable[[Any], str | None]) -> It
 def _value_text_of(kind: str, last_expired: int | None, ordered: bool) -> Callable[[Any], str | None]:
     """Return what gives the text of a value of a kind of state; of parts that have expired there is none.
 
-    :param last_expired: what was accessed then or before has expired; None: nothing expires
+    Args:
+        last_expired: what was accessed then or before has expired; None: nothing expires.
     """
 
     def is_living(held: Any) -> bool:

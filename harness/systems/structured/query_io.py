@@ -72,9 +72,10 @@ class StreamIO:
     ) -> SinkChoice:
         """Replace rows by their first ``keys`` columns, for a family with the option ``table_keys``.
 
-        :param store: ``store(batch, batch_id)`` merges the rows of each batch into files below ``output``;
-            None: the harness does
-        :param mode: the output mode of the query; "complete" gives each batch the rows of all keys
+        Args:
+            store: ``store(batch, batch_id)`` merges the rows of each batch into files below ``output``; None:
+                the harness does.
+            mode: the output mode of the query; "complete" gives each batch the rows of all keys.
         """
         return SinkChoice(rows, store or partial(_into_table, self.output, keys), mode, keys)
 

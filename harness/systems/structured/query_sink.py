@@ -89,8 +89,11 @@ class RowWriter(DataSourceStreamWriter):
 def commit(spec: Spec, board: FaultBoard, batch: int, act: Callable[[], object], keys: int = 0) -> None:
     """Make a batch visible with ``act``, inject its planned faults, and log which visible rows changed.
 
-    :param keys: the number of columns by which ``act`` replaces rows; 0: it only adds rows
-    :raises InjectedError: a fault refuses the commit, or lets it time out after it is done
+    Args:
+        keys: the number of columns by which ``act`` replaces rows; 0: it only adds rows.
+
+    Raises:
+        InjectedError: a fault refuses the commit, or lets it time out after it is done.
     """
     output = Path(spec.output)
     checkpoint = batch + 1
