@@ -161,7 +161,7 @@ class PendingCheckpoint:
                 if index is not None and any(mode == UNION for mode, _ in index.operator.values()):
                     raise PartlyFinished(
                         f"operator {node.name!r} keeps union list state, and some of its subtasks have ended:"
-                        " checkpoints continue when all have"
+                        " checkpoints go on when all have"
                     )
 
     def _subtask_state(self, task: TaskId) -> SubtaskState:
