@@ -264,4 +264,4 @@ def test_a_job_that_cannot_be_shown_goes_on(tmp_path, seen, monkeypatch, caplog)
     env.execute("hidden")
     assert written(tmp_path) == list(range(COUNT))
     assert seen.views == []
-    assert len([each for each in caplog.records if "cannot be shown any more" in each.getMessage()]) == 1
+    assert len([each for each in caplog.records if "can no longer be shown" in each.getMessage()]) == 1
