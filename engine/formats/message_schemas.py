@@ -168,6 +168,6 @@ class RowFieldExtractorSchema(SerializationSchema):
             raise WrongRow(element, f"there is no field {self._index}: the row has {len(element)}")
         value = element[self._index]
         if not isinstance(value, bytes | bytearray | memoryview):
-            what = f"field {self._index} is {type(value).__name__}, no bytes"
+            what = f"field {self._index} is {type(value).__name__}, not bytes"
             raise WrongRow(element, f"{what}: encode it in a map before")
         return bytes(value)

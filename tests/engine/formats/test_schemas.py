@@ -84,7 +84,7 @@ def test_field_of_a_row_is_a_message():
     schema = RowFieldExtractorSchema(1)
     assert schema.serialize(Row("a", b"value")) == b"value"
     assert schema.serialize(("a", bytearray(b"value"))) == b"value"
-    with pytest.raises(WrongRow, match="field 1 is str, no bytes: encode it"):
+    with pytest.raises(WrongRow, match="field 1 is str, not bytes: encode it"):
         schema.serialize(Row("a", "b"))
     with pytest.raises(WrongRow, match="there is no field 1: the row has 1"):
         schema.serialize(Row("a"))
