@@ -184,8 +184,8 @@ class Round:
         self._gates += 1
 
     def open_all_gates(self) -> None:
-        """Let the job run to its end."""
-        for gate in range(self._gates, self._most_gates):
+        """Let the job run to its end: behind the last row as well, where the reader looks at the file again."""
+        for gate in range(self._gates, self._most_gates + 1):
             (self.folder / f"gate-{gate}").touch()
 
     def act(self, act: str) -> None:
