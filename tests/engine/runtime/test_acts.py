@@ -184,7 +184,7 @@ class Round:
         self._gates += 1
 
     def open_all_gates(self) -> None:
-        """Let the job run to its end: behind the last row as well, where the reader looks at the file again."""
+        """Let the job run to its end: past the last row as well, where the reader checks the file again."""
         for gate in range(self._gates, self._most_gates + 1):
             (self.folder / f"gate-{gate}").touch()
 
