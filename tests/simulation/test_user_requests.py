@@ -75,7 +75,7 @@ def test_requests_survive_json_and_are_checked():
     scenario = calm(Operation("stop", "element", occurrence=3, parallelism=2, claims=True))
     assert from_json(to_json(scenario)) == scenario
     wrong = replace(scenario, operations=(Operation("savepoint", "element", parallelism=2),))
-    with pytest.raises(ScenarioError, match=r"operations\[0\]: how the job goes on belongs to a stop"):
+    with pytest.raises(ScenarioError, match=r"operations\[0\]: how the job resumes belongs to a stop"):
         check(wrong)
 
 
