@@ -105,7 +105,7 @@ def test_what_a_large_scenario_was_shown_to_need_is_printed(onceproof: Command, 
     scenario = read_scenario(Path(failing))
     stated = replace(scenario, needed=needed_of(scenario, ("exactly_once", "lost")))
     Path("large.json").write_text(to_json(stated), encoding="utf-8")
-    line = f"Each of its {scenario.record_count()} records"
+    line = f"The failure needs its {scenario.record_count()} records"
     replayed = onceproof("replay", "large.json", "--family", "forgetful.py")
     assert line in replayed.out
     as_it_is = ("--family", "forgetful.py", "--out", "why", "--shrink-runs", "0")
