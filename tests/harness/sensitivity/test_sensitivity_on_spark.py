@@ -28,7 +28,7 @@ SCENARIOS = 320
 
 @pytest.fixture(scope="module")
 def experiment() -> Experiment:
-    return experiment_of(SCENARIOS, 7)
+    return experiment_of(FAMILY, SCENARIOS, 7)
 
 
 @pytest.fixture(scope="module")
