@@ -30,7 +30,7 @@ from onceproof.harness.model.user_file import module_name_of
 FamilyLike: TypeAlias = str | os.PathLike[str] | object
 """A name, a path, a module, or an object or class with a family's members; None: the test's own module."""
 
-_PACKAGE_ROOT: Final = str(Path(__file__).absolute().parents[2])
+_PACKAGE_ROOT: Final = str(Path(__file__).absolute().parents[3])
 _INTERPRETER_PATHS: Final = (sys.prefix, sys.base_prefix, str(Path(sys.executable).parent))
 
 
