@@ -76,9 +76,12 @@ def cut(path, write):
 
 
 def overwrite(path, place):
+    """Change the byte at a place: it may be any, as those of the mark between Avro's blocks are random."""
     with open(path, "r+b") as file:
         file.seek(place)
-        file.write(b"#")
+        [byte] = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 1]))
 
 
 CHANGES = {
