@@ -47,8 +47,7 @@ class DeclaredRows:
         self._family = family
         self._scenario = scenario
         self._options = options
-        due = options.due
-        self._due_of = None if due is None else cache(lambda row: due(row, scenario.records))
+        self._due_of = None if options.due is None else cache(self._due)
         self._strategies: tuple[Timed, ...] | None = None
         self._has_strategies = False
         self._arrivals: dict[object, list[Arrival]] = {}
@@ -94,6 +93,16 @@ class DeclaredRows:
                 raise
             # A family without the option need not have an ``expected`` for parts of its input.
             return rows
+
+    def _due(self, row: Row) -> int | None:
+        """Return when a row is due; a row that ``due`` cannot read, as only a wrong job writes it, never is."""
+        assert self._options.due is not None
+        try:
+            return self._options.due(row, self._scenario.records)
+        except Exception:
+            if row in Counter(self._expected(self._scenario.records, (), True)):
+                raise
+            return None
 
     def _settled(self, rows: Counter[Row], run: Run, declared: Rows, history: History) -> Counter[Row]:
         firings = Firings(

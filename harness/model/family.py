@@ -415,8 +415,7 @@ def workload_of(family: Family, random: Random) -> Workload:
     Raises:
         FamilyError: it is no Workload, or its parts have other types than those of a Workload.
     """
-    # A file is Python without types: what it returns may be anything.
-    drawn: Any = family.generate(random)
+    drawn: Any = family.generate(random)  # A file is Python without types.
     place = source_file(family) or family.name
     if not isinstance(drawn, Workload):
         raise FamilyError(f"{place}: generate() returns {_in_short(drawn)}, but it must return a Workload")
