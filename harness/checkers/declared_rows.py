@@ -95,7 +95,7 @@ class DeclaredRows:
             return rows
 
     def _due(self, row: Row) -> int | None:
-        """Return when a row is due; a row that ``due`` cannot read, as only a wrong job writes it, never is."""
+        """Return when a row is due; None for one that ``due`` cannot read: only a wrong job writes it."""
         assert self._options.due is not None
         try:
             return self._options.due(row, self._scenario.records)
