@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias
 
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.events import (
@@ -171,40 +171,43 @@ class CheckpointCoordinator:
     def handle(self, event: CoordinatorEvent, now: int) -> Sequence[CoordinatorEffect]:
         """Process one event at ``now`` (milliseconds of the driver's clock) and return its effects."""
         self._now = now
-        match event:
-            case AcknowledgeCheckpoint():
-                return self.acknowledge(event)
-            case IntervalElapsed():
-                return self._interval_elapsed(event)
-            case TaskRunning():
-                return self._task_running(event)
-            case TaskFinished():
-                return self._task_finished(event)
-            case MetadataStored():
-                return self.metadata_stored(event)
-            case AttemptStarted():
-                return self._attempt_started(event)
-            case DeclineCheckpoint():
-                return self._declined(event)
-            case CheckpointExpired():
-                return self._expired(event)
-            case AttemptEnded():
-                return self._attempt_ended(event)
-            case TriggerRequested():
-                return self._trigger_requested(event)
-            case MetadataFailed():
-                return self._metadata_failed(event)
-            case PeriodicTriggerRequested():
-                return self._periodic_requested(event)
-            case StartScheduler():
-                return self._start_scheduler(event)
-            case StopScheduler():
-                return self._stop_scheduler(event)
-            case AbortPending():
-                return self._abort_now(event)
-            case Shutdown():
-                return self._shutdown(event)
-        assert_never(event)
+        kind = type(event)
+        other: Any = event
+        # The most frequent first, by identity: a `match` takes three to five times as long, because an
+        # instance check that misses is slow for a Struct.
+        if kind is AcknowledgeCheckpoint:
+            return self.acknowledge(other)
+        if kind is IntervalElapsed:
+            return self._interval_elapsed(other)
+        if kind is TaskRunning:
+            return self._task_running(other)
+        if kind is TaskFinished:
+            return self._task_finished(other)
+        if kind is MetadataStored:
+            return self.metadata_stored(other)
+        if kind is AttemptStarted:
+            return self._attempt_started(other)
+        if kind is DeclineCheckpoint:
+            return self._declined(other)
+        if kind is CheckpointExpired:
+            return self._expired(other)
+        if kind is AttemptEnded:
+            return self._attempt_ended(other)
+        if kind is TriggerRequested:
+            return self._trigger_requested(other)
+        if kind is MetadataFailed:
+            return self._metadata_failed(other)
+        if kind is PeriodicTriggerRequested:
+            return self._periodic_requested(other)
+        if kind is StartScheduler:
+            return self._start_scheduler(other)
+        if kind is StopScheduler:
+            return self._stop_scheduler(other)
+        if kind is AbortPending:
+            return self._abort_now(other)
+        if kind is Shutdown:
+            return self._shutdown(other)
+        raise TypeError(f"the coordinator handles no {type(event).__name__}")
 
     @property
     def latest(self) -> CheckpointMetadata | None:

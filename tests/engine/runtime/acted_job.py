@@ -45,7 +45,7 @@ GATE_ROWS = 100
 ROWS_PER_PAUSE = 10
 PAUSE_SECONDS = 0.01
 RUNTIMES = ("one process", "workers", "standby", "spark")
-PATIENCE_SECONDS = 10
+SILENCE_SECONDS = 10
 """Of a lease, and of a coordinator with a worker that says nothing: far above what a busy machine takes."""
 
 
@@ -135,10 +135,10 @@ def options_of(runtime: str) -> dict[str, Any]:
             return {
                 "execution.local.workers": 2,
                 "heartbeat.interval": "500 ms",
-                "heartbeat.timeout": f"{PATIENCE_SECONDS} s",
+                "heartbeat.timeout": f"{SILENCE_SECONDS} s",
             }
         case "standby":
-            return {"high-availability.lease-timeout": f"{PATIENCE_SECONDS} s"}
+            return {"high-availability.lease-timeout": f"{SILENCE_SECONDS} s"}
         case "spark":
             return {
                 "execution.target": "spark",
