@@ -26,7 +26,7 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.kit.job_history import OUTSIDE
+from onceproof.harness.systems.kit.run_history import OUTSIDE
 from onceproof.harness.systems.local.attempt_leaks import (
     OPEN_FILE,
     SNAPSHOT,
