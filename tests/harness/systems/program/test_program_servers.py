@@ -138,8 +138,8 @@ WORDS = {"words": [(n, f"word{n % 2}") for n in range(8)]}
 def test_the_job_of_the_page_about_kafka_repeats_rows_at_least_once(
     kafka: CommandSystem, kafka_page: Path
 ) -> None:
-    # No checkpoint is complete when the first rows are seen, so the job reads its input again. Its first start
-    # waits for the kill after four words: the rows of the others come from a start that has repeated these.
+    # No checkpoint is complete when the first rows are seen, so the job reads its input again. Its first
+    # start waits for the kill after four words; the other rows come from a start that has repeated these.
     file = kafka_page.read_text(encoding="utf-8")
     kafka_page.write_text(_changed(file, "GUARANTEE =", 'START = "{start}", GUARANTEE ='), encoding="utf-8")
     job = kafka_page.with_name("counts.py")
