@@ -29,7 +29,7 @@ from onceproof.harness.systems.process.driver_process import Driver
 from onceproof.harness.systems.process.driver_system import DriverSystem, lengths_of
 from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
+from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.systems.program.program_packages import folder_with
 from onceproof.harness.systems.quix.app_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
 from onceproof.harness.systems.quix.app_history_builder import AppHistoryBuilder

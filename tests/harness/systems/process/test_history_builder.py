@@ -19,13 +19,13 @@ from onceproof.harness.model.history import (
     TRANSACTION_VISIBLE,
 )
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.history_builder import OUTSIDE, HistoryBuilder
-from onceproof.harness.systems.process.transactional_database import (
+from onceproof.harness.systems.process.database_io import (
     Database,
     batch_name,
     database_of,
     transaction_name,
 )
+from onceproof.harness.systems.process.history_builder import OUTSIDE, HistoryBuilder
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording.event_log import EventLog, read_events
 from tests.lone_context import lone_context
