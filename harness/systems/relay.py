@@ -40,7 +40,7 @@ from onceproof.harness.systems.kit.driver_pool import Drivers
 from onceproof.harness.systems.kit.incarnations import Ending, JobRun, trial_folder
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.local.local_system import LocalRun
-from onceproof.harness.systems.process.board_state import board_file
+from onceproof.harness.systems.process.fault_board import BoardFile
 from onceproof.harness.systems.process.job_specification import read_spec, spec_of
 from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
 from onceproof.harness.systems.spark.spark_system import SparkRun, spark_drivers
@@ -241,7 +241,7 @@ class RelayRun(JobRun):
         # Not super(): dataclass(slots=True) makes a new class, and super() would refer to the old one.
         history = JobRun.run(self)
         totals = history.statistics.points
-        for point, count in board_file(board).read().points.items():
+        for point, count in BoardFile(board).read().points.items():
             totals[point] = totals.get(point, 0) + count
         return history
 
@@ -249,7 +249,7 @@ class RelayRun(JobRun):
         """Run one leg to its death, or to the end of the job."""
         leg = self._local if number % 2 else self._spark
         if leg is self._spark:
-            with board_file(self.spec.board).held() as state:
+            with BoardFile(self.spec.board).held() as state:
                 state.waiting = read_spec(path).waiting
         waited_before = leg.waited_seconds
         ending = leg.live(number, path)

@@ -7,7 +7,7 @@ Rules:
   whatever was logged.
 - A part file is read once its process is dead, when no process writes it. It must then stay as it is.
 - Of a table by key only the last row of each key can be read. A row that was not logged was written last.
-- A reader outside of the job may have looked at the output during the run (`postgres_watch.py`). What it saw
+- A reader outside of the job may have looked at the output during the run (`visible_outputs.py`). What it saw
   has its place among the events of the job by time: rows that it saw before their checkpoint was complete
   became visible before.
 - A checkpoint is complete once it is logged, or found by the next process, before that one restores anything.
@@ -24,15 +24,15 @@ from onceproof.harness.model.faults import FAULTS, KILLS
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.kit.run_history import NO_FILES, RunHistory
+from onceproof.harness.systems.process.database_io import Database, database_of, rows_of
 from onceproof.harness.systems.process.job_specification import CHECKPOINTS, TrialObjects, TrialTopics
 from onceproof.harness.systems.process.strike_requests import may_be_away
-from onceproof.harness.systems.process.transactional_database import Database, database_of, rows_of
 from onceproof.harness.systems.process.visible_outputs import DatabaseOutput, Output, PartFiles, ReadRows
 from onceproof.harness.systems.recording import event_log
 
 if TYPE_CHECKING:
-    from onceproof.harness.systems.process.kafka_output import KafkaOutput
-    from onceproof.harness.systems.process.object_output import ObjectOutput
+    from onceproof.harness.systems.process.kafka_io import KafkaOutput
+    from onceproof.harness.systems.process.object_io import ObjectOutput
     from onceproof.harness.systems.process.postgres_io import PostgresOutput
 
 _SHARED: Final = "shared"
@@ -91,14 +91,14 @@ class JobHistory:
             self._outputs = (self._postgres_output, *self._outputs)
         if kafka is not None:
             # It imports confluent_kafka, which only some families need.
-            from onceproof.harness.systems.process.kafka_output import KafkaOutput
+            from onceproof.harness.systems.process.kafka_io import KafkaOutput
 
             self._kafka_output = KafkaOutput(kafka)
             self._outputs = (self._kafka_output, *self._outputs)
         self._objects_output: ObjectOutput | None = None
         if objects is not None:
             # It imports a client of S3, which only some families need.
-            from onceproof.harness.systems.process.object_output import ObjectOutput
+            from onceproof.harness.systems.process.object_io import ObjectOutput
 
             self._objects_output = ObjectOutput(objects)
             self._outputs = (self._objects_output, *self._outputs)

@@ -51,18 +51,16 @@ from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
-from onceproof.harness.systems.process.changing_topic import ChangingTopic
 from onceproof.harness.systems.process.fault_actions import MOVED, die, lose_folder, move_visible
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
 from onceproof.harness.systems.process.server_strikes import (
+    ChangingTopic,
     StrikeSocket,
     StruckServer,
     request_timeout_ms,
 )
-from onceproof.harness.systems.process.server_watch import ServerWatch
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
-from onceproof.harness.systems.process.trial_objects import TrialObjectStore
-from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
+from onceproof.harness.systems.process.visible_outputs import ServerWatch
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
 
@@ -191,15 +189,15 @@ class LocalSystem:
                 run.process_seconds *= TIMES_WHERE_STRUCK
             # They import clients, which only some families need.
             if spec.postgres:
-                from onceproof.harness.systems.process.postgres_watch import PostgresWatch
+                from onceproof.harness.systems.process.postgres_io import PostgresWatch
 
                 run.watches.append(stack.enter_context(PostgresWatch(spec.postgres)))
             if spec.kafka is not None:
-                from onceproof.harness.systems.process.kafka_watch import KafkaWatch
+                from onceproof.harness.systems.process.kafka_io import KafkaWatch
 
                 run.watches.append(stack.enter_context(KafkaWatch(spec.kafka)))
             if spec.objects is not None:
-                from onceproof.harness.systems.process.object_watch import ObjectWatch
+                from onceproof.harness.systems.process.object_io import ObjectWatch
 
                 run.watches.append(stack.enter_context(ObjectWatch(spec.objects)))
             history = run.run()
@@ -332,7 +330,7 @@ class LocalRun(JobRun):
         if objects is None:
             return open_storage(folder, stands_in=True).read
         # It imports a client, which only some families need.
-        from onceproof.harness.systems.process.object_output import StoreReader
+        from onceproof.harness.systems.process.object_io import StoreReader
 
         reader = StoreReader(objects)
         return lambda path: reader.content_at(f"{folder}/{path}")

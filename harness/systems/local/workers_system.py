@@ -37,11 +37,11 @@ from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem, 
 from onceproof.harness.systems.local.process_kills import ProcessKills
 from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
-from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.fault_actions import lose_folder, move_visible, pause
+from onceproof.harness.systems.process.fault_board import BoardFile
 from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.process_table import end_session, is_session_gone
 from onceproof.harness.systems.process.server_strikes import StruckServer
-from onceproof.harness.systems.process.session_end import end_session, is_session_gone
 
 NAME: Final = "local-workers"
 WORKERS: Final = 3
@@ -141,7 +141,7 @@ class WorkersRun(LocalRun):
         """Run the job until it has ended; the board has counted its protocol points."""
         # super() without arguments fails here, because dataclass(slots=True) creates a new class.
         history = LocalRun.run(self)
-        history.statistics.points = dict(board_file(self.spec.board).read().points)
+        history.statistics.points = dict(BoardFile(self.spec.board).read().points)
         return history
 
     def start(self, path: Path, output: BinaryIO) -> subprocess.Popen[bytes]:

@@ -30,7 +30,7 @@ from onceproof.harness.systems.kit.packages import folder_with
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.kit.system import DriverSystem, lengths_of
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
+from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.systems.quix.app_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
 from onceproof.harness.systems.quix.app_history_builder import QuixHistory
 from onceproof.harness.systems.quix.app_topics import app_topics, seen

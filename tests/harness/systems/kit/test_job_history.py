@@ -21,7 +21,7 @@ from onceproof.harness.model.history import (
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.kit.job_history import JobHistory
 from onceproof.harness.systems.kit.run_history import OUTSIDE
-from onceproof.harness.systems.process.transactional_database import (
+from onceproof.harness.systems.process.database_io import (
     Database,
     batch_name,
     database_of,

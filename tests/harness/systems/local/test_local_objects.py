@@ -27,12 +27,11 @@ from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.kit.job_history import JobHistory
 from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
+from onceproof.harness.systems.process.file_io import CountedSource
+from onceproof.harness.systems.process.job_assembly import ProcessIO
 from onceproof.harness.systems.process.job_specification import Spec, TrialObjects
-from onceproof.harness.systems.process.object_output import NEIGHBOUR_PART, ObjectOutput, StoreReader
-from onceproof.harness.systems.process.object_watch import ObjectWatch
-from onceproof.harness.systems.process.process_io import ProcessIO
-from onceproof.harness.systems.process.test_io import CountedSource
-from onceproof.harness.systems.process.trial_objects import TrialObjectStore
+from onceproof.harness.systems.process.object_io import NEIGHBOUR_PART, ObjectOutput, ObjectWatch, StoreReader
+from onceproof.harness.systems.process.trial_servers import TrialObjectStore
 from onceproof.harness.systems.recording.event_log import ROWS_GONE, ROWS_SEEN, SERVER_AWAY, EventLog
 from tests.harness.systems.words import WORDS, scenario_with
 from tests.planted.catalogue import with_bug

@@ -13,8 +13,7 @@ from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.postgres_server import PostgresServer
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
-from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialPostgres
 from onceproof.harness.systems.program.program_ends import ProgramServers
 from onceproof.harness.systems.program.program_system import CommandSystem
 from tests.harness.systems.program.programs import events_of, program, tried
