@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from onceproof import scenarios
-from onceproof.harness.systems.flink.flink_home import CLIENT
+from onceproof.harness.systems.flink.home import CLIENT
 
 PYFLINK = {
     "datastream/__init__.py": (
@@ -128,8 +128,9 @@ def test_job_for_flink_is_taken_where_a_family_has_one(run):
     lines = """
 from types import SimpleNamespace
 from onceproof.scenarios import word_count
-both = SimpleNamespace(job=word_count.job, flink_job=lambda env, io: None)
-found = [engine_names.job_of(family) for family in (word_count, both)]
-print(json.dumps([found[0] is word_count.job, found[1] is both.flink_job]))
+from onceproof.scenarios.nexmark import q8
+earlier = SimpleNamespace(job=word_count.job, flink_job=lambda env, io: None)
+found = [engine_names.job_of(family) for family in (word_count, q8, earlier)]
+print(json.dumps([found[0] is word_count.job, found[1] is q8.flink_job, found[2] is earlier.flink_job]))
 """
-    assert run(lines) == [True, True]
+    assert run(lines) == [True, True, True]
