@@ -196,11 +196,10 @@ class _OptionsByName(type):
     """Makes options: refuses names that are no options, and takes those of earlier versions as ``jobs``."""
 
     def __call__(cls, **given: Any) -> Any:
-        """Return the options."""
-        for name in given.keys() - _OPTIONS.keys() - _SYSTEM_OF.keys():
+        for name in given.keys() - _OPTIONS.keys() - _EARLIER.keys():
             near = nearest(name, _OPTIONS) or f"; there are {', '.join(_OPTIONS)}"
             raise FamilyError(f"FamilyOptions has no option {name!r}{near}")
-        earlier = {_SYSTEM_OF[name]: given.pop(name) for name in _SYSTEM_OF if name in given}
+        earlier = {_EARLIER[name]: given.pop(name) for name in _EARLIER if name in given}
         if earlier:
             given["jobs"] = {**earlier, **given.get("jobs", {})}
         return super().__call__(**given)
@@ -258,9 +257,9 @@ class FamilyOptions(metaclass=_OptionsByName):
     """``answers(row)`` returns what an attempt answers once at most, such as the key and start of a row's
     window; None for a row that may come any number of times."""
     jobs: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
-    """By the name of a system, the function that builds the family's job for that engine, as in
-    ``{"bytewax": flow_of}``. It gets the records and the ``io`` of that system, and returns rows, or what a
-    sink of ``io`` returns. A job for Flink gets an environment and ``io``, and replaces ``job`` there."""
+    """By the name of a system, the function that builds the job for that engine: ``{"bytewax": flow_of}``.
+    It gets the records and the ``io`` of that system, and returns rows, or what a sink of ``io`` returns. A
+    job for Flink gets an environment and ``io``."""
     sends_batches: bool | Callable[[Mapping[str, Parameter]], bool] = False
     """Whether the job has a write-ahead sink, or a function that says so for the parameters of a workload.
     Then the target refuses several batches in a row in some scenarios."""
@@ -358,9 +357,7 @@ _OPTIONS: Final[_Members] = {
     "written_at_end": (lambda value: type(value) is bool, "True or False"),
     "answers": (_is_function_or_none, "a function answers(row)"),
     "jobs": (
-        lambda value: (
-            isinstance(value, Mapping) and all(name in HOMES and callable(value[name]) for name in value)
-        ),
+        lambda it: isinstance(it, Mapping) and it.keys() <= HOMES.keys() and all(map(callable, it.values())),
         "functions by the names of systems, as in {'bytewax': flow_of}",
     ),
     "writes_files": (lambda value: type(value) is bool, "True or False"),
@@ -375,16 +372,8 @@ _OPTIONS: Final[_Members] = {
     ),
     "with_key": (_is_function_or_none, "a function with_key(value, number)"),
 }
-
-_SYSTEM_OF: Final[Mapping[str, str]] = {
-    "streaming_query": "structured_streaming",
-    "bytewax_flow": "bytewax",
-    "quix_app": "quix",
-}
+_EARLIER: Final = {"streaming_query": "structured_streaming", "bytewax_flow": "bytewax", "quix_app": "quix"}
 """By an option of earlier versions, the system in ``jobs`` that it stands for."""
-_FUNCTIONS: Final = frozenset(
-    ("versions", "answers", "due", "with_key", "tasks_with", "simpler_parameters", "as_program")
-)
 NO_OPTIONS: Final = FamilyOptions()
 
 
@@ -487,15 +476,10 @@ def _check_options(family: object, place: str) -> None:
     options = options_of(family)
     if not isinstance(options, FamilyOptions):
         raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {options!r}")
-    for name, system in _SYSTEM_OF.items():
-        if callable(values.get(name)) and system not in options.jobs:
-            raise FamilyError(
-                f"{place}: {name!r} belongs into an option: write"
-                f" options = FamilyOptions(jobs={{{system!r}: {name}}})"
-            )
     for option in fields(FamilyOptions):
         is_loose = option.name in values and getattr(options, option.name) == option.default
-        if is_loose and (option.name not in _FUNCTIONS or callable(values[option.name])):
+        is_function = _OPTIONS[option.name][0] is _is_function_or_none
+        if is_loose and (not is_function or callable(values[option.name])):
             raise FamilyError(
                 f"{place}: {option.name!r} is an option: write options = FamilyOptions({option.name}=...)"
             )

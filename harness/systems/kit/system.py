@@ -84,8 +84,8 @@ class DriverSystem(ABC):
         """Run a scenario in new folders, and return its history; there is no trace."""
         if self.name not in options_of(family).jobs:
             raise FamilyError(
-                f"family {family.name!r} has no job for {self.name}: give it a function job_of(records, io) and"
-                f" options = FamilyOptions(jobs={{{self.name!r}: job_of}})"
+                f"family {family.name!r} has no job for {self.name}: give it a function job_of(records, io)"
+                f" and options = FamilyOptions(jobs={{{self.name!r}: job_of}})"
             )
         lengths = {split: len(records) for split, records in scenario.records.items()}
         with trial_folder(self._folder) as folder:

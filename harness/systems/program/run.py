@@ -1,6 +1,6 @@
 """One trial of a program: it is started, fed, struck by faults, started again, and its output is watched.
 
-The rules this module lives by:
+Rules:
 
 - One loop in one thread gives records, reads what the program prints, looks at its output, strikes and
   restarts. So the order of events is the order in which the harness saw them; an event's number is its step.
@@ -31,17 +31,16 @@ from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import LOOK, History, Recovery, Row
+from onceproof.harness.model.history import History, Row
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.ends import ProgramEnds
+from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.outputs import StandardOutput
 from onceproof.harness.systems.program.process import ProgramProcess
 
-PROCESS: Final = "process"
-OUTPUT: Final = "output"
 MOST_OWN_ENDS: Final = 8
 """How many times in a row a program may end by itself without a new row."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
@@ -55,7 +54,6 @@ believed to have nothing to repeat. On a busy machine seconds say little."""
 _SECONDS_TO_STOP: Final = 10.0
 _SECONDS_BEFORE_RESTART: Final = 0.1
 """After a program has ended by itself."""
-_HALF_ROW: Final = "line without an end"
 
 
 @dataclass(slots=True)
@@ -80,10 +78,7 @@ class ProgramRun:
     folder: Path
     machine: Mapping[str, str]
     """By placeholder, what it stands for in all trials on this machine."""
-    history: History = field(default_factory=History)
-    _step: int = 0
-    _starts: int = 0
-    _parallelism: int = 1
+    _history: ProgramHistory = field(init=False)
     _process: ProgramProcess | None = None
     _restart_at: float | None = 0.0
     """When the program starts next, while it does not run."""
@@ -101,18 +96,17 @@ class ProgramRun:
     _given_at: float = 0.0
     _changed_at: float = 0.0
     """When something happened last that the program may answer with rows."""
-    _shown: Counter[Row] = field(default_factory=Counter)
-    _looks: int = 0
-    _recovering: list[tuple[Recovery, float]] = field(default_factory=list)
     _expected: Counter[Row] | None = None
     """The rows that make a trial complete; None: they depend on what the program chooses."""
     _is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
 
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
         begun = time.monotonic()
         file = self.family.file
-        self._parallelism = self.scenario.parallelism
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
         wanted: tuple[Fault | Operation, ...] = (*self.faults, *self.scenario.asked)
@@ -149,11 +143,7 @@ class ProgramRun:
         finally:
             if self._process is not None:
                 self._process.kill()
-        for place in self.ends.output.half_rows():
-            self.history.leak(self._step, _HALF_ROW, place)
-        self.history.statistics.steps = self._step
-        self.history.statistics.milliseconds = (time.monotonic() - begun) * 1000
-        return self.history
+        return self._history.at_rest(self.ends.output.half_rows(), (time.monotonic() - begun) * 1000)
 
     # The program.
 
@@ -161,35 +151,24 @@ class ProgramRun:
         if self._process is not None or self._restart_at is None or now < self._restart_at:
             return
         command = self.family.file.program
-        self._starts += 1
+        self._history.started(self._by_supervisor)
         values = self._values()
-        words = [*command.command, *(command.resume if self._starts > 1 else ())]
+        starts = self._history.starts
+        words = [*command.command, *(command.resume if starts > 1 else ())]
         environment = {name: filled(text, values) for name, text in command.environment.items()}
         output = self.ends.output
         self._process = ProgramProcess(
             [filled(word, values) for word in words],
             {**os.environ, **environment},
             self.folder,
-            self.folder / f"start-{self._starts}.txt",
-            output.path(self._starts) if isinstance(output, StandardOutput) else None,
+            self.folder / f"start-{starts}.txt",
+            output.path(starts) if isinstance(output, StandardOutput) else None,
             f"{self.family.path}: program.command",
         )
         self._restart_at = None
         self._is_ready = False
         self._started_at = now
-        self._next_step()
-        self.history.attempt_started(
-            self._step,
-            str(self._starts),
-            self._parallelism,
-            None,
-            outside=True,
-            by_supervisor=self._by_supervisor,
-        )
-        self.history.statistics.attempts += 1
         self._by_supervisor = False
-        for recovery, _ in self._recovering:
-            recovery.parallelism_after = self._parallelism
         self.ends.input.started(self._process.stdin)
         if not command.ready:
             self._becomes_ready()
@@ -198,8 +177,8 @@ class ProgramRun:
         return {
             **self.machine,
             "folder": str(self.folder),
-            "parallelism": str(self._parallelism),
-            "start": str(self._starts),
+            "parallelism": str(self._history.parallelism),
+            "start": str(self._history.starts),
             **self.ends.values,
         }
 
@@ -235,12 +214,12 @@ class ProgramRun:
             self._end()
             return
         cause = f"exit code {code}: {said}" if code >= 0 else f"killed by signal {-code}"
-        self._next_step()
-        was_struck = bool(self.history.statistics.coverage)
-        self.history.task_failed(self._step, PROCESS, str(self._starts), cause, injected=was_struck)
+        history = self._history
+        history.ended(cause)
         self._own_ends += 1
-        if self._own_ends > MOST_OWN_ENDS or (not was_struck and self._starts == 1 and not self._shown):
-            self.history.job_failed(self._step, cause)
+        has_never_worked = not history.was_struck and history.starts == 1 and not history.shown
+        if self._own_ends > MOST_OWN_ENDS or has_never_worked:
+            history.failed(cause)
             self._is_over = True
             return
         self._by_supervisor = True
@@ -267,26 +246,9 @@ class ProgramRun:
     def _look(self) -> None:
         """Look at the output, and note which rows are there or gone since the last look."""
         rows = self.ends.output.rows()
-        if rows is None:
+        new = None if rows is None else self._history.looked(rows)
+        if new is None:
             return
-        keys = self.family.options.table_keys
-        seen = Counter({row[:keys]: row for row in rows}.values()) if keys else Counter(rows)
-        if seen == self._shown:
-            return
-        new, gone = seen - self._shown, self._shown - seen
-        self._looks += 1
-        self._next_step()
-        place, attempt = f"{LOOK}{self._looks}", str(self._starts)
-        if keys:
-            if {row[:keys] for row in gone} - {row[:keys] for row in new}:
-                self.history.transaction_hidden(self._step, place)
-            self.history.rows_written(self._step, OUTPUT, attempt, keys, list(new.elements()))
-        else:
-            if gone:
-                self.history.rows_gone(self._step, place, list(gone.elements()))
-            if new:
-                self.history.rows_found(self._step, place, attempt, list(new.elements()))
-        self._shown = seen
         now = time.monotonic()
         self._changed_at = now
         if new:
@@ -294,17 +256,13 @@ class ProgramRun:
                 self._seconds_to_first_row = now - self._started_at
                 self._work_to_first_row = 0.0 if self._process is None else self._process.worked_seconds()
             self._own_ends = 0
-            for recovery, died in self._recovering:
-                recovery.seconds = now - died
-            self._recovering.clear()
             self._pass(SEEN_POINT, new.total())
 
     # Faults.
 
     def _pass(self, point: Point, times: int = 1) -> None:
         """Count passes of a point; what has waited for one of them becomes due."""
-        points = self.history.statistics.points
-        points[point] = points.get(point, 0) + times
+        self._history.passed(point, times)
         now = time.monotonic()
         for waiting in self._waiting:
             if waiting.wanted.point == point and waiting.due is None:
@@ -344,27 +302,14 @@ class ProgramRun:
             case "kill_task":
                 part = self._kill_part(fault.occurrence)
                 if part is None:
-                    left = self.history.statistics.not_applicable
-                    left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1
+                    self._history.not_applicable(fault)
                     return
                 task = part
             case "pause_process":
                 self._pause(fault)
             case _:
                 self.ends.servers[fault.server].strike(fault)
-        self._fired(fault, task)
-
-    def _fired(self, fault: Fault, task: str) -> None:
-        self._next_step()
-        statistics = self.history.statistics
-        self.history.fault_fired(self._step, fault.kind, fault.point, task, fault.means, outside=True)
-        statistics.count_strike(fault.kind, fault.point, fault.means)
-        if FAULTS[fault.kind].is_kill:
-            recovery = Recovery(fault.kind, fault.point, task, self._parallelism, self._given)
-            statistics.recoveries.append(recovery)
-            self._recovering.append((recovery, time.monotonic()))
-        if fault.kind in ("kill_process", "kill_all"):
-            self.history.task_failed(self._step, PROCESS, str(self._starts), "killed", injected=True)
+        self._history.fault_fired(fault, task, self._given)
 
     def _kill(self, fault: Fault) -> None:
         """Kill all processes of the program; it is started again after the restart delay."""
@@ -375,7 +320,7 @@ class ProgramRun:
         self._look()
         self._process = None
         self._paused_until = None
-        self._parallelism = fault.rescale_to or self._parallelism
+        self._history.parallelism = fault.rescale_to or self._history.parallelism
         self._restart_at = time.monotonic() + self.scenario.restart_delay_ms / 1000
 
     def _kill_part(self, number: int) -> str | None:
@@ -403,8 +348,7 @@ class ProgramRun:
         self._read_log()
         self._process = None
         self._look()
-        self._next_step()
-        self.history.job_stopped(self._step, outside=True)
+        self._history.stopped()
         self._restart_at = time.monotonic()
 
     # The end.
@@ -434,7 +378,7 @@ class ProgramRun:
         return self._process.worked_seconds() >= _WORK_TO_SETTLE * self._work_to_first_row
 
     def _has_all_rows(self) -> bool:
-        return self._expected is not None and not self._expected - self._shown
+        return self._expected is not None and not self._expected - self._history.shown
 
     def _finish(self) -> None:
         """End the program in order, and look once more."""
@@ -446,17 +390,12 @@ class ProgramRun:
     def _end(self) -> None:
         self.ends.output.read_to_end()
         self._look()
-        self._next_step()
-        self.history.job_finished(self._step)
+        self._history.finished()
         self._is_over = True
 
     def _out_of_time(self) -> None:
-        self._next_step()
-        self.history.budget_exhausted(self._step)
+        self._history.out_of_time()
         self._is_over = True
-
-    def _next_step(self) -> None:
-        self._step += 1
 
 
 def of_this_machine(family: ProgramFamily) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Any program as a system under test: real processes, real SIGKILLs, judged by what appears at its output.
 
-The rules this module lives by:
+Rules:
 
 - A file in TOML says all that the harness knows of the program (`model/program_file.py`). Nothing runs inside
   of it, and it needs no library of this project.
@@ -13,49 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, source_file
-from onceproof.harness.model.fault_answers import MissingPoints, answers
 from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM, ProgramFamily
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.kit.incarnations import trial_folder
-from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.program.ends import ProgramServers
-from onceproof.harness.systems.program.process import ProgramProcess
+from onceproof.harness.systems.program.points import ANSWERS, CAPABILITIES, MISSING
 from onceproof.harness.systems.program.run import ProgramRun, prepare
-
-CAPABILITIES: Final = frozenset(
-    {
-        Capability.KILL_TASK,
-        Capability.KILL_ALL,
-        Capability.KILL_PROCESS,
-        Capability.PAUSES,
-        Capability.SERVER_FAULTS,
-        Capability.RESCALE,
-    }
-)
-MISSING: Final[MissingPoints] = {}
-ANSWERS: Final = answers(
-    CAPABILITIES,
-    {
-        "kill_task": ProgramProcess.kill_part,
-        "tasks": ProgramProcess.kill,
-        "process": ProgramProcess.kill,
-        "pause": ProgramProcess.pause,
-        "server": StruckServer.strike,
-    },
-    MISSING,
-    {
-        Capability.KILL_MASTER: "Its parts are killed by their command lines, as kill_task.",
-        Capability.PAUSED_WORKERS: "All its processes are paused together.",
-        Capability.COMMIT_ERRORS: "A connection that is cut in the middle of an answer does that.",
-        Capability.FAILED_COMMITS: "A connection that is cut in the middle of a request does that.",
-    },
-)
 
 
 class CommandSystem:

@@ -333,11 +333,7 @@ def test_a_wrong_option_in_a_file_is_named_with_its_line(tmp_path: Path) -> None
         ("options = {'declares': True}", "'options' must be FamilyOptions(...), not {'declares': True}"),
         ("declares = True", "'declares' is an option: write options = FamilyOptions(declares=...)"),
         ("table_keys = 1", "'table_keys' is an option: write options = FamilyOptions(table_keys=...)"),
-        (
-            "def streaming_query(records, io): return records",
-            "'streaming_query' belongs into an option: write options ="
-            " FamilyOptions(jobs={'structured_streaming': streaming_query})",
-        ),
+        ("def due(row, records): return 1", "'due' is an option: write options = FamilyOptions(due=...)"),
     ],
 )
 def test_misspelt_options_and_loose_ones_are_refused_with_the_mend(
