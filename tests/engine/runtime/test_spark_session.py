@@ -155,9 +155,7 @@ assert running_context() is None
     assert list(short_folder.iterdir()) == []
 
 
-def test_killed_java_is_cleared_away_and_a_program_that_forgets_to_stop_leaves_nothing(
-    short_folder: Path,
-) -> None:
+def test_killed_java_is_cleared_away_and_a_forgotten_stop_leaves_nothing(short_folder: Path) -> None:
     program = """
 from onceproof.engine.runtime import spark_session as module
 module.start_spark()
