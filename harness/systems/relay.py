@@ -43,8 +43,8 @@ from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
 from onceproof.harness.systems.process.job_specification import read_spec, spec_of
 from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
+from onceproof.harness.systems.spark.kills import WorkerKills
 from onceproof.harness.systems.spark.spark_system import SparkRun, spark_drivers
-from onceproof.harness.systems.spark.worker_kills import WorkerKills
 
 NAME: Final = "relay"
 

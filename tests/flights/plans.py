@@ -31,7 +31,7 @@ from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, POINTS, Faul
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.local_system import LocalRun
-from onceproof.harness.systems.spark.spark_masters import CLUSTER_MASTER, LOCAL_MASTER
+from onceproof.harness.systems.spark.cluster import CLUSTER_MASTER, LOCAL_MASTER
 from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
 from tests.flights.year import FAMILY, PARALLELISM, FlightsTrial, Year, read_rows
 

@@ -46,7 +46,7 @@ from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.filed_input import change, write_files
 from onceproof.harness.systems.leaving_functions import leave
-from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
+from onceproof.harness.systems.local.observed_job import ObservedLocalExecution
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
 from onceproof.harness.systems.process.fault_actions import MOVED, die, lose_folder, move_visible
 from onceproof.harness.systems.process.history_builder import HistoryBuilder
@@ -69,7 +69,7 @@ LONGEST_PROCESS_SECONDS: Final = 60.0
 TIMES_WHERE_STRUCK: Final = 3
 """By how much longer a process may take whose servers are struck: it waits for each of them to come back."""
 SAVEPOINT_FILE: Final = "deleted file of a savepoint"
-CHILD: Final = "onceproof.harness.systems.local.local_child"
+CHILD: Final = "onceproof.harness.systems.local.run"
 
 STRUCK: Final = (POSTGRES, KAFKA, S3)
 """The servers that faults can strike."""

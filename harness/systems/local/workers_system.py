@@ -31,9 +31,9 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.leaving_functions import leave
-from onceproof.harness.systems.local.board_clocks import BoardClocks
+from onceproof.harness.systems.local.kills import ProcessKills
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem, start_child
-from onceproof.harness.systems.local.process_kills import ProcessKills
+from onceproof.harness.systems.local.observed_workers import BoardClocks
 from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.systems.process.fault_actions import lose_folder, move_visible, pause
@@ -45,7 +45,7 @@ from onceproof.harness.systems.process.server_strikes import StruckServer
 
 NAME: Final = "local-workers"
 WORKERS: Final = 3
-CHILD: Final = "onceproof.harness.systems.local.workers_child"
+CHILD: Final = "onceproof.harness.systems.local.run"
 ORPHAN: Final = "process without a coordinator"
 SECONDS_TO_END: Final = 5.0
 """How long workers may take to end after their coordinator."""

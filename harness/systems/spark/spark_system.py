@@ -40,22 +40,22 @@ from onceproof.harness.systems.process.driver_process import (
     JAVA_DIED,
     Driver,
 )
-from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.history_builder import HistoryBuilder
 from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
-from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
-from onceproof.harness.systems.spark.spark_masters import (
+from onceproof.harness.systems.spark.cluster import (
     CLUSTER_MASTER,
     LOCAL_MASTER,
     STANDALONE_MASTER,
     YARN_MASTER,
+    yarn_program,
 )
-from onceproof.harness.systems.spark.worker_kills import WorkerKills
-from onceproof.harness.systems.spark.yarn_cluster import yarn_program
+from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
+from onceproof.harness.systems.spark.kills import WorkerKills
+from onceproof.harness.systems.spark.observed_subtask import FaultyStorage
 
 NAME: Final = "spark"
-CHILD: Final = "onceproof.harness.systems.spark.spark_child"
+CHILD: Final = "onceproof.harness.systems.spark.run"
 CLUSTER_NAME: Final = "spark-cluster"
 STANDALONE_NAME: Final = "spark-standalone"
 YARN_NAME: Final = "spark-yarn"

@@ -34,8 +34,8 @@ from onceproof.harness.systems.local.attempt_leaks import (
     TIMER,
     VOID_SNAPSHOT,
 )
-from onceproof.harness.systems.local.local_child import main
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
+from onceproof.harness.systems.local.run import main
 from onceproof.harness.systems.process.history_builder import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
 from tests.harness.systems.words import scenario_with

@@ -19,7 +19,7 @@ from pyspark.daemon import manager
 
 import onceproof.harness.systems.spark.observed_subtask  # noqa: F401
 
-DAEMON: Final = "onceproof.harness.systems.spark.spark_daemon"
+DAEMON: Final = "onceproof.harness.systems.spark.daemon"
 _MUTANT: Final = "ONCEPROOF_MUTANT"
 _MUTANT_FILE: Final = "ONCEPROOF_MUTANT_FILE"
 
