@@ -36,7 +36,7 @@ from onceproof.harness.systems.spark.spark_system import (
     SparkRun,
     SparkSystem,
 )
-from tests.harness.systems.spark.test_spark_faults import TRIALS, check_survival
+from tests.harness.systems.spark.test_faults import TRIALS, check_survival
 from tests.planted.catalogue import built_in_mutants, file_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
