@@ -23,9 +23,9 @@ import msgspec
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.driver_process import Driver
+from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.incarnations import Ending, JobRun
 from onceproof.harness.systems.process.fault_board import BoardFile
-from onceproof.harness.systems.process.incarnations import Ending, JobRun
 from onceproof.harness.systems.recording.event_log import read_all_events
 
 
