@@ -157,7 +157,7 @@ def main(path: str) -> int:
     """Run the specification in a file, with its mutant if it names one. Return the exit code."""
     try:
         spec = read_spec(path)
-        log = ForkedEventLog(spec.events) if spec.board else EventLog(spec.events)
+        log = ForkedEventLog(spec.events) if spec.workers > 1 else EventLog(spec.events)
     except (OSError, ValueError) as error:
         print(f"{path}: {error}", file=sys.stderr)
         return 2
@@ -172,7 +172,7 @@ def main(path: str) -> int:
                 from onceproof.harness.systems.process.object_io import reach_store
 
                 reach_store(spec)
-            return (run_in_workers if spec.board else run)(spec, log, stack)
+            return (run_in_workers if spec.workers > 1 else run)(spec, log, stack)
     except Exception as error:
         log_error(log, "process", error, SERVER_AWAY if is_server_away(error) else ERROR)
         return 1

@@ -1,6 +1,6 @@
 """The means of faults in real processes: signals, cut connections, deleted files and full disks.
 
-The rules this module lives by:
+Rules:
 
 - All faults use the operating system: signals, closed connections, deleted files, a file size limit. The one
   exception is a read-only disk, which needs privileges to make: there the storage raises the error of such a

@@ -1,6 +1,6 @@
 """A driver that writes an event log: its attempts, the outcome of each checkpoint, the end of the job.
 
-The rules this module lives by:
+Rules:
 
 - The class stands before the driver's own in the order of bases: first the driver does its part, then the
   event is logged, before the next thing can become visible.

@@ -1,6 +1,6 @@
 """The program of a driver under test: ``python -m ...run FOLDER MUTANT MUTANT_FILE MASTER``.
 
-The rules this module lives by:
+Rules:
 
 - The process starts Spark once and runs one job after another. Each line of the standard input is the path of
   a specification. The process writes a line when it is ready and after each job; all other output goes to the

@@ -26,7 +26,7 @@ from onceproof.harness.model.system import (
     requests_left,
 )
 from onceproof.harness.model.system_homes import system_names
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 
 
 def test_every_system_is_found_by_its_name():

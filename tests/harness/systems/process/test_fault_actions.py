@@ -30,7 +30,7 @@ from onceproof.harness.systems.recording.event_log import EventLog, read_all_eve
 from onceproof.harness.systems.spark.kills import WorkerKills
 from onceproof.harness.systems.spark.observed_subtask import FaultyStorage
 from onceproof.harness.systems.spark.run import claimed
-from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, LOCAL_MEANS
+from onceproof.harness.systems.spark.system import CLUSTER_MEANS, LOCAL_MEANS
 from tests.patience import PATIENCE_SECONDS
 
 WORKER = """
