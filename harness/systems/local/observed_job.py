@@ -63,7 +63,7 @@ from onceproof.harness.systems.recording.event_logging_driver import (
     log_error,
     log_snapshot,
     log_task_failure,
-    records_read,
+    positions_of,
 )
 from onceproof.harness.systems.victims import is_victim
 
@@ -189,7 +189,7 @@ class ObservedLocalExecution(ObservedDriver, LocalExecution):
             task=struck,
             waiting=self.fault_clock.state(),
             points=self.fault_clock.points,
-            read=self._positions(),
+            read=positions_of(self.tasks.values()),
         )
         if row.strikes == "process":
             die()
@@ -298,7 +298,7 @@ class ObservedLocalExecution(ObservedDriver, LocalExecution):
         """Stop the job, drained, once the living sources have read all records."""
         total = self._records_of_input
         assert total is not None
-        if sum(self._positions().values()) < total:
+        if sum(positions_of(self.tasks.values()).values()) < total:
             return
         self._records_of_input = None
 
@@ -374,15 +374,6 @@ class ObservedLocalExecution(ObservedDriver, LocalExecution):
 
     def _log_failure(self, task: Task, cause: str, injected: bool) -> None:
         log_task_failure(self.log, task.name, task.attempt, cause, injected)
-
-    def _positions(self) -> dict[str, int]:
-        """Return by split how many records the living sources have read."""
-        read: dict[str, int] = {}
-        for task in self.tasks.values():
-            head = task.operators[0]
-            if isinstance(head, SourceOperator):
-                read.update(records_read(head))
-        return read
 
 
 def _record_count(spec: Spec) -> int:

@@ -41,7 +41,6 @@ from onceproof.engine.job.events import (
     RescaleRequested,
 )
 from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
-from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest
 from onceproof.engine.runtime.job_result import JobExecutionResult
@@ -74,7 +73,7 @@ from onceproof.harness.systems.recording.event_logging_driver import (
     log_error,
     log_snapshot,
     log_task_failure,
-    records_read,
+    positions_of,
 )
 
 SECONDS_BETWEEN_LOOKS: Final = 0.005
@@ -336,7 +335,7 @@ class ObservedWorker(Worker):
         """List the tasks as living; let the board read the positions of their sources."""
         attempt = next(iter(tasks.values())).attempt
         self._board.tasks_live([task.name for task in tasks.values()], attempt)
-        self._board.reading = lambda: _positions(tasks)
+        self._board.reading = lambda: positions_of(tasks.values())
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Log the cut of the snapshot, once for each file."""
@@ -348,7 +347,7 @@ class ObservedWorker(Worker):
         """Pass an event to a task; note how far a source has come that waits for more."""
         super().task_event(task, event)
         if self._spec.is_endless and task.is_source and task.retry_ms is not None:
-            positions = _positions({task.id: task})
+            positions = positions_of([task])
             if positions.items() - self._noted.items():
                 self._noted.update(positions)
                 self._board.has_read(task.attempt, positions)
@@ -363,16 +362,6 @@ class ObservedWorker(Worker):
             log_error(self._board.log, task.name, error)
             self._board.end()
         super().task_died(task, error)
-
-
-def _positions(tasks: Mapping[TaskId, Task]) -> dict[str, int]:
-    """Return by split how many records the sources among some tasks have read."""
-    read: dict[str, int] = {}
-    for task in tasks.values():
-        head = task.operators[0]
-        if isinstance(head, SourceOperator):
-            read.update(records_read(head))
-    return read
 
 
 class BoardClocks(Clocks):

@@ -53,6 +53,7 @@ from onceproof.harness.systems.filed_input import write_files
 from onceproof.harness.systems.kit.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.kit.job_history import JobHistory
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
+from onceproof.harness.systems.kit.system import lengths_of
 from onceproof.harness.systems.local.points import (
     ANSWERS,
     CAPABILITIES,
@@ -150,7 +151,7 @@ class LocalSystem:
                 files=_input_files(scenario, faults, folder),
                 **self._ends_of_job(family, scenario, faults, stack),
             )
-            lengths = {split: len(records) for split, records in scenario.records.items()}
+            lengths = lengths_of(scenario)
             run = self.run_of(spec, lengths, scenario, folder)
             if spec.strikes:
                 run.process_seconds *= TIMES_WHERE_STRUCK

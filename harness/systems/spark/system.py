@@ -38,6 +38,7 @@ from onceproof.harness.systems.kit.driver_process import (
 )
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
+from onceproof.harness.systems.kit.system import lengths_of
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.spark.cluster import (
     CLUSTER_MASTER,
@@ -110,7 +111,7 @@ class SparkSystem:
                     left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1
             faults = tuple([fault for fault in faults if not fault.means or fault.means in means])
             spec = msgspec.structs.replace(spec_of(family, scenario, folder), faults=faults)
-            lengths = {split: len(records) for split, records in scenario.records.items()}
+            lengths = lengths_of(scenario)
             run = SparkRun(spec, lengths, folder, drivers=self.drivers, process_seconds=self._process_seconds)
             history = run.run()
         history.statistics.not_applicable = left
