@@ -1,4 +1,4 @@
-"""The program of a driver under trial: ``python -m ...bytewax.flow_child FOLDER PACKAGES``.
+"""The program of a driver under test: ``python -m ...bytewax.run FOLDER PACKAGES``.
 
 The rules this module lives by:
 

@@ -1,6 +1,6 @@
 """One scenario on Flink: a job is submitted, watched, struck by faults, submitted again, until it has ended.
 
-The rules this module lives by:
+Rules:
 
 - One loop in one thread looks at the job, strikes and submits. A fault waits for a number of passes of its
   point over the whole run, then for its milliseconds, and strikes once.
@@ -27,6 +27,7 @@ from onceproof.harness.systems.flink.history import FlinkHistory, Pass
 from onceproof.harness.systems.flink.order import FlinkOrder
 from onceproof.harness.systems.flink.pool import FlinkPool
 from onceproof.harness.systems.flink.topic_log import TopicLog
+from onceproof.harness.systems.kit.system import lengths_of
 from onceproof.harness.systems.process.job_specification import HIDDEN
 
 LONGEST_SECONDS: Final = 90.0
@@ -94,7 +95,7 @@ class FlinkRun:
 
     def __post_init__(self) -> None:
         scenario, order = self.scenario, self.order
-        lengths = {split: len(records) for split, records in scenario.records.items()}
+        lengths = lengths_of(scenario)
         self._history = FlinkHistory(
             scenario.checkpoint_mode.barriers == "unaligned",
             self._restored_by_flink,

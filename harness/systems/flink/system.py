@@ -1,6 +1,6 @@
 """Apache Flink as a system under test: the family's own job, real processes, real SIGKILLs.
 
-The rules this module lives by:
+Rules:
 
 - The file of a family runs as it is, in PyFlink: the engine has PyFlink's names (`client/engine_names.py`).
   What PyFlink lacks refuses the family in one line.
@@ -36,6 +36,7 @@ from onceproof.harness.systems.flink.pool import FlinkPool
 from onceproof.harness.systems.flink.run import LONGEST_SECONDS, FlinkRun
 from onceproof.harness.systems.flink.submitter import Submitter
 from onceproof.harness.systems.kit.incarnations import trial_folder
+from onceproof.harness.systems.kit.system import lengths_of
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.kafka_io import PARTITIONS, make_topics
 from onceproof.harness.systems.process.trial_servers import TrialKafka
@@ -149,7 +150,7 @@ def _unreached_topics(family: Family, scenario: Scenario) -> TrialTopics | None:
     """Return topics for a job that is only built; None for a family without them."""
     if KAFKA not in options_of(family).servers:
         return None
-    lengths = {split: len(records) for split, records in scenario.records.items()}
+    lengths = lengths_of(scenario)
     return TrialTopics(f"{LOOPBACK}:1", f"{LOOPBACK}:1", "built", lengths)
 
 

@@ -87,7 +87,7 @@ class DriverSystem(ABC):
                 f"family {family.name!r} has no job for {self.name}: give it a function job_of(records, io)"
                 f" and options = FamilyOptions(jobs={{{self.name!r}: job_of}})"
             )
-        lengths = {split: len(records) for split, records in scenario.records.items()}
+        lengths = lengths_of(scenario)
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, self.capabilities, self.missing)
             planned = replace(spec_of(family, scenario, folder), faults=faults)
@@ -110,3 +110,8 @@ class DriverSystem(ABC):
     def close(self) -> None:
         """End all idle drivers; a later run starts new ones."""
         self._drivers.close()
+
+
+def lengths_of(scenario: Scenario) -> dict[str, int]:
+    """Return the numbers of records by split."""
+    return {split: len(records) for split, records in scenario.records.items()}

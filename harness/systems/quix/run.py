@@ -1,4 +1,4 @@
-"""The program of a driver under trial: ``python -m ...quix.app_child FOLDER PACKAGES``.
+"""The program of a driver under test: ``python -m ...quix.run FOLDER PACKAGES``.
 
 The rules this module lives by:
 

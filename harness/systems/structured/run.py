@@ -1,4 +1,4 @@
-"""The program of a driver under test: ``python -m ...structured.structured_child FOLDER``.
+"""The program of a driver under test: ``python -m ...structured.run FOLDER``.
 
 The rules this module lives by:
 
