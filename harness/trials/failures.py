@@ -51,6 +51,7 @@ from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.examination import Examined, examine, repeats, runs_of, unexamined
 from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder, replace_file
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.supervision import is_lost, is_lost_in_generate, without_records
 from onceproof.harness.trials.tally import Group
@@ -216,29 +217,27 @@ def _effort(case: FailureCase) -> tuple[bool, int, bool, int]:
 
 def examine_failures(
     result: RunResult,
-    folder: Path,
+    plan: RunPlan,
     progress: Callable[[str], None] = lambda text: None,
-    known: Sequence[KnownSignature] = (),
     original_of: Callable[[Group], Scenario] | None = None,
-    shrink_runs: int | None = None,
     unwritten: list[OutputUnwritable] | None = None,
 ) -> list[FailureCase]:
     """Shrink, explain and write the first failure of each signature; return the findings, new ones first.
 
     Args:
-        folder: the folder of the results; scenarios go into its subfolder FOLDER.
+        result: that of the run.
+        plan: its folder, the listed failures, and in how many runs to shrink each; scenarios go into the
+            subfolder FOLDER.
         progress: called with one line before each shrink and each slow run.
-        known: the listed failures.
         original_of: returns the failing scenario of a group; None if it follows from the seed.
-        shrink_runs: in how many runs to shrink each failure; None for the system's default.
         unwritten: gets the error of each file that cannot be written; None: the first one is raised.
     """
     system = result.system
     listed = [
-        (find_known(known, group.first.family, group.signature), group)
+        (find_known(plan.known, group.first.family, group.signature), group)
         for group in result.tally.groups.values()
     ]
-    most_runs = runs_of(system, shrink_runs)
+    most_runs = runs_of(system, plan.shrink_runs)
     most = MOST_SHRUNK if repeats(system) else MOST_SHRUNK_BY_REAL_RUNS
     cases = []
     with let_go(system):
@@ -261,7 +260,7 @@ def examine_failures(
                 )
             asked = result.asked_for(family.name)
             cases.append(
-                store_failure(examined, system, family, asked, original, folder, group, entry, unwritten)
+                store_failure(examined, system, family, asked, original, plan.out, group, entry, unwritten)
             )
     return findings_of(cases)
 
