@@ -92,14 +92,21 @@ class JobState(Enum):
     @property
     def is_terminal(self) -> bool:
         """Return whether the job is over."""
-        return self in (JobState.FINISHED, JobState.FAILED, JobState.CANCELED)
+        return not TRANSITIONS[self]
 
 
 # Names of their own: reading a member off its enumeration costs more than a function call.
-_RUNNING: Final = JobState.RUNNING
-_FAILING: Final = JobState.FAILING
-_RESTARTING: Final = JobState.RESTARTING
-_CANCELLING: Final = JobState.CANCELLING
+_CREATED, _RUNNING, _FAILING, _RESTARTING, _CANCELLING, _FINISHED, _FAILED, _CANCELED = JobState
+
+TRANSITIONS: Final[dict[JobState, frozenset[JobState]]] = {
+    _CREATED: frozenset((_RUNNING, _CANCELED)),
+    # Running again: at another parallelism, or to commit the savepoint with which the job ends.
+    _RUNNING: frozenset(JobState) - {_CREATED},
+    _FAILING: frozenset((_RESTARTING, _CANCELLING, _CANCELED)),
+    _RESTARTING: frozenset((_RUNNING, _CANCELED)),
+    _CANCELLING: frozenset((_CANCELED,)),
+    **dict.fromkeys((_FINISHED, _FAILED, _CANCELED), frozenset()),
+}
 
 
 class JobMaster:
@@ -141,7 +148,7 @@ class JobMaster:
         self._stop_timeout_ms = stop_timeout_ms
         self._attempt_number = 0
         self.attempt: AttemptId | None = None
-        self.state = JobState.CREATED
+        self.state = _CREATED
         self.ending: EndWithSavepoint | None = None
         """The savepoint with which a user ends the job, or None."""
         self.last_failure = ""
@@ -173,7 +180,7 @@ class JobMaster:
             if type(event) is TaskFinished and event.attempt == self.attempt:
                 self._finished.add(event.task)
             if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
-                self.state = JobState.FINISHED
+                self._enter(_FINISHED)
                 return [*effects, JobFinished(self.coordinator.stopped_with is not None)]
             too_many = _too_many_failures(effects)
             if too_many is not None:
@@ -190,7 +197,7 @@ class JobMaster:
 
     def _orphan_ended(self, event: OrphanEnded, now: int) -> Sequence[MasterEffect]:
         self._orphans -= 1
-        return self._deploy() if self.state is JobState.CREATED and not self._orphans else ()
+        return self._deploy() if self.state is _CREATED and not self._orphans else ()
 
     def _attempt_deployed(self, event: AttemptDeployed, now: int) -> Sequence[MasterEffect]:
         self._tasks = len(event.plan.upstreams)
@@ -203,7 +210,7 @@ class JobMaster:
     def _deployment_failed(self, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
         if event.may_pass:
             return self._end_attempt(event.cause, now)
-        self.state = JobState.FAILED
+        self._enter(_FAILED)
         return (JobFailed(event.cause),)
 
     def _restart_due(self, event: RestartDue, now: int) -> Sequence[MasterEffect]:
@@ -242,7 +249,7 @@ class JobMaster:
     def _deploy(self) -> Sequence[MasterEffect]:
         self._attempt_number += 1
         self.attempt = AttemptId(f"{self._incarnation}.{self._attempt_number}")
-        self.state = JobState.RUNNING
+        self._enter(_RUNNING)
         self._tasks = 0
         return (Deploy(self.attempt, self.coordinator.latest),)
 
@@ -264,7 +271,7 @@ class JobMaster:
             effects.extend(self._fail(cause, now))
         elif self.coordinator.is_finalizing:
             # The checkpoint may complete, which is progress.
-            self.state = JobState.FAILING
+            self._enter(_FAILING)
         elif is_hopeless:
             effects.extend(self._fail(self._equal_errors.message(cause), now))
         else:
@@ -272,12 +279,12 @@ class JobMaster:
         return effects
 
     def _fail(self, cause: str, now: int) -> Sequence[MasterEffect]:
-        self.state = JobState.FAILED
+        self._enter(_FAILED)
         return (*self.coordinator.handle(Shutdown(), now), JobFailed(cause))
 
     def _schedule_restart(self, now: int) -> Sequence[MasterEffect]:
         assert self.attempt is not None
-        self.state = JobState.RESTARTING
+        self._enter(_RESTARTING)
         return (StartRestartTimer(now + self._restart.backoff_ms(now), RestartDue(self.attempt)),)
 
     # The end that a user requests.
@@ -381,7 +388,7 @@ class JobMaster:
     def _stopped(self, now: int) -> Sequence[MasterEffect]:
         """Finish the job: all tasks are restored, which committed the savepoint's output."""
         assert self.attempt is not None
-        self.state = JobState.FINISHED
+        self._enter(_FINISHED)
         return (
             CancelTasks(self.attempt),
             *self.coordinator.handle(Shutdown(), now),
@@ -394,13 +401,18 @@ class JobMaster:
             effects.append(CancelTasks(self.attempt))
         effects.extend(self.coordinator.handle(AttemptEnded(), now))
         if self.coordinator.is_finalizing:
-            self.state = _CANCELLING
+            self._enter(_CANCELLING)
             return effects
         return [*effects, *self._canceled(now)]
 
     def _canceled(self, now: int) -> Sequence[MasterEffect]:
-        self.state = JobState.CANCELED
+        self._enter(_CANCELED)
         return (*self.coordinator.handle(Shutdown(), now), JobCanceled())
+
+    def _enter(self, state: JobState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"a job that is {self.state.value} becomes {state.value}")
+        self.state = state
 
     def validate(self) -> None:
         """Check what must hold between any two events; raises AssertionError naming what does not."""

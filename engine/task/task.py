@@ -149,12 +149,19 @@ class TaskState(Enum):
 
 
 # Names of their own: reading a member off its enumeration costs more than a function call.
-CREATED: Final = TaskState.CREATED
-RUNNING: Final = TaskState.RUNNING
-ENDED_DATA: Final = TaskState.ENDED_DATA
-STOPPED: Final = TaskState.STOPPED
-FINISHED: Final = TaskState.FINISHED
+CREATED, RUNNING, ENDED_DATA, STOPPED, FINISHED, CANCELED = TaskState
 ALIVE: Final = (RUNNING, ENDED_DATA, STOPPED)
+
+TRANSITIONS: Final[dict[TaskState, frozenset[TaskState]]] = {
+    CREATED: frozenset((RUNNING, CANCELED)),
+    RUNNING: frozenset((ENDED_DATA, STOPPED, CANCELED)),
+    ENDED_DATA: frozenset((STOPPED, FINISHED, CANCELED)),
+    # Stopped again: another task finished before it took the savepoint, which is then asked for again.
+    STOPPED: frozenset((STOPPED, FINISHED, CANCELED)),
+    # An attempt that ends cancels all of its tasks.
+    FINISHED: frozenset((CANCELED,)),
+    CANCELED: frozenset(),
+}
 
 
 class TaskSettings(Struct, frozen=True):
@@ -607,7 +614,7 @@ class Task:
 
     def _stop(self, checkpoint_id: int) -> None:
         """Read nothing behind the savepoint that ends the job."""
-        self.state = STOPPED
+        self._enter(STOPPED)
         self.unread.clear()
         self._first_final_checkpoint_id = checkpoint_id
         for operator in self._chain:
@@ -682,7 +689,7 @@ class Task:
             if self._watches_elements:
                 probe(ELEMENT, self.name, 0)
             self._emit(records, 0, self.queue_input[channel])
-        self.state = RUNNING
+        self._enter(RUNNING)
         probe(RESTORED, self.name, checkpoint_id)
         return [Send(TaskRunning(self.attempt, self.id))]
 
@@ -750,7 +757,7 @@ class Task:
             if operator.passes_watermarks:
                 self._emit(operator.process_watermark(MAX_WATERMARK), position)
             self._emit(operator.finish(), position)
-        self.state = ENDED_DATA
+        self._enter(ENDED_DATA)
         self.unread.clear()
         for output in self.outputs:
             output.broadcast(END_OF_DATA)
@@ -769,15 +776,20 @@ class Task:
         for output in self.outputs:
             output.broadcast(END_OF_PARTITION)
         self.barriers.close()
-        self.state = FINISHED
+        self._enter(FINISHED)
         return (Send(TaskFinished(self.attempt, self.id)),)
 
     def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:
         is_open = self.state in ALIVE
-        self.state = TaskState.CANCELED
+        self._enter(CANCELED)
         if is_open:
             close_all(self.operators)
         return NOTHING
+
+    def _enter(self, state: TaskState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"{self.name} is {self.state.value} and becomes {state.value}")
+        self.state = state
 
     def validate(self) -> None:
         """Check what must hold between any two events; raises AssertionError naming what does not."""
