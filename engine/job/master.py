@@ -191,15 +191,18 @@ class JobMaster:
             return [*effects, *self._canceled(now)]
         return effects
 
-    def _start(self, event: StartJob, now: int) -> Sequence[MasterEffect]:
+    def start(self, event: StartJob, now: int) -> Sequence[MasterEffect]:
+        """Deploy the first attempt, once no task of an earlier job master runs."""
         self._orphans = event.orphans
-        return () if self._orphans else self._deploy()
+        return () if self._orphans else self.deploy()
 
-    def _orphan_ended(self, event: OrphanEnded, now: int) -> Sequence[MasterEffect]:
+    def orphan_ended(self, event: OrphanEnded, now: int) -> Sequence[MasterEffect]:
+        """Deploy the first attempt after the last task of an earlier job master."""
         self._orphans -= 1
-        return self._deploy() if self.state is _CREATED and not self._orphans else ()
+        return self.deploy() if self.state is _CREATED and not self._orphans else ()
 
-    def _attempt_deployed(self, event: AttemptDeployed, now: int) -> Sequence[MasterEffect]:
+    def attempt_deployed(self, event: AttemptDeployed, now: int) -> Sequence[MasterEffect]:
+        """Begin the checkpoints of an attempt whose tasks are known."""
         self._tasks = len(event.plan.upstreams)
         self._finished.clear()
         effects = self.coordinator.handle(AttemptStarted(event.plan), now)
@@ -207,15 +210,17 @@ class JobMaster:
             return [*effects, *self.coordinator.handle(StopScheduler(), now)]
         return effects
 
-    def _deployment_failed(self, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
+    def deployment_failed(self, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
+        """Restart the job, or fail it for good."""
         if event.may_pass:
             return self._end_attempt(event.cause, now)
         self._enter(_FAILED)
         return (JobFailed(event.cause),)
 
-    def _restart_due(self, event: RestartDue, now: int) -> Sequence[MasterEffect]:
+    def restart_due(self, event: RestartDue, now: int) -> Sequence[MasterEffect]:
+        """Deploy the next attempt, if the job still waits for it."""
         if self.state is _RESTARTING and event.attempt == self.attempt:
-            return self._deploy()
+            return self.deploy()
         return ()
 
     @property
@@ -228,15 +233,17 @@ class JobMaster:
         """Whether a rescale would take effect now; not while the outcome of a checkpoint is open."""
         return self.goes_on and not self.coordinator.is_finalizing
 
-    def _rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
+    def rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
         """Redeploy without asking the restart strategy; ignored where the job is not rescalable."""
-        return self._redeploy(now) if self.is_rescalable else ()
+        return self.redeploy(now) if self.is_rescalable else ()
 
-    def _redeploy(self, now: int) -> Sequence[MasterEffect]:
+    def redeploy(self, now: int) -> Sequence[MasterEffect]:
+        """Replace the attempt by a new one at once."""
         assert self.attempt is not None
-        return (CancelTasks(self.attempt), *self.coordinator.handle(AttemptEnded(), now), *self._deploy())
+        return (CancelTasks(self.attempt), *self.coordinator.handle(AttemptEnded(), now), *self.deploy())
 
-    def _task_failed(self, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
+    def task_failed(self, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
+        """End the attempt of a task that failed; the restart strategy decides what follows."""
         if event.attempt != self.attempt or self.state is not _RUNNING:
             return ()
         latest = self.coordinator.latest
@@ -246,7 +253,8 @@ class JobMaster:
         )
         return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable, is_hopeless=is_hopeless)
 
-    def _deploy(self) -> Sequence[MasterEffect]:
+    def deploy(self) -> Sequence[MasterEffect]:
+        """Begin a new attempt from the latest completed checkpoint."""
         self._attempt_number += 1
         self.attempt = AttemptId(f"{self._incarnation}.{self._attempt_number}")
         self._enter(_RUNNING)
@@ -289,7 +297,7 @@ class JobMaster:
 
     # The end that a user requests.
 
-    def _trigger_requested(self, event: TriggerRequested, now: int) -> Sequence[MasterEffect]:
+    def trigger_requested(self, event: TriggerRequested, now: int) -> Sequence[MasterEffect]:
         """Trigger a checkpoint, but none while the job ends: some tasks have stopped already."""
         if event.number and self._is_batch:
             return (RequestResolved(event.number, None, NO_SAVEPOINT_IN_BATCH),)
@@ -297,17 +305,19 @@ class JobMaster:
             return self._follow(event, self.coordinator.handle(event, now), now)
         return (RequestResolved(event.number, None, JOB_IS_ENDING),) if event.number else ()
 
-    def _stop_requested(self, event: StopRequested, now: int) -> Sequence[MasterEffect]:
+    def stop_requested(self, event: StopRequested, now: int) -> Sequence[MasterEffect]:
+        """End the job with a savepoint that the sinks commit."""
         request = TriggerRequested(SYNC_SAVEPOINT, event.number, event.drains)
-        return self._begin_ending(EndWithSavepoint(event.number, request, stops=True), now)
+        return self.begin_ending(EndWithSavepoint(event.number, request, stops=True), now)
 
-    def _cancel_requested(self, event: CancelRequested, now: int) -> Sequence[MasterEffect]:
+    def cancel_requested(self, event: CancelRequested, now: int) -> Sequence[MasterEffect]:
+        """Cancel the job, after a savepoint if one is asked for."""
         if event.number:
             request = TriggerRequested(SAVEPOINT, event.number)
-            return self._begin_ending(EndWithSavepoint(event.number, request, stops=False), now)
+            return self.begin_ending(EndWithSavepoint(event.number, request, stops=False), now)
         return () if self.state is _CANCELLING or self.state.is_terminal else self._cancel(now)
 
-    def _begin_ending(self, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
+    def begin_ending(self, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
         """Request the savepoint; until its outcome is known no other checkpoint begins."""
         if self._is_batch:
             return (RequestResolved(ending.number, None, NO_SAVEPOINT_IN_BATCH),)
@@ -378,12 +388,12 @@ class JobMaster:
             return self._end_attempt(too_many.reason, now)
         return self.coordinator.handle(StartScheduler(), now)
 
-    def _stop_overdue(self, event: StopOverdue, now: int) -> Sequence[MasterEffect]:
+    def stop_overdue(self, event: StopOverdue, now: int) -> Sequence[MasterEffect]:
         """Redeploy from the savepoint to commit it: some task missed the notification that it is complete."""
         if self.state is not _RUNNING or event.attempt != self.attempt or self.ending is None:
             return ()
         self.ending.only_commits = True
-        return self._redeploy(now)
+        return self.redeploy(now)
 
     def _stopped(self, now: int) -> Sequence[MasterEffect]:
         """Finish the job: all tasks are restored, which committed the savepoint's output."""
@@ -435,17 +445,17 @@ _Handler: TypeAlias = Callable[[JobMaster, Any, int], Sequence[MasterEffect]]
 # The events that the master handles before the coordinator. Each lambda looks the method up when it is
 # called, so a subclass or a planted bug can replace it.
 _HANDLERS: Final[dict[type, _Handler]] = {
-    StartJob: lambda master, event, now: master._start(event, now),
-    OrphanEnded: lambda master, event, now: master._orphan_ended(event, now),
-    AttemptDeployed: lambda master, event, now: master._attempt_deployed(event, now),
-    DeploymentFailed: lambda master, event, now: master._deployment_failed(event, now),
-    RestartDue: lambda master, event, now: master._restart_due(event, now),
-    RescaleRequested: lambda master, event, now: master._rescale_requested(event, now),
-    TaskFailed: lambda master, event, now: master._task_failed(event, now),
-    TriggerRequested: lambda master, event, now: master._trigger_requested(event, now),
-    StopRequested: lambda master, event, now: master._stop_requested(event, now),
-    StopOverdue: lambda master, event, now: master._stop_overdue(event, now),
-    CancelRequested: lambda master, event, now: master._cancel_requested(event, now),
+    StartJob: lambda master, event, now: master.start(event, now),
+    OrphanEnded: lambda master, event, now: master.orphan_ended(event, now),
+    AttemptDeployed: lambda master, event, now: master.attempt_deployed(event, now),
+    DeploymentFailed: lambda master, event, now: master.deployment_failed(event, now),
+    RestartDue: lambda master, event, now: master.restart_due(event, now),
+    RescaleRequested: lambda master, event, now: master.rescale_requested(event, now),
+    TaskFailed: lambda master, event, now: master.task_failed(event, now),
+    TriggerRequested: lambda master, event, now: master.trigger_requested(event, now),
+    StopRequested: lambda master, event, now: master.stop_requested(event, now),
+    StopOverdue: lambda master, event, now: master.stop_overdue(event, now),
+    CancelRequested: lambda master, event, now: master.cancel_requested(event, now),
 }
 
 _ONLY_NOTED: Final = frozenset((AcknowledgeCheckpoint, TaskRunning))

@@ -394,19 +394,19 @@ class Task:
             if kind is SnapshotStored:
                 return self.snapshot_stored(other)
             if kind is NotifyCheckpointComplete:
-                return self._completed(other)
+                return self.checkpoint_completed(other)
             if kind is Restore:
-                return self._restore(other)
+                return self.restore(other)
             if kind is TriggerCheckpoint:
-                return self._trigger(other)
+                return self.trigger(other)
             if kind is NotifyCheckpointAborted:
-                return self._aborted(other)
+                return self.checkpoint_aborted(other)
             if kind is TimerDue:
                 return self._timer_due(other)
             if kind is Cancel:
                 return self._cancel(other)
             if kind is SnapshotFailed:
-                return self._store_failed(other)
+                return self.snapshot_failed(other)
             if kind is WallClockAdvanced or kind is WokenUp:
                 return self._time_passed()
             raise TypeError(f"a task handles no {type(event).__name__}")
@@ -445,7 +445,7 @@ class Task:
         assert source is not None
         records = source.poll(self.read_limit)
         if not records:
-            return self._end_data() if source.exhausted else NOTHING
+            return self.end_data() if source.exhausted else NOTHING
         self.buffers_taken += 1
         if self._watches_elements:
             probe = self._probe
@@ -487,7 +487,7 @@ class Task:
         if type(element) is EndOfData:
             self._ended_channels.append(channel)
             if len(self._ended_channels) == len(self.queues):
-                return self._end_data()
+                return self.end_data()
             if self._input_time is not None:
                 self._input_time.ended(channel)
             return NOTHING
@@ -502,7 +502,7 @@ class Task:
         self._open_inputs -= 1
         effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self._context.now))
         if self._open_inputs == 0 and not self.settings.checkpointing:
-            return [*effects, *self._finish()]
+            return [*effects, *self.finish()]
         return effects
 
     def _behind(self, place: int) -> ChainTail:
@@ -530,7 +530,7 @@ class Task:
 
     # Checkpoints.
 
-    def _trigger(self, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
+    def trigger(self, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
         """Start a checkpoint. The coordinator triggers sources, and tasks whose upstreams all finished."""
         if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
@@ -540,7 +540,7 @@ class Task:
         )
         if self._timer is not None:
             self._timer.barrier_came(message.checkpoint_id, self._context.now)
-        drained = self._end_data() if message.drains and self.state is RUNNING else NOTHING
+        drained = self.end_data() if message.drains and self.state is RUNNING else NOTHING
         effects = self._barrier_effects(self._take_trigger(barrier))
         if not effects and self._comes_too_late(message.checkpoint_id):
             effects = []
@@ -602,7 +602,7 @@ class Task:
         if snapshots:
             effects.append(self._store_effect(barrier, snapshots))
         else:
-            effects.append(self._acknowledge(barrier.checkpoint_id, None))
+            effects.append(self.acknowledge(barrier.checkpoint_id, None))
 
     def _store_effect(
         self, barrier: CheckpointBarrier, snapshots: dict[str, OperatorSnapshot]
@@ -620,7 +620,8 @@ class Task:
         for operator in self._chain:
             operator.stop_with(checkpoint_id)
 
-    def _acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
+    def acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
+        """Tell the coordinator that the snapshot is durable."""
         ended = self._in_flight.pop(checkpoint_id)
         probe = self._probe
         probe(ACKNOWLEDGED, self.name, checkpoint_id)
@@ -644,14 +645,16 @@ class Task:
             return (DiscardSnapshot(event.handle),)
         probe = self._probe
         probe(UPLOADED, self.name, checkpoint_id)
-        return (self._acknowledge(checkpoint_id, event.handle),)
+        return (self.acknowledge(checkpoint_id, event.handle),)
 
-    def _store_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:
+    def snapshot_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:
+        """Decline the checkpoint whose snapshot could not be stored."""
         if self._in_flight.pop(event.checkpoint_id, None) is None:
             return NOTHING
         return (Send(DeclineCheckpoint(self.attempt, self.id, event.checkpoint_id, event.reason)),)
 
-    def _completed(self, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
+    def checkpoint_completed(self, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
+        """Let the operators commit; the completion of the final checkpoint ends the task."""
         checkpoint_id = message.checkpoint_id
         is_ours = message.attempt == self.attempt and self.state in ALIVE
         if not is_ours or checkpoint_id <= self._last_notified:
@@ -663,10 +666,11 @@ class Task:
             operator.notify_checkpoint_complete(checkpoint_id)
         final = self._first_final_checkpoint_id
         if final is not None and checkpoint_id >= final:
-            return self._finish()
+            return self.finish()
         return NOTHING
 
-    def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+    def checkpoint_aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+        """Tell the operators; a checkpoint that has not begun here will be refused."""
         checkpoint_id = message.checkpoint_id
         if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
@@ -679,7 +683,8 @@ class Task:
 
     # Beginning and end.
 
-    def _restore(self, event: Restore) -> Sequence[TaskEffect]:
+    def restore(self, event: Restore) -> Sequence[TaskEffect]:
+        """Open the operators with their state, and run."""
         assert self.state is CREATED, f"{self.name} is restored twice"
         probe, checkpoint_id = self._probe, event.checkpoint_id or 0
         probe(RESTORING, self.name, checkpoint_id)
@@ -750,7 +755,8 @@ class Task:
         """Return whether the first operator gets its records key by key; only of a SortedTask."""
         return False
 
-    def _end_data(self) -> Sequence[TaskEffect]:
+    def end_data(self) -> Sequence[TaskEffect]:
+        """Pass the end of event time and of the data on; the task still answers barriers."""
         assert self.state is RUNNING, f"{self.name} ends its data in state {self.state.value}"
         self._context.pass_point(END_OF_DATA_POINT, 0)
         for position, operator in enumerate(self._chain, start=1):
@@ -769,9 +775,10 @@ class Task:
         """Commit at the end of the data: without checkpoints it is the only commit there is."""
         for operator in self.operators:
             operator.commit_without_checkpoints(self._context.clock())
-        return self._finish() if self._open_inputs == 0 else NOTHING
+        return self.finish() if self._open_inputs == 0 else NOTHING
 
-    def _finish(self) -> Sequence[TaskEffect]:
+    def finish(self) -> Sequence[TaskEffect]:
+        """Close the operators, and tell the coordinator and the tasks downstream."""
         close_all(self.operators)
         for output in self.outputs:
             output.broadcast(END_OF_PARTITION)
