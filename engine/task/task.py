@@ -160,7 +160,7 @@ TRANSITIONS: Final[dict[TaskState, frozenset[TaskState]]] = {
     STOPPED: frozenset((STOPPED, FINISHED, CANCELED)),
     # An attempt that ends cancels all of its tasks.
     FINISHED: frozenset((CANCELED,)),
-    CANCELED: frozenset(),
+    CANCELED: frozenset((CANCELED,)),
 }
 
 
