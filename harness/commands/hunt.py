@@ -41,8 +41,8 @@ from onceproof.harness.reporting.report_builder import (
 from onceproof.harness.reporting.revisions import engine_version
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.trials.examination import examine, runs_of, unexamined
-from onceproof.harness.trials.failures import identity_of, store_failure
+from onceproof.harness.trials.examination import runs_of
+from onceproof.harness.trials.failures import examine_failure, identity_of
 from onceproof.harness.trials.hunt_state import (
     Finding,
     HuntError,
@@ -64,7 +64,6 @@ from onceproof.harness.trials.runner import (
     turns_in_a_round,
     usable_processors,
 )
-from onceproof.harness.trials.supervision import is_lost
 from onceproof.harness.trials.trial import SIMULATED, check_family
 from onceproof.harness.trials.worker import LoadedRun
 from onceproof.reports.headline import conclude, missing_situations, rare_texts
@@ -212,20 +211,9 @@ class _Session:
         """Shrink, explain and store the failures of new kinds."""
         while self._new:
             new = self._new[0]
-            family = next(each for each in self._families if each.name == new.key[0])
-            asked = self._plan.families[self._families.index(family)]
-            known = find_known(self._plan.known, *new.key)
-            shown = f"{family.name}: {', '.join(new.key[1])}"
-            self._bar.describe(f"shrinking {shown}")
-            if is_lost(new.outcome):
-                examined = unexamined(new.scenario)
-            else:
-                shrinks = len(self._findings) < MOST_SHRUNK
-                examined = examine(SIMULATED, family, new.scenario, new.key[1], most_runs if shrinks else 0)
             group = self._hunt.tally.groups[new.key]
-            case = store_failure(
-                examined, SIMULATED, family, asked, new.scenario, self._plan.out, group, known
-            )
+            most = most_runs if len(self._findings) < MOST_SHRUNK else 0
+            case = examine_failure(self.result(), group, new.scenario, self._plan, most, self._bar.describe)
             self._findings[new.key] = Finding(
                 first=new.outcome,
                 count=1,
@@ -234,7 +222,8 @@ class _Session:
                 identity=identity_of(case),
             )
             self._new.popleft()
-            self._bar.warn(f"{'known' if known else 'FAILED'} {shown}: {case.replay}")
+            shown = f"{new.key[0]}: {', '.join(new.key[1])}"
+            self._bar.warn(f"{'known' if case.known else 'FAILED'} {shown}: {case.replay}")
 
     def _counted(self) -> list[Finding]:
         """Return the findings with how often each came."""

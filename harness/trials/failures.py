@@ -25,6 +25,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -233,36 +234,49 @@ def examine_failures(
         unwritten: gets the error of each file that cannot be written; None: the first one is raised.
     """
     system = result.system
-    listed = [
-        (find_known(plan.known, group.first.family, group.signature), group)
-        for group in result.tally.groups.values()
-    ]
-    most_runs = runs_of(system, plan.shrink_runs)
     most = MOST_SHRUNK if repeats(system) else MOST_SHRUNK_BY_REAL_RUNS
     cases = []
     with let_go(system):
-        for number, (entry, group) in enumerate(sorted(listed, key=lambda each: each[0] is not None)):
-            text = f"shrinking {group.first.family}: {', '.join(group.signature)}"
-            progress(text)
+        for number, group in enumerate(sorted(result.tally.groups.values(), key=partial(_known_in, plan))):
             # After an interrupt failures are not shrunk, because the user wants the command to end.
             shrinks = number < most and not result.interrupted
+            most_runs = runs_of(system, plan.shrink_runs) if shrinks else 0
             original = original_of(group) if original_of else _of_seed(result, group)
-            family = result.family(group.first.family)
-
-            def show(run: int, text: str = text) -> None:
-                progress(f"{text}, run {run}")
-
-            if is_lost(group.first):
-                examined = unexamined(original)
-            else:
-                examined = examine(
-                    system, family, original, group.signature, most_runs if shrinks else 0, show
-                )
-            asked = result.asked_for(family.name)
-            cases.append(
-                store_failure(examined, system, family, asked, original, plan.out, group, entry, unwritten)
-            )
+            cases.append(examine_failure(result, group, original, plan, most_runs, progress, unwritten))
     return findings_of(cases)
+
+
+def examine_failure(
+    result: RunResult,
+    group: Group,
+    original: Scenario,
+    plan: RunPlan,
+    most_runs: int,
+    progress: Callable[[str], None] = lambda text: None,
+    unwritten: list[OutputUnwritable] | None = None,
+) -> FailureCase:
+    """Shrink, explain and write the first failure of a group, in ``most_runs``; see ``examine_failures``."""
+    family = result.family(group.first.family)
+    text = f"shrinking {family.name}: {', '.join(group.signature)}"
+    progress(text)
+    if is_lost(group.first):
+        examined = unexamined(original)
+    else:
+        examined = examine(
+            result.system,
+            family,
+            original,
+            group.signature,
+            most_runs,
+            lambda run: progress(f"{text}, run {run}"),
+        )
+    known = find_known(plan.known, family.name, group.signature)
+    asked = result.asked_for(family.name)
+    return store_failure(examined, result.system, family, asked, original, plan.out, group, known, unwritten)
+
+
+def _known_in(plan: RunPlan, group: Group) -> bool:
+    return find_known(plan.known, group.first.family, group.signature) is not None
 
 
 def _of_seed(result: RunResult, group: Group) -> Scenario:
