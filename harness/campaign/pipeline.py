@@ -53,19 +53,8 @@ from onceproof.harness.campaign.trial_tables import ANSWERS, VERDICTS, TrialTabl
 from onceproof.harness.checkers.oracle_spark import SCENARIO, TRIAL_COLUMNS, arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.family import Family, FamilyError
-from onceproof.harness.trials.output_files import (
-    OutcomeFile,
-    OutputUnwritable,
-    made_folder,
-    open_output,
-)
-from onceproof.harness.trials.runner import (
-    MISTAKES,
-    RunResult,
-    RunStopped,
-    interrupts_held,
-    load_families,
-)
+from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, made_folder, open_output
+from onceproof.harness.trials.runner import MISTAKES, RunResult, RunStopped, interrupts_held, load_families
 from onceproof.harness.trials.trial import check_family
 
 TRIALS: Final = "trials"

@@ -31,14 +31,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.family_turns import Met, TurnsUntilExhausted
-from onceproof.harness.trials.output_files import (
-    OUTCOMES,
-    OutcomeFile,
-    OutputUnwritable,
-    emptied_folder,
-    made_folder,
-    open_output,
-)
+from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, open_output
 from onceproof.harness.trials.pool import (
     BATCH,
     BATCHES_AHEAD,
@@ -52,32 +45,8 @@ from onceproof.harness.trials.pool import (
 )
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.tally import Tally
-from onceproof.harness.trials.trial import (
-    SIMULATED,
-    Trial,
-    check_family,
-    run_scenario,
-    scenario_of,
-    try_scenario,
-)
+from onceproof.harness.trials.trial import SIMULATED, check_family
 from onceproof.harness.trials.worker import LoadedRun
-
-__all__ = [
-    "OUTCOMES",
-    "OutputUnwritable",
-    "RunResult",
-    "RunStopped",
-    "Trial",
-    "emptied_folder",
-    "made_folder",
-    "open_output",
-    "run",
-    "run_scenario",
-    "scenario_of",
-    "try_scenario",
-    "usable_processors",
-]
-
 
 MISTAKES: Final = (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed)
 """The errors that end a run early, with what it has."""

@@ -25,8 +25,9 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import CheckpointMode
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.output_files import OutputUnwritable
 from onceproof.harness.trials.run_plan import RunPlan
-from onceproof.harness.trials.runner import OutputUnwritable, run
+from onceproof.harness.trials.runner import run
 from onceproof.harness.trials.trial import run_scenario, scenario_of
 
 if TYPE_CHECKING:

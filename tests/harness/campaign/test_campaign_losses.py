@@ -21,8 +21,9 @@ from onceproof.harness.model.exit_codes import USAGE, exit_code_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.services.object_store_server import BUCKET
+from onceproof.harness.trials.output_files import OutputUnwritable
 from onceproof.harness.trials.run_plan import RunPlan
-from onceproof.harness.trials.runner import OutputUnwritable, run
+from onceproof.harness.trials.runner import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

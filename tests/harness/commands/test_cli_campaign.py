@@ -11,8 +11,9 @@ import pytest
 
 from onceproof.engine.runtime.java import JavaMissing
 from onceproof.harness.checkers.outcome import combined_hash, from_line
+from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.harness.trials.run_plan import RunPlan
-from onceproof.harness.trials.runner import OUTCOMES, run
+from onceproof.harness.trials.runner import run
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

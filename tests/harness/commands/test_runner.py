@@ -15,17 +15,10 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.seeds import Share, scenario_seed
 from onceproof.harness.reporting.run_summary import exhausted_lines
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.trials.output_files import OUTCOMES, OutputUnwritable
 from onceproof.harness.trials.pool import Batch, Start, WorkerDied, WorkerPool
 from onceproof.harness.trials.run_plan import RunPlan
-from onceproof.harness.trials.runner import (
-    OUTCOMES,
-    OutputUnwritable,
-    RunResult,
-    interrupts_held,
-    load_families,
-    run,
-    scenarios_of_share,
-)
+from onceproof.harness.trials.runner import RunResult, interrupts_held, load_families, run, scenarios_of_share
 from onceproof.harness.trials.tally import Tally
 
 FAMILIES = ("word_count", "page_views")

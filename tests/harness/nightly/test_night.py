@@ -22,8 +22,9 @@ from onceproof.harness.nightly import night as nightly
 from onceproof.harness.nightly.night import NightPlan, Part
 from onceproof.harness.nightly.night_history import NightHistory
 from onceproof.harness.trials.minimums import KILLS, SCENARIOS, Minimums
+from onceproof.harness.trials.output_files import OUTCOMES, OutputUnwritable
 from onceproof.harness.trials.run_plan import RunPlan
-from onceproof.harness.trials.runner import OUTCOMES, OutputUnwritable, RunResult, run
+from onceproof.harness.trials.runner import RunResult, run
 from onceproof.reports.headline import LEAST_SCENARIOS, conclude
 from onceproof.reports.model import RealInput
 from onceproof.reports.render import read
