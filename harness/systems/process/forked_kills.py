@@ -16,25 +16,13 @@ from dataclasses import dataclass
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.fault_actions import die, send
-from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard
+from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard, Kills
 from onceproof.harness.systems.recording import event_log
 
 
 @dataclass(frozen=True)
-class ForkedKills:
+class ForkedKills(Kills):
     """The kills of the workers of one job."""
-
-    def passing(self, board: FaultBoard, point: str, checkpoint_id: int) -> None:
-        """Do nothing: no worker is ever stopped."""
-
-    def is_late(self, fault: Fault) -> bool:
-        """Return False: every kill strikes at its point."""
-        return False
-
-    def can_strike(self, fault: Fault, task: str, state: BoardState) -> bool:
-        """Return True: the process that passes a point can always die there."""
-        return True
 
     def parallelism_after(self, fault: Fault) -> int:
         """Return 0: all processes end, and the next ones start in another number."""
@@ -47,11 +35,8 @@ class ForkedKills:
         row = FAULTS[fault.kind]
         if not row.is_kill:
             return None
-        here = os.getpid()
-        dies_alone = row.kills_tasks and row.victims == "passing"
-        dead = [each for each in state.living if not dies_alone or each.process == here]
-        board.record_deaths(dead, state, event_log.TASK_FAILED)
-        for process in sorted({each.process for each in dead} - {here}):
-            send(process)
-        die()
+        processes = {os.getpid()}
+        if not row.kills_tasks or row.victims != "passing":
+            processes.update([each.process for each in state.living])
+        board.kill(processes, state, event_log.TASK_FAILED)
         return None
