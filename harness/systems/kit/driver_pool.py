@@ -5,7 +5,7 @@ Rules:
 - One driver runs a job. If a fault of the scenario will kill it, the pool starts the next driver beforehand,
   because a start takes seconds.
 - Points are counted on the fault board of the run, which the driver shares with its workers.
-- Subclasses of DriverRun know the program of a driver, and the faults that kill it (``kills_driver``).
+- A fault of the process kills the driver, unless its processes are forks of a driver that lives on.
 """
 
 from __future__ import annotations
@@ -77,10 +77,12 @@ class DriverRun(JobRun):
 
     drivers: Drivers = field(kw_only=True)
     process_seconds: float = field(kw_only=True)
+    is_forked: bool = field(default=False, kw_only=True)
+    """Whether the processes that faults kill are forks of the driver, which lives on."""
 
     def kills_driver(self, fault: Fault) -> bool:
         """Return whether the driver dies of a fault."""
-        return FAULTS[fault.kind].strikes == "process"
+        return FAULTS[fault.kind].strikes == "process" and not self.is_forked
 
     def deaths_to_come(self) -> int:
         """Return how many faults still wait that kill a driver."""

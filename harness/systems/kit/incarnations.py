@@ -62,6 +62,8 @@ class JobRun(ABC):
     folder: Path
     read_rows: ReadRows = read_json_rows
     progress: Callable[[History], None] | None = None
+    builder: HistoryBuilder | None = field(default=None, kw_only=True)
+    """Builds the history; None: that of a job of the engine."""
     _number: int = field(default=0, init=False)
     _given_up: int = field(default=0, init=False)
     """How many processes in a row have given up because a server was away."""
@@ -74,6 +76,8 @@ class JobRun(ABC):
 
     def history_builder(self) -> HistoryBuilder:
         """Return the builder of the history from the event logs of the incarnations."""
+        if self.builder is not None:
+            return self.builder
         spec = self.spec
         output = Path(spec.output)
         return JobHistory(
