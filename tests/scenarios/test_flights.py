@@ -317,7 +317,7 @@ def drawn() -> list[Scenario]:
 
 def test_a_sound_engine_passes(drawn: list[Scenario]) -> None:
     failed = [
-        outcome for outcome, _ in (run_scenario(FAMILY, each) for each in drawn[:150]) if not outcome.passed
+        outcome for outcome, _ in (run_scenario(FAMILY, each) for each in drawn[:40]) if not outcome.passed
     ]
     assert failed == []
 
