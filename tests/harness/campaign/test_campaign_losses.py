@@ -44,7 +44,7 @@ def poisoned(folder: Path) -> Path:
     """Write a family with a few scenarios that abort their process."""
     path = folder / "poisoned.py"
     text = WORD_COUNT.read_text(encoding="utf-8").replace('name = "word_count"', 'name = "poisoned"')
-    evil = f"{FIRST_LINE}    if chance.integer(1, 20) == 1:\n        import os\n        os.abort()\n"
+    evil = f"{FIRST_LINE}    if chance.integer(1, 60) == 1:\n        import os\n        os.abort()\n"
     assert FIRST_LINE in text
     path.write_text(text.replace(FIRST_LINE, evil), encoding="utf-8")
     return path
