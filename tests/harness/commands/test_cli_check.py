@@ -60,7 +60,8 @@ def test_undeclared_timers_get_a_sentence_and_an_example(onceproof: Command, led
 
 
 def test_run_says_what_is_not_determined_instead_of_accusing(onceproof: Command, ledger: Path) -> None:
-    ended = onceproof("run", "ledger.py", "--scenarios", "20", "-n", "1", "--out", "out")
+    words = ("--scenarios", "20", "-n", "1", "--out", "out", "--shrink-runs", "20")
+    ended = onceproof("run", "ledger.py", *words)
     assert ended.code == 1
     assert ended.error.startswith("onceproof: ledger.py: declares: Not determined:")
     assert ended.error.endswith(" `onceproof check ledger.py` shows how.\n")

@@ -11,7 +11,19 @@ from onceproof.harness.checkers import PROPERTIES
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
 
-RUN = ("run", "--scenarios", "40", "-n", "1", "--out", "out", "--junit", "results/junit.xml")
+RUN = (
+    "run",
+    "--scenarios",
+    "40",
+    "-n",
+    "1",
+    "--out",
+    "out",
+    "--junit",
+    "results/junit.xml",
+    "--shrink-runs",
+    "5",
+)
 
 
 def cases(path: str = "results/junit.xml") -> dict[tuple[str, str], ElementTree.Element | None]:
