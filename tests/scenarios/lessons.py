@@ -10,8 +10,8 @@ from onceproof.harness.trials.examination import Examined, examine
 from onceproof.harness.trials.trial import SIMULATED, try_scenario
 
 TEXTBOOK = Path(__file__).parents[2] / "scenarios" / "textbook"
-SHRINK_RUNS = 30
-"""A lesson is explained by what a small scenario needs, not by the smallest."""
+SHRINK_RUNS = 60
+"""What a small scenario needs is measured in less time than a large one takes."""
 
 
 def examined_lesson(address: str, seeds: int, first: int = 0) -> Examined | None:
