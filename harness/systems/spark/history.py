@@ -34,7 +34,7 @@ TORN_METADATA: Final = ("tear_write", "metadata_written")
 """This fault kills the driver, which writes the metadata."""
 
 
-class EpochHistoryBuilder:
+class SparkHistory:
     """Builds one history from the events of successive drivers and their workers."""
 
     def __init__(
