@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FAMILIES = [load_family(name) for name in family_names()]
-PER_FAMILY = 25
+PER_FAMILY = 40
 SIMULATED = 1000
 """The number of the scenario that the engine was run on."""
 NULLS = 2000
@@ -234,9 +234,9 @@ def judged(spark: SparkSession) -> Judged:
         cases.append(case)
         plants: Iterable[tuple[int, tuple[Plant, int, int]]] = ()
         if not options_of(family).declares:
-            plants = zip(full[::3], PLANTS, strict=False)
+            plants = zip(full[::4], PLANTS, strict=False)
         elif family.name in OF_EVENT_TIME:
-            plants = zip(full[::2], PLANTS * 3, strict=False)
+            plants = zip(full[::3], PLANTS * 3, strict=False)
         # Beside the scenarios that hold, none of which is lost to a plant.
         for number, plant in plants:
             _, records, rows = cases[number]
@@ -263,7 +263,7 @@ def test_both_oracles_take_the_same_rows_with_a_null_as_declared(judged: Judged)
     found = {(each.family, each.scenario) for each in judged.differences if each.scenario >= NULLS}
     assert found == {place for place, differs in judged.nulls.items() if differs}
     declaring = {family.name for family in FAMILIES if options_of(family).declares}
-    assert len({name for name, _ in judged.nulls}) > 0.8 * len(declaring)
+    assert len({name for name, _ in judged.nulls}) > 0.5 * len(declaring)
 
 
 def test_each_planted_row_is_found_in_its_scenario_and_nowhere_else(judged: Judged) -> None:
