@@ -223,11 +223,11 @@ def overtaken_triggers_are_dropped(reached: Reached) -> Iterator[None]:
 def abort_leaves_channels_blocked(reached: Reached) -> Iterator[None]:
     def noted_only(self: UnalignedTask, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
         reached()
-        return Task._aborted(self, message)
+        return Task.checkpoint_aborted(self, message)
 
     # A barrier that overtakes waits for room, as it did then.
     with (
-        replaced(UnalignedTask, "_aborted", noted_only),
+        replaced(UnalignedTask, "checkpoint_aborted", noted_only),
         replaced(actions, "next_overtakes", lambda queue: False),
     ):
         yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.failures import FailureCase, examine_failures
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, run
 from onceproof.harness.trials.supervised_checks import supervised_mistakes
 
@@ -104,8 +105,8 @@ def family(folder: Path, *deeds: tuple[int, str, str]) -> str:
     return str(path)
 
 
-def tried(path: str, **options: object) -> RunResult:
-    return run([path], scenarios=SCENARIOS, workers=2, budget=Budget(2.0, 256), **options)  # type: ignore[arg-type]
+def tried(path: str, out: Path | None = None, **options: Any) -> RunResult:
+    return run(RunPlan((path,), scenarios=SCENARIOS, workers=2, budget=Budget(2.0, 256), **options), out)
 
 
 class Evil(NamedTuple):
@@ -121,7 +122,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Evil:
     folder = tmp_path_factory.mktemp("evil")
     path = family(folder, *((CULPRITS[deed], deed, during) for deed, (_, during) in DEEDS.items()))
     result = tried(path, out=folder / "out")
-    cases = examine_failures(result, folder / "out", shrink_runs=0)
+    cases = examine_failures(result, RunPlan((), out=folder / "out", shrink_runs=0))
     return Evil(path, result, {case.signature: case for case in cases})
 
 
@@ -159,7 +160,7 @@ def test_a_scenario_that_exhausts_its_memory_fails_alone(tmp_path: Path, during:
     expected = ("MemoryError", "evil") if during == "its run" else ("no_error", "memory exceeded")
     assert group.signature == expected
     # Shrinking runs it here, and is limited as well.
-    [case] = examine_failures(result, tmp_path / "out", shrink_runs=3)
+    [case] = examine_failures(result, RunPlan((), out=tmp_path / "out", shrink_runs=3))
     assert case.signature == expected
 
 
