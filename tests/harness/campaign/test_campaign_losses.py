@@ -34,7 +34,7 @@ pytestmark = pytest.mark.spark
 
 WORD_COUNT = Path(__file__).parents[3] / "scenarios" / "word_count.py"
 FIRST_LINE = "    chance = Chance(random)\n"
-SCENARIOS = 60
+SCENARIOS = 120
 
 
 def campaign(spark: SparkSession, family: str | Path, **options: Any) -> CampaignResult:
@@ -149,7 +149,9 @@ def test_outcomes_that_are_gone_fail_the_campaign_by_number(
         return judge(*arguments)
 
     monkeypatch.setattr(pipeline, "disagreements", judging)
-    with pytest.raises(CampaignStopped, match="holds 40 outcomes of 60 scenarios, and Spark SQL has judged"):
+    with pytest.raises(
+        CampaignStopped, match="holds 100 outcomes of 120 scenarios, and Spark SQL has judged"
+    ):
         campaign(spark, "word_count", out=tmp_path)
 
 
@@ -159,7 +161,7 @@ def test_a_full_disk_keeps_what_was_written(
     from onceproof.harness.campaign.pipeline import CampaignStopped
     from onceproof.harness.trials.output_files import OutcomeFile
 
-    monkeypatch.setattr("onceproof.harness.campaign.pace.LARGEST_WAVE", 25)
+    monkeypatch.setattr("onceproof.harness.campaign.pace.LARGEST_WAVE", 50)
     write, waves = OutcomeFile.write, []
 
     def full(self: OutcomeFile, lines: Any) -> None:
@@ -173,7 +175,7 @@ def test_a_full_disk_keeps_what_was_written(
         with pytest.raises(CampaignStopped, match="No space left"):
             campaign(spark, "word_count", out=tmp_path)
     again = campaign(spark, "word_count", out=tmp_path)
-    assert 0 < again.resumed < SCENARIOS
+    assert again.resumed == 80
     assert (again.judged, again.run.tally.scenarios, again.passed) == (SCENARIOS, SCENARIOS, True)
     plain = run(RunPlan(("word_count",), scenarios=SCENARIOS, workers=1))
     assert again.run.tally.trace_hash() == plain.tally.trace_hash()
