@@ -177,7 +177,8 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     kinds, unfit = draw_kinds(chance), unfit_kinds(family)
     rescales = chance.chance(0.7)
     steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
-    records, any_backend = sum(map(len, workload.records.values())), options_of(family).any_backend
+    options = options_of(family)
+    records, any_backend = options.fan_out * sum(map(len, workload.records.values())), options.any_backend
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))

@@ -159,7 +159,7 @@ class Family(Protocol):
         """Raised whenever the same seed begins to give other records."""
 
     @property
-    def tasks(self) -> Mapping[str, Role]:
+    def tasks(self) -> Vertices:
         """The job's vertices by name, and which parallelism of a scenario each takes."""
 
     @property
@@ -208,6 +208,11 @@ class FamilyOptions:
     """For ``late``: the watermark at which a row of an input is due, such as the end of its window less 1 ms,
     None if it does not wait. Without ``due`` a record is late when it is behind; with it when its late row is
     due, or for None all its other rows."""
+    settles: bool = False
+    """With ``declares``: whether ``expected`` itself says which rows follow from the order of arrival. Then no
+    other model of watermarks asks it, and the state of checkpoints is not compared."""
+    fan_out: int = 1
+    """By how much a scenario gets more time, where the job makes several records of one."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
@@ -339,6 +344,8 @@ _OPTIONS: Final[_Members] = {
         "the tag of late rows, or a function late(row)",
     ),
     "due": (_is_function_or_none, "a function due(row, records)"),
+    "settles": (lambda value: type(value) is bool, "True or False"),
+    "fan_out": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "any_backend": (lambda value: type(value) is bool, "True or False"),
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),

@@ -31,7 +31,7 @@ from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.operators.source import SourceOperator
 from tests.patience import PATIENCE_SECONDS
-from tests.pyflink_imports import pyflink_imports
+from onceproof.harness.scripts.pyflink_imports import pyflink_imports
 
 RECORDS_BEFORE: Final = 3
 RECORDS_AFTER: Final = 2
