@@ -209,8 +209,8 @@ class FamilyOptions:
     None if it does not wait. Without ``due`` a record is late when it is behind; with it when its late row is
     due, or for None all its other rows."""
     settles: bool = False
-    """With ``declares``: whether ``expected`` itself says which rows follow from the order of arrival. Then no
-    other model of watermarks asks it, and the state of checkpoints is not compared."""
+    """With ``declares``: whether ``expected`` itself says which rows follow from the order of arrival. Then
+    no model of watermarks asks it for parts of the input, and the state of checkpoints is not compared."""
     fan_out: int = 1
     """By how much a scenario gets more time, where the job makes several records of one."""
     any_backend: bool = False

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -63,9 +63,7 @@ def variants_of(calm: Scenario) -> Iterator[Scenario]:
         yield _limited(wide)
         for seed in range(1, 1 + _UNIFORM):
             interval = 1 if seed % 2 else 200
-            yield _limited(
-                replace(wide, schedule=Schedule("uniform", seed), watermark_interval_ms=interval)
-            )
+            yield _limited(replace(wide, schedule=Schedule("uniform", seed), watermark_interval_ms=interval))
         yield _limited(replace(wide, mode=CheckpointMode("unaligned"), schedule=Schedule("uniform", 1)))
     yield _limited(replace(calm, buffer_records=3))
     for interval in (1, 10):

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from onceproof.engine.api.adapters import OperatorFactory, create_sink_operator
 from onceproof.engine.api.datastream import DataStream
 from onceproof.engine.connectors.source import Source
+from onceproof.engine.functions import SinkFunction
 from onceproof.engine.graph import PartitionerKind, StreamNode, Upstream
 from onceproof.engine.operators.event_time import TimestampedSourceOperator
 from onceproof.engine.operators.source import SourceOperator
-from onceproof.engine.functions import SinkFunction
 from onceproof.engine.types import Row
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.scripts.records import Pool, PooledSource
@@ -176,8 +176,9 @@ def comparable(value: Any, depth: int = 0) -> Any:
         return tuple(sorted([comparable(each, depth + 1) for each in value], key=repr))
     if is_dataclass(value):
         return tuple([comparable(getattr(value, field.name), depth + 1) for field in fields(value)])
-    if type(value).__repr__ is object.__repr__:
-        return (type(value).__name__, comparable(vars(value) if hasattr(value, "__dict__") else {}, depth + 1))
+    attributes = getattr(value, "__dict__", None)
+    if attributes is not None:
+        return (type(value).__name__, comparable(attributes, depth + 1))
     return repr(value)
 
 

@@ -52,18 +52,21 @@ class Pool(NamedTuple):
     has_timestamps: bool
     has_splits: bool = False
     """Whether the source may have several splits."""
+    origin: str = ""
+    """Where the records come from, as the end of a sentence."""
 
 
 class UnknownRecords(FamilyError):
     """A source whose records nobody knows; the message is one line that says what to give."""
 
 
-def pool_of(records: Sequence[Record], *, has_splits: bool) -> Pool:
+def pool_of(records: Sequence[Record], origin: str, *, has_splits: bool) -> Pool:
     """Return records with the simplest way to hold all of them."""
     values = [value for value, _ in records]
     hold, restore = _way(values)
     timestamps = all(timestamp is not None for _, timestamp in records)
-    return Pool(tuple(records), tuple(map(hold, values)), restore, timestamps and bool(records), has_splits)
+    held = tuple(map(hold, values))
+    return Pool(tuple(records), held, restore, timestamps and bool(records), has_splits, origin)
 
 
 def _way(values: Sequence[Any]) -> tuple[Callable[[Any], RecordValue], Callable[[RecordValue], Any]]:
@@ -185,7 +188,9 @@ def _read_json(path: Path) -> list[Any]:
 
 def _read_csv(path: Path) -> list[Any]:
     rows = list(csv.DictReader(_read_text(path)))
-    return [_Line({name: _number(cell) for name, cell in row.items()}, ",".join(row.values())) for row in rows]
+    return [
+        _Line({name: _number(cell) for name, cell in row.items()}, ",".join(row.values())) for row in rows
+    ]
 
 
 def _read_parquet(path: Path) -> list[Any]:

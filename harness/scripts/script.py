@@ -2,11 +2,12 @@
 
 Rules:
 
-- A script runs as Python runs it: at module level, or below ``if __name__ == "__main__"``, with its arguments.
-  ``execute()`` hands the description of the job over, and ends the script.
-- Each attempt of a job runs the script anew, as each process would. So nothing lives on in globals, attributes
-  of classes or modules beside the script.
-- Its classes belong to a module with a name of its own, so state that is pickled finds them again.
+- A script runs as Python runs it: at module level, or below ``if __name__ == "__main__"``, with its
+  arguments. ``execute()`` hands the description of the job over, and ends the script.
+- Each attempt of a job runs the script anew, as each process would. So nothing lives on in globals,
+  attributes of classes or modules beside the script.
+- Its classes belong to a module with a name of its own. Those of values (dataclasses, named tuples, enums)
+  are made once: what one attempt has pickled, the next one reads.
 - What it prints and logs is dropped: a scenario runs it many times.
 """
 
@@ -19,6 +20,8 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import is_dataclass
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -34,7 +37,11 @@ from onceproof.harness.scripts.pyflink_imports import answer_imports
 
 MODULE: Final = "onceproof_script_"
 """Prefix of the names of the modules in which scripts run."""
-_OVER_THE_SCRIPT: Final = Configuration.from_mapping({"parallelism.default": 1, "pipeline.max-parallelism": 128})
+_KEEP: Final = "_onceproof_kept"
+"""The decorator that a script's classes get."""
+_OVER_THE_SCRIPT: Final = Configuration.from_mapping(
+    {"parallelism.default": 1, "pipeline.max-parallelism": 128}
+)
 """Options that a scenario decides: what the environment of a script says of them does not count."""
 
 
@@ -99,7 +106,13 @@ class Script:
             raise FamilyError(f"{path}: cannot be read: {error.strerror or error}") from None
         except (SyntaxError, ValueError) as error:
             raise FamilyError(error_line(path, error, FamilyError)) from None
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                keep = ast.copy_location(ast.Name(_KEEP, ast.Load()), node)
+                node.decorator_list.insert(0, keep)
         self._code = compile(_AsMain().visit(tree), str(path), "exec")
+        self._classes: dict[str, type] = {}
+        """The classes of the first run, by name."""
         answer_imports()
 
     def describe(self) -> DescribedJob:
@@ -116,8 +129,9 @@ class Script:
 
         said = io.StringIO()
         try:
-            with self._running(said), submitted(
-                Configuration(), lambda graph: None, str(self.path), _OVER_THE_SCRIPT, takes=take
+            with (
+                self._running(said),
+                submitted(Configuration(), lambda graph: None, str(self.path), _OVER_THE_SCRIPT, takes=take),
             ):
                 self._execute()
         except _Taken:
@@ -144,11 +158,16 @@ class Script:
     def _execute(self) -> None:
         module = ModuleType(self._module)
         module.__file__ = str(self.path)
-        vars(module)["print"] = _print_nothing
+        vars(module).update({"print": _print_nothing, _KEEP: self._kept})
         self._forget_modules_beside()
         # Dataclasses and pickle look the module up here.
         sys.modules[self._module] = module
         exec(self._code, vars(module))
+
+    def _kept(self, made: type) -> type:
+        """Return the class of values that the first run has made, in place of an equal one."""
+        first = self._classes.setdefault(made.__qualname__, made)
+        return first if is_dataclass(first) or issubclass(first, tuple | Enum) else made
 
     def _forget_modules_beside(self) -> None:
         """Let the script import the modules in its folder anew, with their globals."""
@@ -195,6 +214,10 @@ class _AsMain(ast.NodeTransformer):
         sides = [node.left, *node.comparators]
         names = {side.id for side in sides if isinstance(side, ast.Name)}
         texts = {side.value for side in sides if isinstance(side, ast.Constant)}
-        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq) and (names, texts) == ({"__name__"}, {"__main__"}):
+        if (
+            len(node.ops) == 1
+            and isinstance(node.ops[0], ast.Eq)
+            and (names, texts) == ({"__name__"}, {"__main__"})
+        ):
             return ast.copy_location(ast.Constant(True), node)
         return self.generic_visit(node)

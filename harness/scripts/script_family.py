@@ -4,25 +4,27 @@ Rules:
 
 - A family in the sense of `model/family.py`, so that runs, shrinking, reports and replays treat it as any
   other. What it lacks is an oracle apart from the job: logic that is wrong without any fault is not seen.
-- Its address is FILE.py, followed by what the user has said of it: ``FILE.py?job=totals&sample=orders=o.jsonl``.
+- Its address is FILE.py, followed by what the user says of it: ``FILE.py?job=totals&sample=orders=o.jsonl``.
 - Records on which the job itself fails without a fault are not tried; the script's own ones take their place.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
 from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE
+from onceproof.engine.graph import PartitionerKind, StreamNode
 from onceproof.harness.model.family import (
     Declared,
+    Family,
     FamilyError,
     FamilyOptions,
     JobIO,
@@ -42,6 +44,7 @@ from onceproof.harness.scripts.calm_runs import (
     variants_of,
 )
 from onceproof.harness.scripts.ends import build, sinks_of, sources_of
+from onceproof.harness.scripts.notes import end_notes, order_note
 from onceproof.harness.scripts.records import (
     Pool,
     drawn_records,
@@ -95,6 +98,7 @@ class ScriptFamily:
         self._script = Script(path, arguments, job)
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
         self.pools = self._find_pools(samples)
+        self._look_at_graph()
         self._look_at_calm_runs()
 
     # The members of a family.
@@ -107,6 +111,7 @@ class ScriptFamily:
             settles=True,
             batch=self._is_batch,
             fan_out=self._fan_out,
+            barriers="aligned" if self._has_forward_edges else None,
         )
 
     def generate(self, random: Random) -> Workload:
@@ -118,7 +123,7 @@ class ScriptFamily:
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
         """Describe the job of the script, with the ends of the harness."""
-        self._describe(env, io)
+        self.describe(env, io)
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return what runs without faults commit; of a part of the input, what is there."""
@@ -131,6 +136,27 @@ class ScriptFamily:
         if calm == visible:
             return list(calm.elements())
         return list(settled(visible, [calm, *self._variants(records)]).elements())
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a user should know before the first verdict, one sentence each."""
+        operators = self._script.describe().description.operators
+        yield from end_notes(self.pools, sinks_of(operators))
+        if not self.is_determined:
+            yield self._order_note(operators)
+        yield (
+            "judged by its own runs without faults, so logic that is wrong without any fault is not seen;"
+            f" `onceproof init --from {self.path.name}` writes a family in which you state the rows"
+        )
+
+    def _order_note(self, operators: Sequence[StreamNode]) -> str:
+        calm = calm_scenario(self, first_records(self.pools))
+        for node in operators:
+            tapped = cast(Family, _Tapped(self, node.number))
+            runs = [run for each in (calm, *variants_of(calm)) if (run := rows_of(tapped, each)) is not None]
+            for run in runs:
+                if run != runs[0]:
+                    return order_note(node.name, runs[0], run)
+        return "its rows differ between runs without faults"
 
     # The runs without faults.
 
@@ -172,31 +198,37 @@ class ScriptFamily:
     def _find_pools(self, samples: Mapping[str, Path]) -> dict[str, Pool]:
         description = self._script.describe().description
         operators = description.operators
+        mode = description.get_configuration().get(RUNTIME_MODE)
+        self._is_batch = str(mode).upper() == "BATCH"
         sources = sources_of(operators)
         names = [source.name for source in sources]
         for name in samples:
             if name not in names:
                 raise FamilyError(
-                    f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are {', '.join(names)}"
+                    f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
+                    f" {', '.join(names)}"
                 )
         pools = {}
         for name, node, source in sources:
             kind = node.output_type
+            origin = "of the program itself"
             if name in samples:
-                records = sampled_records(samples[name], kind)
+                records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
             else:
                 found = local_records(name, source)
-                found = drawn_records(kind) if found is None else found
+                if found is None:
+                    found, origin = drawn_records(kind), "drawn from its type"
                 if found is None:
                     raise FamilyError(
                         f"{self.path}: the records of the source {name!r} are not on this machine: give some"
                         f" with --sample {name}=FILE, lines of JSON, CSV or text"
                     )
                 records = found
-            pools[name] = pool_of(records, has_splits=not node.parallelism_is_fixed)
+            pools[name] = pool_of(records, origin, has_splits=not node.parallelism_is_fixed)
         return pools
 
-    def _describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
+    def describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
+        """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
         build(env, io, description.operators, self.pools, tapped)
         given, own = env.get_configuration(), description.get_configuration()
@@ -205,24 +237,31 @@ class ScriptFamily:
                 given.set(option, own.get(option))
         given.set(ALLOW_PICKLED_STATE, True)
 
-    @cached_property
-    def _is_batch(self) -> bool:
-        configuration = self._script.describe().description.get_configuration()
-        return str(configuration.get(RUNTIME_MODE)).upper() == "BATCH"
-
-    @cached_property
-    def tasks(self) -> Vertices:
-        """By name, the parallelism of each vertex: its own, or that of keyed operators; sinks come last."""
+    def _look_at_graph(self) -> None:
+        """Find out which vertices the job has, and which of them have the parallelism of the scenario."""
         sizes: list[dict[str, int]] = []
-        ends: list[str] = []
         calm = calm_scenario(self, first_records(self.pools))
         for size in _SIZES:
             graph = World(self, replace(calm, parallelism=size)).job.build_graph()
             sizes.append({vertex.name: vertex.parallelism for vertex in graph.vertices})
-            ends = [vertex.name for vertex in graph.vertices if not vertex.outputs]
-        names = sorted(sizes[-1], key=lambda name: name in ends)
-        return {
-            name: "keyed" if [each.get(name) for each in sizes] == [*_SIZES] else sizes[-1][name] for name in names
+        # Faults of sinks strike the last vertex.
+        vertices = sorted(graph.vertices, key=lambda vertex: not vertex.outputs)
+        self.tasks: Vertices = {
+            vertex.name: "keyed"
+            if [each.get(vertex.name) for each in sizes] == [*_SIZES]
+            else vertex.parallelism
+            for vertex in vertices
         }
+        edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
+        self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
 
 
+class _Tapped:
+    """The job of a script that writes what one operator puts out."""
+
+    def __init__(self, family: ScriptFamily, number: int) -> None:
+        self._family, self._number = family, number
+        self.name, self.oracle_file, self.options = family.name, family.oracle_file, family.options
+
+    def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
+        self._family.describe(env, io, self._number)

@@ -3,8 +3,8 @@
 Rules:
 
 - The records of a source are drawn in their order: all, a part, some of them twice, or neighbours exchanged.
-- A job must outlast several checkpoints, so a few records come several times, one behind the other: event time
-  does not go back.
+- A job must outlast several checkpoints, so a few records come several times, one behind the other: event
+  time does not go back.
 - Several splits, and records far out of their order, only where runs without faults agree nevertheless.
 """
 
