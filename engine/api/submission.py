@@ -16,19 +16,16 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from onceproof.engine.api.job_client import CompletableFuture, JobClient
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.graph import InvalidJob, JobGraph
 
-if TYPE_CHECKING:
-    from onceproof.engine.api.job_description import JobDescription
-
 Announce: TypeAlias = Callable[[JobGraph], None]
 Explain: TypeAlias = Callable[[Configuration], None]
 Begins: TypeAlias = Callable[[str], None]
-Takes: TypeAlias = "Callable[[JobDescription, str], JobClient]"
+Takes: TypeAlias = Callable[[Any, str], JobClient]
 
 
 class Submission(NamedTuple):

@@ -45,8 +45,6 @@ KAFKA: Final = "kafka"
 S3: Final = "s3"
 """The names of the servers that families may need."""
 ROLES: Final = ("source", "keyed", "sink")
-LONGEST_VALUE: Final = 60
-"""The most characters of a wrong value that an error shows."""
 FAMILY_MODULE: Final = "onceproof_family_"
 """Prefix of the names of the modules that hold a user's families."""
 
@@ -414,36 +412,6 @@ def options_of(family: object) -> FamilyOptions:
     """Return the options of a family; all defaults where it has none."""
     declared: Any = family
     return declared.options if hasattr(family, "options") else NO_OPTIONS
-
-
-def workload_of(family: Family, random: Random) -> Workload:
-    """Return what a family generates.
-
-    Raises:
-        FamilyError: it is no Workload, or its parts have other types than those of a Workload.
-    """
-    drawn: Any = family.generate(random)  # A file is Python without types.
-    place = source_file(family) or family.name
-    if not isinstance(drawn, Workload):
-        raise FamilyError(f"{place}: generate() returns {_in_short(drawn)}, but it must return a Workload")
-    parts: tuple[tuple[str, Any], ...] = (("records", drawn.records), ("parameters", drawn.parameters))
-    for name, part in parts:
-        if not isinstance(part, Mapping):
-            raise FamilyError(
-                f"{place}: the {name} that generate() returns are a mapping, not {_in_short(part)}"
-            )
-    for split, records in parts[0][1].items():
-        if not isinstance(records, Sequence) or isinstance(records, str | bytes):
-            raise FamilyError(
-                f"{place}: generate() returns {_in_short(records)} for split {split!r}, but the records of a"
-                " split are a list of (timestamp, value)"
-            )
-    return drawn
-
-
-def _in_short(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def tasks_with(family: Family, parameters: Mapping[str, Parameter]) -> Vertices:

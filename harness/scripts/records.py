@@ -57,7 +57,7 @@ class Pool(NamedTuple):
 
 
 class UnknownRecords(FamilyError):
-    """A source whose records nobody knows; the message is one line that says what to give."""
+    """A source without known records; the message is one line that says what to give."""
 
 
 def pool_of(records: Sequence[Record], origin: str, *, has_splits: bool) -> Pool:

@@ -139,10 +139,10 @@ class Script:
         except SystemExit as error:
             if not taken and error.code:
                 last = said.getvalue().strip().splitlines()[-1:]
-                told = f": {last[0]}" if last else ""
+                reason = f": {last[0]}" if last else ""
                 raise FamilyError(
                     f"{self.path}: the program ends with exit code {error.code} before it executes a job"
-                    f"{told}; its own arguments follow --, as in: onceproof run {self.path} -- --input FILE"
+                    f"{reason}; its own arguments follow --, as in: onceproof run {self.path} -- --input FILE"
                 ) from None
         except Exception as error:
             if not taken:

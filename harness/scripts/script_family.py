@@ -34,6 +34,7 @@ from onceproof.harness.model.family import (
     Workload,
     nearest,
 )
+from onceproof.harness.model.family_places import WORDS
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
     RowCounts,
@@ -44,7 +45,6 @@ from onceproof.harness.scripts.calm_runs import (
     variants_of,
 )
 from onceproof.harness.scripts.ends import build, sinks_of, sources_of
-from onceproof.harness.scripts.notes import end_notes, order_note
 from onceproof.harness.scripts.records import (
     Pool,
     drawn_records,
@@ -53,6 +53,7 @@ from onceproof.harness.scripts.records import (
     sampled_records,
 )
 from onceproof.harness.scripts.script import Script
+from onceproof.harness.scripts.script_notes import end_notes, order_note
 from onceproof.harness.scripts.variations import draw_records, first_records
 from onceproof.harness.systems.job_configuration import HONOURED
 from onceproof.harness.systems.simulation.world import World
@@ -84,7 +85,7 @@ class ScriptFamily:
         samples: dict[str, Path] = {}
         arguments: list[str] = []
         job = ""
-        for key, value in parse_qsl(said, keep_blank_values=True):
+        for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
             match key:
                 case "job":
                     job = value
@@ -94,7 +95,7 @@ class ScriptFamily:
                     name, _, file = value.partition("=")
                     samples[name] = path.parent / file
                 case _:
-                    raise FamilyError(f"{path}?{said}: unknown {key!r}{nearest(key, _SAID)}")
+                    raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
         self._script = Script(path, arguments, job)
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
         self.pools = self._find_pools(samples)

@@ -285,7 +285,8 @@ def _on_other_backends(family: Family, scenario: Scenario) -> Iterator[Scenario]
 
     On databases one without a seed has full checkpoints, and incremental ones.
     """
-    if not options_of(family).any_backend:
+    options = options_of(family)
+    if options.settles or not options.any_backend:
         return
     if scenario.state_backend == ROCKSDB:
         yield replace(scenario, state_backend=UNSET, incremental=UNSET)
