@@ -144,10 +144,7 @@ class ScriptFamily:
         yield from end_notes(self.pools, sinks_of(operators))
         if not self.is_determined:
             yield self._order_note(operators)
-        yield (
-            "judged by its own runs without faults, so logic that is wrong without any fault is not seen;"
-            f" `onceproof init --from {self.path.name}` writes a family in which you state the rows"
-        )
+        yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
 
     def _order_note(self, operators: Sequence[StreamNode]) -> str:
         calm = calm_scenario(self, first_records(self.pools))
