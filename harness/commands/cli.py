@@ -140,12 +140,10 @@ def run(
 ) -> None:
     """Run scenarios on this machine, check every property, and write a report."""
     from onceproof.harness.commands.run import run_command
+    from onceproof.harness.settings.planning import RUN, RunOptions, plan_run
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import RUN, plan_run
 
-    wanted = plan_run(
-        load_settings(),
-        RUN,
+    options = RunOptions(
         families=addresses_of(families, sample, job, argument),
         scenarios=scenarios,
         max_time=max_time,
@@ -161,7 +159,7 @@ def run(
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(run_command(wanted))
+    raise typer.Exit(run_command(plan_run(load_settings(), RUN, options)))
 
 
 @app.command()
@@ -180,12 +178,11 @@ def compare(
     """Run the same scenarios on several systems, and compare the results."""
     from onceproof.harness.commands.compare import compare_command
     from onceproof.harness.settings.comparison_plan import plan_comparison
+    from onceproof.harness.settings.planning import RunOptions
     from onceproof.harness.settings.project_settings import load_settings
 
-    wanted = plan_comparison(
-        load_settings(),
+    options = RunOptions(
         families=families,
-        systems=systems,
         scenarios=scenarios,
         seed=seed,
         workers=workers,
@@ -194,7 +191,7 @@ def compare(
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(compare_command(wanted))
+    raise typer.Exit(compare_command(plan_comparison(load_settings(), options, systems)))
 
 
 @app.command()
@@ -213,8 +210,8 @@ def check(
 ) -> None:
     """Run families without faults, and say what to fix in them."""
     from onceproof.harness.commands.check import check_command
+    from onceproof.harness.settings.planning import budget_of
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import budget_of
 
     budget = budget_of(load_settings(), scenario_time)
     asked = addresses_of(families, sample, job, argument)
@@ -253,13 +250,12 @@ def campaign(
 
     require("onceproof campaign", SPARK)
     from onceproof.engine.runtime.spark_options import SparkOptions
+    from onceproof.harness.campaign.campaign_plan import CampaignPlan
     from onceproof.harness.commands.campaign import campaign_command
+    from onceproof.harness.settings.planning import CAMPAIGN, RunOptions, plan_run
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import CAMPAIGN, plan_run
 
-    wanted = plan_run(
-        load_settings(),
-        CAMPAIGN,
+    options = RunOptions(
         families=families,
         scenarios=scenarios,
         max_time=max_time,
@@ -270,7 +266,12 @@ def campaign(
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(campaign_command(wanted, SparkOptions.of(master, conf or (), properties_file), store))
+    plan = CampaignPlan(
+        plan_run(load_settings(), CAMPAIGN, options),
+        spark=SparkOptions.of(master, conf or (), properties_file),
+        store=store,
+    )
+    raise typer.Exit(campaign_command(plan))
 
 
 @app.command()

@@ -10,7 +10,7 @@ import pytest
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.systems.local.local_system import LocalRun
+from onceproof.harness.systems.local.system import LocalRun
 from onceproof.harness.systems.process.job_specification import HIDDEN
 from onceproof.harness.systems.process.neighbour_files import NEIGHBOUR
 from onceproof.reports.headline import real_input_failed, real_input_text
@@ -20,7 +20,7 @@ from tests.flights.plans import KILLS, LOCAL, run_plan
 from tests.flights.real_input import failed_input, real_input_of
 from tests.flights.year import YearOracle, read_flights, read_rows, scenario_of
 
-SEEDS = range(200)
+SEEDS = range(40)
 CHECKPOINTS = ROWS // LOCAL.interval_records
 SHORTEST_LOG = 104_662
 """The number of flights of La Guardia."""
