@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
+from onceproof.harness.generation.drawn_workloads import workload_of
 from onceproof.harness.generation.generator import generate, unfit_kinds
 from onceproof.harness.model.chance import SEED_LIMIT
-from onceproof.harness.model.family import Family, workload_of
+from onceproof.harness.model.family import Family
 from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, FaultKind
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import ACTION_CLASSES, ANY_TASK, Fault, InputRecord, Scenario, Schedule
