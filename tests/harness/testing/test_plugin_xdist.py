@@ -14,7 +14,8 @@ from onceproof.harness.model.seeds import numbered
 if TYPE_CHECKING:
     from tests.harness.testing.conftest import User
 
-PROFILES = "from onceproof.harness.generation.strategies import register_profiles\n\nregister_profiles()\n"
+CHECKOUT = str(Path(__file__).parents[3])
+PROFILES = "from tests.property_shards import register_profiles\n\nregister_profiles()\n"
 
 SEEDS = """
 import os
@@ -77,11 +78,8 @@ def test_workers_share_one_new_seed_that_is_printed_once(user: User, how: str) -
     if how == "option":
         ended = user.pytest("-n", "2", "--onceproof-seed", "random")
     else:
-        user.write(
-            "conftest.py",
-            PROFILES,
-        )
-        ended = user.pytest("-n", "2", "--hypothesis-profile", "nightly")
+        user.write("conftest.py", PROFILES)
+        ended = user.pytest("-n", "2", "--hypothesis-profile", "nightly", PYTHONPATH=CHECKOUT)
     assert ended.counts() == {"passed": 7}, ended.out + ended.error
     [seed] = re.findall(rf"^onceproof: profile {profile}, seed (\d+);", ended.out, re.MULTILINE)
     assert noted(user.folder) == asked_for(int(seed))
@@ -95,7 +93,8 @@ import pytest
 from hypothesis import given
 
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.generation.strategies import generated, in_shard
+from onceproof.harness.generation.strategies import generated
+from tests.property_shards import in_shard
 
 
 @pytest.mark.parametrize("shard", range(4))
@@ -115,12 +114,9 @@ def test_shard(shard):
 
 
 def test_shards_of_a_property_test_share_the_seed_of_the_night(user: User) -> None:
-    user.write(
-        "conftest.py",
-        PROFILES,
-    )
+    user.write("conftest.py", PROFILES)
     user.write("test_shards.py", SHARDS)
-    ended = user.pytest("-n", "2", ONCEPROOF_PROFILE="nightly")
+    ended = user.pytest("-n", "2", ONCEPROOF_PROFILE="nightly", PYTHONPATH=CHECKOUT)
     assert ended.counts() == {"passed": 4}, ended.out + ended.error
     [seed] = re.findall(r"^onceproof: profile nightly, seed (\d+);", ended.out, re.MULTILINE)
     night = noted(user.folder)
