@@ -46,8 +46,6 @@ KAFKA: Final = "kafka"
 S3: Final = "s3"
 """The names of the servers that families may need."""
 ROLES: Final = ("source", "keyed", "sink")
-LONGEST_VALUE: Final = 60
-"""The most characters of a wrong value that an error shows."""
 FAMILY_MODULE: Final = "onceproof_family_"
 """Prefix of the names of the modules that hold a user's families."""
 
@@ -160,7 +158,7 @@ class Family(Protocol):
         """Raised whenever the same seed begins to give other records."""
 
     @property
-    def tasks(self) -> Mapping[str, Role]:
+    def tasks(self) -> Vertices:
         """The job's vertices by name, and which parallelism of a scenario each takes."""
 
     @property
@@ -222,6 +220,11 @@ class FamilyOptions(metaclass=_OptionsByName):
     """For ``late``: the watermark at which a row of an input is due, such as the end of its window less 1 ms,
     None if it does not wait. Without ``due`` a record is late when it is behind; with it when its late row is
     due, or for None all its other rows."""
+    settles: bool = False
+    """With ``declares``: whether ``expected`` itself says which rows follow from the order of arrival. Then
+    no model of watermarks asks it for parts of the input, and the state of checkpoints is not compared."""
+    fan_out: int = 1
+    """By how much a scenario gets more time, where the job makes several records of one."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
@@ -340,6 +343,8 @@ _OPTIONS: Final[_Members] = {
         "the tag of late rows, or a function late(row)",
     ),
     "due": (_is_function_or_none, "a function due(row, records)"),
+    "settles": (lambda value: type(value) is bool, "True or False"),
+    "fan_out": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "any_backend": (lambda value: type(value) is bool, "True or False"),
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
@@ -406,36 +411,6 @@ def options_of(family: object) -> FamilyOptions:
     """Return the options of a family; all defaults where it has none."""
     declared: Any = family
     return declared.options if hasattr(family, "options") else NO_OPTIONS
-
-
-def workload_of(family: Family, random: Random) -> Workload:
-    """Return what a family generates.
-
-    Raises:
-        FamilyError: it is no Workload, or its parts have other types than those of a Workload.
-    """
-    drawn: Any = family.generate(random)  # A file is Python without types.
-    place = source_file(family) or family.name
-    if not isinstance(drawn, Workload):
-        raise FamilyError(f"{place}: generate() returns {_in_short(drawn)}, but it must return a Workload")
-    parts: tuple[tuple[str, Any], ...] = (("records", drawn.records), ("parameters", drawn.parameters))
-    for name, part in parts:
-        if not isinstance(part, Mapping):
-            raise FamilyError(
-                f"{place}: the {name} that generate() returns are a mapping, not {_in_short(part)}"
-            )
-    for split, records in parts[0][1].items():
-        if not isinstance(records, Sequence) or isinstance(records, str | bytes):
-            raise FamilyError(
-                f"{place}: generate() returns {_in_short(records)} for split {split!r}, but the records of a"
-                " split are a list of (timestamp, value)"
-            )
-    return drawn
-
-
-def _in_short(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def tasks_with(family: Family, parameters: Mapping[str, Parameter]) -> Vertices:

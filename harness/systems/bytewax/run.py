@@ -26,14 +26,14 @@ from typing import Final
 
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.systems.kit.driver_protocol import (
+from onceproof.harness.systems.kit.drivers import (
     UNREADABLE,
+    ForkedKills,
     claim_standard_output,
     open_job,
     serve_jobs,
 )
 from onceproof.harness.systems.process.fault_board import FaultBoard
-from onceproof.harness.systems.process.forked_kills import ForkedKills
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog, log_beside

@@ -19,7 +19,7 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.bytewax import points
 from onceproof.harness.systems.bytewax.history import BytewaxHistory
-from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.drivers import Driver
 from onceproof.harness.systems.kit.packages import folder_with
 from onceproof.harness.systems.kit.system import DriverSystem
 from onceproof.harness.systems.process.job_specification import Spec

@@ -27,8 +27,7 @@ from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
-from onceproof.harness.systems.kit.driver_pool import DriverRun, Drivers
-from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.drivers import Driver, DriverRun, Drivers
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec, spec_of

@@ -24,6 +24,7 @@ from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.kit.drivers import ForkedKills
 from onceproof.harness.systems.kit.points import (
     SUPERVISED,
     at_place,
@@ -31,7 +32,6 @@ from onceproof.harness.systems.kit.points import (
     place_of,
     records_between_checkpoints,
 )
-from onceproof.harness.systems.process.forked_kills import ForkedKills
 
 CAPABILITIES: Final = SUPERVISED
 

@@ -30,15 +30,15 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.kit.driver_protocol import (
+from onceproof.harness.systems.kit.drivers import (
     UNREADABLE,
+    ForkedKills,
     claim_standard_output,
     open_job,
     serve_jobs,
 )
 from onceproof.harness.systems.process.fault_actions import send
 from onceproof.harness.systems.process.fault_board import FaultBoard
-from onceproof.harness.systems.process.forked_kills import ForkedKills
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.quix.events import WORKERS_STARTED, worker_name
 from onceproof.harness.systems.recording import event_log

@@ -20,8 +20,8 @@ from typing import Final
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.fault_actions import die, send
-from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard
+from onceproof.harness.systems.process.fault_actions import die, die_with, send
+from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard, Kills
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.process.process_table import command_of, parent_of, session_members
 from onceproof.harness.systems.recording.event_log import EventLog
@@ -48,21 +48,10 @@ class ClosingLog(EventLog):
 
 
 @dataclass(frozen=True)
-class QueryKills:
+class QueryKills(Kills):
     """The kills of one query. ``driver`` is the process id of the driver."""
 
     driver: int
-
-    def passing(self, board: FaultBoard, point: str, checkpoint_id: int) -> None:
-        """Do nothing: no process of a query is ever stopped."""
-
-    def is_late(self, fault: Fault) -> bool:
-        """Return False: every kill strikes at its point."""
-        return False
-
-    def can_strike(self, fault: Fault, task: str, state: BoardState) -> bool:
-        """Return True: the process that passes a point can always die there."""
-        return True
 
     def parallelism_after(self, fault: Fault) -> int:
         """Return the number of partitions that the query is to go on with."""
@@ -78,9 +67,7 @@ class QueryKills:
         return (lambda: self._kill_tasks(board, fault, task)) if row.kills_tasks else None
 
     def _kill_driver(self) -> None:
-        if os.getpid() != self.driver:
-            send(self.driver)
-        die()
+        die_with(self.driver)
 
     def _kill_tasks(self, board: FaultBoard, fault: Fault, task: str) -> None:
         log_task_failure(board.log, task, "", "killed", injected=True)

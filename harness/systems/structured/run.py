@@ -2,7 +2,7 @@
 
 The rules this module lives by:
 
-- The process starts Spark once and runs one query after another, with the protocol of `driver_protocol.py`.
+- The process starts Spark once and runs one query after another, with the protocol of `drivers.py`.
 - Each query is one incarnation with its checkpoint location. If it fails after a fault struck, the process
   restarts it from there, as an operator would, with another number of partitions if the fault asked for it.
   If it fails without a fault, the run is over.
@@ -27,7 +27,7 @@ from onceproof import scenarios
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, spark_session
 from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.systems.kit.driver_protocol import (
+from onceproof.harness.systems.kit.drivers import (
     UNREADABLE,
     claim_standard_output,
     open_job,

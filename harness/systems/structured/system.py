@@ -18,7 +18,7 @@ from typing import Final
 from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.drivers import Driver
 from onceproof.harness.systems.kit.system import DriverSystem
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.structured import points

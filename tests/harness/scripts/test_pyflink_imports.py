@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onceproof import engine
-from tests.pyflink_imports import pyflink_imports
+from onceproof.harness.scripts.pyflink_imports import pyflink_imports
 
 PROGRAM = """
 import pyflink

@@ -2,7 +2,7 @@
 
 Rules:
 
-- It counts inside ``with pyflink_imports()``, while the program loads and runs, and for the program alone: a
+- It counts inside ``with pyflink_imports()``, or from ``answer_imports()`` on, and for the program alone: a
   library that asks whether PyFlink is there gets the answer of the machine. So no module ``pyflink`` is put
   into ``sys.modules``; the ``import`` statement is answered by who executes it.
 - A file of the program is one that lies neither in Python's library nor among installed packages.
@@ -70,10 +70,7 @@ def _module(name: str) -> PyflinkModule:
 @contextmanager
 def pyflink_imports() -> Iterator[None]:
     """Answer a program's imports of ``pyflink`` inside the block, in all threads of the process."""
-    with _lock:
-        if not _blocks and importlib.util.find_spec(PACKAGE) is None:
-            builtins.__import__ = _import
-        _blocks.append(_import)
+    _begin()
     try:
         yield
     finally:
@@ -81,6 +78,18 @@ def pyflink_imports() -> Iterator[None]:
             _blocks.pop()
             if not _blocks and builtins.__import__ is _import:
                 builtins.__import__ = _PYTHONS
+
+
+def _begin() -> None:
+    with _lock:
+        if not _blocks and importlib.util.find_spec(PACKAGE) is None:
+            builtins.__import__ = _import
+        _blocks.append(_import)
+
+
+def answer_imports() -> None:
+    """Answer them from now on, in this process: functions of a program may import when they run."""
+    _begin()
 
 
 _PYTHONS: Final = builtins.__import__
