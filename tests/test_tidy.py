@@ -53,7 +53,7 @@ IO_MODULES = ("asyncio", "multiprocessing", "secrets", "select", "socket", "thre
 
 # Unpickling can execute code from a file. The client of Flink registers modules, and reads nothing.
 UNPICKLERS = ("pickle", "_pickle", "cloudpickle", "dill", "shelve", "marshal")
-MAY_PICKLE = ("engine.types", "harness.systems.flink.client.flink_client", "tests")
+MAY_PICKLE = ("engine.types", "harness.systems.flink.client.main", "tests")
 
 # A clone installs from the package index of its owner's pip, so no file names an index.
 REGISTRY = re.compile(

@@ -60,24 +60,22 @@ def asked_for(seed: int) -> Counter[tuple[str, int]]:
     )
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "3"], ["-n", "2", "--dist", "worksteal"]])
+@pytest.mark.parametrize("arguments", [[], ["-n", "2", "--dist", "worksteal"]])
 def test_each_scenario_runs_once_on_any_number_of_workers(user: User, arguments: list[str]) -> None:
     user.write("test_seeds.py", SEEDS)
     ended = user.pytest(*arguments)
     assert ended.counts() == {"passed": 7}, ended.out
     workers = len(list(user.folder.glob("seeds-gw*.txt")))
-    assert workers >= (2 if "3" in arguments else 0)
+    assert workers == (2 if arguments else 0)
     assert noted(user.folder) == asked_for(0)
 
 
-@pytest.mark.parametrize("how", ["option", "profile", "loaded profile"])
+@pytest.mark.parametrize("how", ["option", "loaded profile"])
 def test_workers_share_one_new_seed_that_is_printed_once(user: User, how: str) -> None:
     user.write("test_seeds.py", SEEDS)
     profile = "dev" if how == "option" else "nightly"
     if how == "option":
         ended = user.pytest("-n", "2", "--onceproof-seed", "random")
-    elif how == "profile":
-        ended = user.pytest("-n", "2", ONCEPROOF_PROFILE="nightly")
     else:
         user.write(
             "conftest.py",
@@ -138,14 +136,14 @@ def test_shards_of_a_property_test_share_the_seed_of_the_night(user: User) -> No
 def test_shards_with_the_same_failure_write_separate_files(owner: User) -> None:
     owner.write(
         "test_forgetful.py",
-        'from onceproof import exactly_once\n\n\n@exactly_once("forgetful.py", 60, shards=2)\n'
+        'from onceproof import exactly_once\n\n\n@exactly_once("forgetful.py", 20, shards=2)\n'
         "def test_forgetful():\n    pass\n",
     )
     ended = owner.pytest("-n", "2")
     assert ended.counts() == {"failed": 2}, ended.out
     commands = ended.commands("replay")
     assert len(set(commands)) == len(commands) >= 2
-    for command in commands:
+    for command in commands[:2]:
         replayed = owner.shell(command)
         assert replayed.code == 1
         assert "FAILED " in replayed.out
