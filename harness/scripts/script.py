@@ -18,12 +18,13 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from copy import copy, deepcopy
 from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus
@@ -99,21 +100,25 @@ class Script:
         self.path = path
         self._arguments = arguments
         self._job = job
-        self._module = f"{MODULE}{path.stem}"
+        self.module_name: Final = f"{MODULE}{path.stem}"
         try:
             tree = ast.parse(path.read_bytes(), str(path))
         except OSError as error:
             raise FamilyError(f"{path}: cannot be read: {error.strerror or error}") from None
         except (SyntaxError, ValueError) as error:
             raise FamilyError(error_line(path, error, FamilyError)) from None
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef):
-                keep = ast.copy_location(ast.Name(_KEEP, ast.Load()), node)
-                node.decorator_list.insert(0, keep)
-        self._code = compile(_AsMain().visit(tree), str(path), "exec")
+        self._code = _compiled(tree, path)
+        self._names: Mapping[str, object] = {}
+        """What its module holds before it runs."""
         self._classes: dict[str, type] = {}
         """The classes of the first run, by name."""
         answer_imports()
+
+    def edited(self, tree: ast.Module, names: Mapping[str, object]) -> Script:
+        """Return the script with another syntax tree, and with names that its module holds."""
+        twin = copy(self)
+        twin._code, twin._names, twin._classes = _compiled(deepcopy(tree), self.path), names, {}
+        return twin
 
     def describe(self) -> DescribedJob:
         """Run the script up to its job. Raises FamilyError."""
@@ -156,12 +161,12 @@ class Script:
         return taken[0]
 
     def _execute(self) -> None:
-        module = ModuleType(self._module)
+        module = ModuleType(self.module_name)
         module.__file__ = str(self.path)
-        vars(module).update({"print": _print_nothing, _KEEP: self._kept})
+        vars(module).update({"print": _print_nothing, _KEEP: self._kept, **self._names})
         self._forget_modules_beside()
         # Dataclasses and pickle look the module up here.
-        sys.modules[self._module] = module
+        sys.modules[self.module_name] = module
         exec(self._code, vars(module))
 
     def _kept(self, made: type) -> type:
@@ -204,6 +209,14 @@ _known: Final[set[str]] = set(sys.modules)
 
 def _print_nothing(*values: object, **settings: object) -> None:
     """Stand in for ``print`` in a script."""
+
+
+def _compiled(tree: ast.Module, path: Path) -> CodeType:
+    """Return the code of a script, which runs as the main module in one that has another name."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            node.decorator_list.insert(0, ast.copy_location(ast.Name(_KEEP, ast.Load()), node))
+    return compile(_AsMain().visit(tree), str(path), "exec")
 
 
 class _AsMain(ast.NodeTransformer):

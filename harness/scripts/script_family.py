@@ -10,8 +10,11 @@ Rules:
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -35,6 +38,7 @@ from onceproof.harness.model.family import (
     nearest,
 )
 from onceproof.harness.model.family_places import WORDS
+from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
     RowCounts,
@@ -156,6 +160,17 @@ class ScriptFamily:
                     return order_note(node.name, runs[0], run)
         return "its rows differ between runs without faults"
 
+    @property
+    def module_name(self) -> str:
+        """The name of the module in which the script runs."""
+        return self._script.module_name
+
+    def edited(self, tree: ast.Module, names: Mapping[str, object]) -> ScriptFamily:
+        """Return the family with another syntax tree for its script, and names that its module gets."""
+        twin = copy(self)
+        twin._script = self._script.edited(tree, names)
+        return twin
+
     # The runs without faults.
 
     def _calm_rows(self, records: Records) -> RowCounts | None:
@@ -174,11 +189,13 @@ class ScriptFamily:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
         first = first_records(self.pools)
         calm = calm_scenario(self, first)
+        before = _files_beside(self.path)
         history = World(self, calm).run()
         if not has_finished(history):
             errors = [event for event in history.events if event[1].endswith("failed")]
             what = f": {errors[0][3]}" if errors else ""
             raise FamilyError(f"{self.path}: the job fails without a fault{what}")
+        self._refuse_state_in_files(Counter(rows_at_end(history)), first, before)
         idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
         usual = STEPS_PER_RECORD * max(1, calm.record_count())
         self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
@@ -186,6 +203,20 @@ class ScriptFamily:
         self._is_free_of_splits = self.is_determined and self._agrees(first_records(self.pools, 2))
         reversed_records = {split: tuple(reversed(own)) for split, own in first.items()}
         self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
+
+    def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
+        """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""
+        again = self._calm_rows(records)
+        changed = sorted(path for path, time in _files_beside(self.path).items() if before.get(path) != time)
+        if again is None or again == rows or not changed:
+            return
+        here, there = rows - again, again - rows
+        first, second = [next(iter(sorted(map(repr, each))), "no such row") for each in (here, there)]
+        raise FamilyError(
+            f"{self.path}: state outlives the program in {changed[0]}, where no checkpoint holds it: a"
+            f" second run on the same records commits {second} where the first one commits {first};"
+            " keep it in Flink state"
+        )
 
     def _agrees(self, records: Records) -> bool:
         calm = self._calm_rows(records)
@@ -252,6 +283,17 @@ class ScriptFamily:
         }
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
+
+
+def _files_beside(script: Path) -> dict[Path, int]:
+    """Return the files in the folder of a script and in the current one, by their last change."""
+    found = {}
+    for folder in {script.absolute().parent, Path.cwd()}:
+        for path in folder.iterdir():
+            with suppress(OSError):
+                if path.is_file():
+                    found[path] = path.stat().st_mtime_ns
+    return found
 
 
 class _Tapped:

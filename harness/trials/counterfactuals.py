@@ -33,6 +33,7 @@ from onceproof.harness.model.family_places import address_of, split_address
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.scripts.script_family import ScriptFamily
 from onceproof.harness.systems.simulation.outside_state import OutsideState, Place
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
@@ -109,6 +110,9 @@ class JobSource:
             return None
         if path is None or path.suffix != ".py":
             return None
+        if isinstance(family, ScriptFamily):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            return cls(family, sys.modules[family.module_name], "", str(path), tree)
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None)
             if file is None or Path(file) != path:
@@ -119,18 +123,29 @@ class JobSource:
                 return cls(family, module, attribute, file, tree)
         return None
 
+    def _traced(self, watch: OutsideState) -> ast.Module:
+        """Return the syntax tree, one that reports each line where the watch wants to know it."""
+        if not watch.is_traced:
+            return self.tree
+        tree: ast.Module = ast.fix_missing_locations(_Traced().visit(deepcopy(self.tree)))
+        return tree
+
     @contextmanager
     def copied(self, edit: Edit | None, watch: OutsideState) -> Iterator[Family]:
         """Give the family a fresh job inside the ``with`` block, with an edit, under a watch."""
+        if isinstance(self.family, ScriptFamily):
+            names = {"open": watch.open, "__executed__": watch.executed}
+            with nullcontext() if edit is None else edit.applied():
+                twin = self.family.edited(self._traced(watch), names)
+            yield cast(Family, _WithJob(self.family, twin.job))
+            return
         name = self.module.__name__
         fresh = ModuleType(name)
         fresh.__file__ = self.file
         fresh.__package__ = self.module.__package__
         fresh.__dict__["open"] = watch.open
         fresh.__dict__["__executed__"] = watch.executed
-        tree = self.tree
-        if watch.is_traced:
-            tree = ast.fix_missing_locations(_Traced().visit(deepcopy(tree)))
+        tree = self._traced(watch)
         with nullcontext() if edit is None else edit.applied():
             code = compile(tree, self.file, "exec")
         sys.modules[name] = fresh

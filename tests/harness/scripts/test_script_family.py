@@ -8,6 +8,7 @@ import pytest
 
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import address_of, load_family
+from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
 
 FAULTY = Path(__file__).parent / "faulty"
@@ -188,3 +189,35 @@ env.execute()
     family = load_family(script(tmp_path, text))
     notes = list(family.notes())  # type: ignore[attr-defined]
     assert any("the output of 'numbered' depends on the order of arrival" in note for note in notes)
+
+
+def test_state_in_a_file_is_refused_with_the_name_of_the_file(tmp_path: Path) -> None:
+    text = f"""{FROM_PYFLINK}
+from pathlib import Path
+
+COUNT = Path(__file__).with_name("count.txt")
+
+
+def numbered(value):
+    number = int(COUNT.read_text()) + 1 if COUNT.exists() else 1
+    COUNT.write_text(str(number))
+    return number, value
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection(["a", "b"]).map(numbered).print()
+env.execute()
+"""
+    with pytest.raises(FamilyError, match=r"state outlives the program in .*count\.txt"):
+        load_family(script(tmp_path, text))
+
+
+def test_cause_names_the_attribute_that_is_no_state() -> None:
+    family = load_family(str(FAULTY / "totals_in_a_dict.py"))
+    trial = first_failure(family)
+    assert trial is not None
+    signature = trial.verdict.signature
+    assert signature is not None
+    cause = confirmed_cause(family, trial.scenario, signature, trial.scenario)
+    assert cause is not None
+    assert cause.what.startswith("Total keeps `self.totals` outside Flink state")
