@@ -93,16 +93,16 @@ FaultDraw: TypeAlias = Callable[[Chance, JobOutline, int], tuple[Fault, ...]]
 def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
     """Draw which fault kinds a scenario may use."""
     lots = Lots(chance)
-    return frozenset([row.kind for row in drawn_rows() if lots.chance(row.kind, row.share)])
+    return frozenset([kind for kind, row in FAULTS.items() if lots.chance(kind, row.share)])
 
 
 def draw_faults(chance: Chance, stage: JobOutline, room: int = MOST_FAULTS) -> tuple[Fault, ...]:
-    """Draw patterns and return their faults, at most ``room``; in few scenarios many restarts before."""
-    count, lots, restarts = chance.weighted(_PATTERN_COUNTS), Lots(chance), _restarts(chance, stage)
+    """Draw patterns and return their faults, at most ``room``."""
+    count, lots = chance.weighted(_PATTERN_COUNTS), Lots(chance)
     faults: list[Fault] = []
     if stage.overtakes and stage.rescales and chance.chance(PASSED_ON):
         faults += records_in_flight_pass_on(chance, stage)
-    for pattern in lots.ranked(_PATTERNS):
+    for pattern in lots.ranked(PATTERNS):
         if not count or len(faults) >= room:
             break
         drawn = pattern(lots.stream(pattern), stage)
@@ -110,7 +110,7 @@ def draw_faults(chance: Chance, stage: JobOutline, room: int = MOST_FAULTS) -> t
         if drawn and is_allowed and len(faults) + len(drawn) <= room:
             faults += drawn
             count -= 1
-    return (*restarts, *faults)
+    return tuple(faults)
 
 
 def draw_unaimed_faults(chance: Chance, stage: JobOutline, room: int = MOST_FAULTS) -> tuple[Fault, ...]:
@@ -120,7 +120,7 @@ def draw_unaimed_faults(chance: Chance, stage: JobOutline, room: int = MOST_FAUL
     return tuple([fault for stream in streams for fault in _anything(stream, stage)])
 
 
-def _restarts(chance: Chance, stage: JobOutline) -> list[Fault]:
+def draw_restarts(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     """Draw, rarely, a job that restarts until ids get one more digit.
 
     Each trigger kills the attempt, and the next one takes a checkpoint with a higher id. Either the attempts
@@ -131,13 +131,13 @@ def _restarts(chance: Chance, stage: JobOutline) -> list[Fault]:
     complete = chance.choice((0, 2, 2, 3, PROCESSES))
     kind: FaultKind = "kill_process" if complete == PROCESSES else "kill_all"
     if not is_drawn or kind not in stage.kinds:
-        return []
+        return ()
     kill = Fault(kind, "triggered")
     if complete == PROCESSES:
-        return [kill] * min(digits, 10)
+        return (kill,) * min(digits, 10)
     if not complete:
-        return [kill] * digits
-    return [kill] * (digits - complete) + [Fault("kill_process", "completed", ANY_TASK, digits)]
+        return (kill,) * digits
+    return (*[kill] * (digits - complete), Fault("kill_process", "completed", ANY_TASK, digits))
 
 
 def _kill_around_a_checkpoint(chance: Chance, stage: JobOutline) -> list[Fault]:
@@ -425,7 +425,7 @@ def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
 
 
 _PATTERN_COUNTS: Final = ((0, 1), (1, 8), (2, 4), (3, 1))
-_PATTERNS: Final[Mapping[Pattern, int]] = {
+PATTERNS: Final[Mapping[Pattern, int]] = {
     _kill_around_a_checkpoint: 6,
     _message_outlives_its_attempt: 4,
     _kill_twice: 3,

@@ -35,6 +35,7 @@ from onceproof.harness.generation.fault_patterns import (
     FaultDraw,
     draw_faults,
     draw_kinds,
+    draw_restarts,
     draw_unaimed_faults,
 )
 from onceproof.harness.generation.job_outline import (
@@ -137,12 +138,12 @@ class Drawing(NamedTuple):
 
     faults: FaultDraw = draw_faults
     schedules: tuple[tuple[ScheduleKind, int], ...] = SCHEDULE_KINDS
-    aims_operations: bool = True
-    """Whether some stops and savepoints are aimed at a fault."""
+    has_stories: bool = True
+    """Whether some stops and savepoints are aimed at a fault, and some jobs restart many times."""
 
 
 USUAL: Final = Drawing()
-UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), aims_operations=False)
+UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), has_stories=False)
 """Faults of any kind at any of their points; what a search without any knowledge of protocols would draw."""
 PRIORITIES: Final = UNAIMED._replace(schedules=(("priority", 1),))
 """The same under priority schedules with up to four changes, as in probabilistic concurrency testing."""
@@ -417,15 +418,18 @@ def _draw_trouble(
     chance: Chance, seed: int, stage: JobOutline, parallelism: int, any_backend: bool, drawing: Drawing
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...], tuple[Operation, ...]]:
     """Draw the faults, the operation that is aimed at some of them, if there is one, and other requests."""
+    rare = _draw_rare_faults(seed, stage)
     aimed: tuple[Fault, ...] = ()
     met: tuple[Operation, ...] = ()
-    if drawing.aims_operations:
+    restarts: tuple[Fault, ...] = ()
+    if drawing.has_stories:
         aimed, met = draw_aimed_operation(chance, stage, any_backend=any_backend)
-    rare = _draw_rare_faults(seed, stage)
+        restarts = draw_restarts(chance, stage)
+    aimed = aimed[: max(0, MOST_FAULTS - len(rare))]
     drawn = drawing.faults(chance, stage, max(0, MOST_FAULTS - len(aimed) - len(rare)))
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
     cancel = draw_cancel(Chance(_random_of(derived_seed("cancels", seed))), stage, any_backend=any_backend)
-    return (*aimed, *drawn, *rare), met, (*sizes, *cancel)
+    return (*(aimed or restarts), *drawn, *rare), met, (*sizes, *cancel)
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:

@@ -335,7 +335,7 @@ def test_some_jobs_restart_until_their_ids_have_more_digits(many: dict[str, list
             sum(fault == each.faults[0] for fault in each.faults) for each in scenarios if each.faults
         ]
         assert 0.02 < sum(count > 6 for count in restarts) / len(scenarios) < 0.06
-        assert sum(count > 90 for count in restarts) > 1
+        assert any(count > 90 for count in restarts)
 
 
 def test_more_than_nine_attempts_and_checkpoints_are_survived() -> None:
