@@ -1,4 +1,4 @@
-"""Writes harness/docs/coverage.md, families with features and faults: ``python -m tests.family_table``.
+"""Writes tests/coverage.md, families with features and faults: ``python -m tests.family_table``.
 
 The features of a family are what its job has shown in a few runs of the simulation: the operators of its
 tasks, and the state in their snapshots. The faults are those that its scenarios draw.
@@ -26,7 +26,7 @@ from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.systems.simulation.world import World
 
-PAGE: Final = Path(__file__).parents[1] / "harness" / "docs" / "coverage.md"
+PAGE: Final = Path(__file__).with_name("coverage.md")
 RUNS: Final = 4
 """Runs of each family to see its features in."""
 SCENARIOS: Final = 1000

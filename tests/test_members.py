@@ -31,6 +31,7 @@ PRIVATE_BUT_NEEDED = {
     "_UNKNOWN_PARTITION": "confluent_kafka: likewise",
     "_UNKNOWN_TOPIC": "confluent_kafka: likewise",
     "_UNSUPPORTED_FEATURE": "confluent_kafka: likewise",
+    "_value_": "enum: what a member is made of",
     "_asdict": "a named tuple's",
     "_replace": "a named tuple's",
     "_fields": "a named tuple's",

@@ -77,8 +77,8 @@ def test_names_of_tests_are_short() -> None:
     assert not problems, "\n" + "\n".join(problems)
 
 
-# What these rooms hold is named after what it breaks, measures, runs or feeds in another one.
-_NAMED_AFTER_OTHERS = ("harness.commands.", "scenarios.")
+# What these rooms hold is named after what it runs or feeds in another one. Systems have the same files.
+_NAMED_AFTER_OTHERS = ("harness.commands.", "harness.systems.", "scenarios.")
 RELATED = {
     "events": "what goes into a machine of the engine, and what comes out of it",
     "in_flight": "the records in flight of a checkpoint: as a task collects them, and as they are stored",

@@ -6,6 +6,8 @@ Rules:
   cannot begin in its turn fails, and its sender gets the reason.
 - A checkpoint begins only when every task of the attempt runs or has finished; otherwise its request fails.
   Tasks without a running upstream are triggered; all tasks that have not finished must acknowledge.
+- In BATCH mode tasks that sort decline until their input ends. The interval doubles with each such refusal,
+  so that the attempts never use up the time of the records.
 - A checkpoint is complete when its metadata is durable, which is written last. Only then are older ones
   subsumed and the tasks notified. Notifications are sent once; only those of the latest are repeated where
   union list state keeps the tasks that missed them from any later checkpoint (pending.py).
@@ -81,6 +83,7 @@ from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry, Unk
 from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.messages import (
     CHECKPOINT,
+    DECLINED_IN_BATCH,
     SAVEPOINT,
     SYNC_SAVEPOINT,
     AcknowledgeCheckpoint,
@@ -98,6 +101,8 @@ from onceproof.engine.wall_clock import WallClock
 
 TASK_FINISHED: Final = "A task finished before it answered"
 REMEMBERED_EXPIRED_CHECKPOINTS: Final = 16
+MOST_DOUBLINGS: Final = 4
+"""How often the interval doubles at most while tasks decline in BATCH mode."""
 _Completed: TypeAlias = PendingCheckpoint | CheckpointMetadata
 
 
@@ -106,6 +111,7 @@ class CheckpointCoordinator:
 
     __slots__ = (
         "_attempts",
+        "_declines_in_batch",
         "_expired_ids",
         "_failures",
         "_finished",
@@ -153,6 +159,8 @@ class CheckpointCoordinator:
         self._is_scheduling = False
         self._is_shut_down = False
         self._periodic_due_ms = 0
+        self._declines_in_batch = 0
+        """How many checkpoints of this attempt tasks have declined because they sort their input first."""
         self._now = 0
         self._wall_clock = wall_clock or WallClock()
         self._job_id = job_id
@@ -284,6 +292,7 @@ class CheckpointCoordinator:
         interval_ms = self._settings.interval_ms
         if interval_ms is not None and self._plan is not None:
             self._is_scheduling = True
+            self._declines_in_batch = 0
             effects.append(self._start_interval(self._plan, self._now + interval_ms))
 
     def _start_interval(self, plan: CheckpointPlan, due_ms: int) -> StartTimer:
@@ -300,7 +309,9 @@ class CheckpointCoordinator:
             return ()
         interval_ms = self._settings.interval_ms
         assert interval_ms is not None
-        effects: list[CoordinatorEffect] = [self._start_interval(plan, due_ms + interval_ms)]
+        # Backs off: a task that sorts declines until its input ends, and each attempt takes time from it.
+        following_ms = due_ms + (interval_ms << min(self._declines_in_batch, MOST_DOUBLINGS))
+        effects: list[CoordinatorEffect] = [self._start_interval(plan, following_ms)]
         self._request(CheckpointRequest(self._now, is_periodic=True), effects)
         return effects
 
@@ -536,6 +547,8 @@ class CheckpointCoordinator:
         by_task: bool = False,
     ) -> None:
         checkpoint_id = pending.checkpoint_id
+        if reason == DECLINED_IN_BATCH:
+            self._declines_in_batch += 1
         if self._failures.failed(checkpoint_id, reason, pending.kind, by_task=by_task):
             effects.append(
                 TooManyFailures(

@@ -7,7 +7,8 @@ count: the wait is what the job master asks of its clock.
 Anomalies:
 
 - late restart: after a failure the job waits longer than the delay of its restart strategy.
-- late checkpoint: the next periodic checkpoint is due later than interval and pause allow.
+- late checkpoint: the next periodic checkpoint is due later than interval and pause allow. While tasks
+  decline because they sort their input (BATCH mode), the interval doubles each time, up to 16 times itself.
 - late expiry: a checkpoint may stay under way for longer than its time-out.
 - no checkpoint: after the last fault none completes within PATIENCE times interval, pause and time-out.
   Time counts from the first wait after the last fault, start of an attempt or checkpoint, and only once the
@@ -56,6 +57,9 @@ UNLOGGED: Final = "unlogged failure"
 
 EXPIRED: Final = "CHECKPOINT_EXPIRED"
 
+IN_BATCH: Final = "CHECKPOINT_DECLINED_IN_BATCH"
+MOST_DOUBLINGS: Final = 4
+
 PATIENCE: Final = 4
 """A checkpoint that is under way may have to expire, and the next one as well; sound runs stay below two."""
 
@@ -80,13 +84,14 @@ class Timeliness:
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return the violations in the order of their steps."""
-        pause_ms = scenario.checkpoint_mode.min_pause_ms
+        interval_ms = max(scenario.checkpoint_interval_ms, scenario.checkpoint_mode.min_pause_ms)
         longest_ms = {
             RESTART_WAIT: scenario.restart_delay_ms,
-            INTERVAL_WAIT: max(scenario.checkpoint_interval_ms, pause_ms),
+            INTERVAL_WAIT: interval_ms,
             EXPIRY_WAIT: scenario.checkpoint_timeout_ms,
         }
         violations = [*self._without_checkpoint(scenario, history, oracle), *self._unlogged(history)]
+        declines = 0
         under_way: set[int] = set()
         refused: list[tuple[int, int, str]] = []
         for step, kind, subject, payload in history.events:
@@ -105,6 +110,12 @@ class Timeliness:
             elif kind == CHECKPOINT_ABORTED:
                 under_way.discard(subject)
                 refused = [each for each in refused if each[1:] != (subject, COORDINATOR)]
+                if payload["reason"] == IN_BATCH:
+                    declines += 1
+                    longest_ms[INTERVAL_WAIT] = _backed_off(interval_ms, declines)
+            elif kind == ATTEMPT_STARTED:
+                declines = 0
+                longest_ms[INTERVAL_WAIT] = interval_ms
             elif kind == WRITE_REFUSED:
                 if payload["checkpoint"] in under_way:
                     refused.append((step, payload["checkpoint"], subject))
@@ -114,13 +125,19 @@ class Timeliness:
 
     def _without_checkpoint(self, scenario: Scenario, history: History, oracle: Oracle) -> list[Violation]:
         """Return a violation for the first stretch of time in which a checkpoint should have completed."""
-        one_ms = scenario.checkpoint_interval_ms + scenario.checkpoint_mode.min_pause_ms
-        allowed_ms = PATIENCE * (one_ms + scenario.checkpoint_timeout_ms)
+        pause_ms, timeout_ms = scenario.checkpoint_mode.min_pause_ms, scenario.checkpoint_timeout_ms
+        interval_ms = max(scenario.checkpoint_interval_ms, pause_ms)
+        allowed_ms = PATIENCE * (scenario.checkpoint_interval_ms + pause_ms + timeout_ms)
+        declines = 0
         since_ms: int | None = None
         if oracle.is_drawn or not _keeps_up(scenario):
             return []
         for step, kind, _, payload in history.events:
-            if kind in _BEGINS_ANEW or step < scenario.schedule.horizon:
+            if kind == CHECKPOINT_ABORTED and payload["reason"] == IN_BATCH:
+                declines += 1
+                allowed_ms = PATIENCE * (_backed_off(interval_ms, declines) + pause_ms + timeout_ms)
+                since_ms = None
+            elif kind in _BEGINS_ANEW or step < scenario.schedule.horizon:
                 since_ms = None
             elif kind == WAIT_BEGUN:
                 now_ms = payload["now_ms"]
@@ -168,6 +185,11 @@ class Timeliness:
             found.append(Violation(self.property, SILENT_FAILURE, f"task {task}, step {step}", witness))
         refused.clear()
         return found
+
+
+def _backed_off(interval_ms: int, declines: int) -> int:
+    """Return the interval after this many refusals of tasks that sort their input."""
+    return interval_ms << min(declines, MOST_DOUBLINGS)
 
 
 def _keeps_up(scenario: Scenario) -> bool:

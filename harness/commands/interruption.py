@@ -7,6 +7,8 @@ The rules this module lives by:
 - The second signal of either kind ends the process at once and without a traceback. Worker processes and
   servers end with it by themselves.
 - A signal that the process was started to ignore stays ignored, as a shell asks for its background processes.
+- Python drops an exception that is raised in a finalizer or a `__del__`. If the signal strikes there, it is
+  sent once more.
 - Only the main thread can set handlers, and what it had set is set again at the end: tests and programs call
   the command line in processes of their own.
 """
@@ -25,6 +27,8 @@ from onceproof.harness.model.exit_codes import INTERRUPTED, TERMINATED
 
 # While a scenario runs, another function stands in for it.
 _end_process = os._exit
+_SECONDS_TO_LEAVE = 0.01
+"""Until a signal is sent again; a finalizer that is still running drops it once more."""
 EXIT_CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
@@ -33,6 +37,19 @@ class Interruption:
 
     def __init__(self) -> None:
         self._first: int | None = None
+        self._report = sys.unraisablehook
+
+    def unraised(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Send the signal again if its exception was dropped; report others as before."""
+        number = self._first
+        if number is None or not issubclass(dropped.exc_type, KeyboardInterrupt):
+            self._report(dropped)
+            return
+        self._first = None
+        # Not here: the exception would be dropped again.
+        again = threading.Timer(_SECONDS_TO_LEAVE, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
 
     def exit_code(self, code: int) -> int:
         """Return the exit code of a command that ended with ``code``: 143 where SIGTERM interrupted it."""
@@ -56,12 +73,15 @@ def interruptible() -> Iterator[Interruption]:
     """Take SIGINT and SIGTERM until the context ends."""
     interruption = Interruption()
     before = {}
+    hook = sys.unraisablehook
     if threading.current_thread() is threading.main_thread():
         for number in EXIT_CODES:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, interruption.take)
+        sys.unraisablehook = interruption.unraised
     try:
         yield interruption
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)

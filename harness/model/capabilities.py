@@ -1,51 +1,68 @@
-"""What a system on trial can take, and what it can do."""
+"""What a system under test can take, and what it can do.
+
+Rules:
+
+- Each kind of fault needs one capability (`faults.py`), which says why a system without it cannot take the
+  fault. A system gives a reason of its own only where that one does not fit.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 
 class Capability(StrEnum):
-    """One thing that a system can take or do. Each kind of fault needs one of them (`faults.py`)."""
+    """One thing that a system can take or do."""
 
-    KILL_TASK = "kill_task"
-    KILL_ALL = "kill_all"
-    KILL_PROCESS = "kill_process"
-    KILL_MASTER = "kill_master"
+    absence: str
+    """Why faults do not apply to a system without it; "" for one that no fault needs."""
+
+    def __new__(cls, value: str, absence: str = "") -> Self:
+        """Make a capability of its name and the reason."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.absence = absence
+        return member
+
+    KILL_TASK = "kill_task", "No part of it can be killed alone."
+    KILL_ALL = "kill_all", "Its parts cannot be killed without its process."
+    KILL_PROCESS = "kill_process", "It runs in the process of the harness."
+    KILL_MASTER = "kill_master", "It has no job master that dies alone."
     """The job master dies alone, and its tasks run on without it."""
-    MESSAGE_FAULTS = "message_faults"
-    WRITE_FAULTS = "write_faults"
-    STORAGE_FAULTS = "storage_faults"
+    MESSAGE_FAULTS = "message_faults", "Its parts speak by calls, or by connections that lose nothing."
+    WRITE_FAULTS = "write_faults", "It writes its checkpoints itself."
+    STORAGE_FAULTS = "storage_faults", "It reads and deletes its checkpoints itself."
     """Reads, lists and deletions of the checkpoint storage can fail."""
-    LATE_PUTS = "late_puts"
+    LATE_PUTS = "late_puts", "Its checkpoints are not in an object store."
     """The checkpoint storage can be an object store: it performs puts and deletions that were given up, and
     answers puts that it has performed with an error."""
-    COMMIT_ERRORS = "commit_errors"
+    COMMIT_ERRORS = "commit_errors", "It commits by itself."
     """Commits take place and are answered with an error."""
-    FAILED_COMMITS = "failed_commits"
-    LATE_CALLS = "late_calls"
+    FAILED_COMMITS = "failed_commits", "It commits by itself."
+    LATE_CALLS = "late_calls", "Its commits are decided when they are answered."
     """Commits and aborts are answered with an error and take place later, also in the next attempt."""
-    SHORT_LISTS = "short_lists"
+    SHORT_LISTS = "short_lists", "All of its input is there before the job starts."
     """A source lists a split less for a while, as while a broker is away."""
-    LOST_ROWS = "lost_rows"
+    LOST_ROWS = "lost_rows", "What its sinks write to answers each call."
     """A row that was handed over is lost, and its producer hears of it later."""
-    LEAVING_FUNCTIONS = "leaving_functions"
+    LEAVING_FUNCTIONS = "leaving_functions", "Functions that leave are tried on this engine alone."
     """A function of the job can raise what is no Exception, fork, or change the folder of its process."""
-    CHANGED_INPUT = "changed_input"
+    CHANGED_INPUT = "changed_input", "Input that changes is tried on the sources of this engine alone."
     """What the job has read can be shortened or replaced while it runs."""
-    PAUSED_WORKERS = "paused_workers"
+    PAUSED_WORKERS = "paused_workers", "Its workers are killed, not paused."
     """One worker of several can be stopped, and does not go on."""
-    MOVED_OUTPUT = "moved_output"
+    MOVED_OUTPUT = "moved_output", "Its output stays where it is."
     """A consumer can take rows away as soon as they are visible."""
-    LOST_FOLDERS = "lost_folders"
+    LOST_FOLDERS = "lost_folders", "Its checkpoints stay where they are."
     """The folder of the checkpoints can vanish while the job runs."""
-    CLOCK_JUMPS = "clock_jumps"
+    CLOCK_JUMPS = "clock_jumps", "It reads the clock of the machine, which is not only its own."
     """The wall clock of the job can be set forward or back, and that of the machine stays."""
-    SERVER_FAULTS = "server_faults"
+    SERVER_FAULTS = "server_faults", "It starts no server for a family."
     """The real servers at the ends of a job can be killed, paused and cut off from it."""
-    PAUSES = "pauses"
+    PAUSES = "pauses", "Pauses are drawn for programs of which nothing else is known."
     """All processes of the program can be stopped for a while, and run on."""
-    POWER_CUTS = "power_cuts"
+    POWER_CUTS = "power_cuts", "The machine stays on."
     """The machine can lose its power: the process dies, and what was not synced may be lost."""
     RESCALE = "rescale"
     """A job that is started again after a kill can have another parallelism."""

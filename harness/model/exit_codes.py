@@ -61,8 +61,8 @@ _EXPECTED: Final = frozenset(
     {
         ("onceproof.harness.trials.pool", "WorkerDied"),
         ("onceproof.engine.runtime.spark_session", "SparkFailed"),
-        ("onceproof.harness.systems.process.session_end", "SessionLives"),
-        ("onceproof.harness.systems.process.driver_process", "DriverFailed"),
+        ("onceproof.harness.systems.process.process_table", "SessionLives"),
+        ("onceproof.harness.systems.kit.driver_process", "DriverFailed"),
     }
 )
 

@@ -1,10 +1,10 @@
 """What each system answers to each row of the fault table: the method that carries it out, or why it cannot.
 
-The rules this module lives by:
+Rules:
 
-- A system answers every row. It names a method for what it can take, a reason for each capability that it
-  lacks, and a reason for each point that it never comes to. A row without an answer is a KeyError as the
-  system is imported.
+- A system answers every row. It names a method for what it can take, and a reason for each point that it
+  never comes to. Why it cannot take the rest is known of the capability that it lacks. A row without a method
+  is a KeyError as the system is imported.
 - An answer is a value that a person can read: ``str`` gives the first line of what the method says of itself,
   or the reason.
 """
@@ -77,26 +77,35 @@ def place_of(
 def answers(
     capabilities: frozenset[Capability],
     methods: Mapping[str, Method],
-    reasons: Mapping[Capability, str],
-    missing: MissingPoints,
+    missing: MissingPoints | None = None,
+    absences: Mapping[Capability, str] | None = None,
 ) -> Mapping[FaultKind, FaultAnswer]:
     """Return the answer to each row.
 
-    ``methods`` has what carries faults out, by kind, or by target for all kinds that strike it; ``reasons``
-    why the system lacks a capability. Raises KeyError where a row stays without an answer.
+    Args:
+        capabilities: of the system.
+        methods: what carries faults out, by kind, or by target for all kinds that strike it.
+        missing: the points that the system never comes to.
+        absences: why the system lacks a capability, where the capability's own reason does not fit.
+
+    Raises:
+        KeyError: a row stays without a method.
     """
-    return {row.kind: _answer(row, capabilities, methods, reasons, missing) for row in FAULTS.values()}
+    return {
+        row.kind: _answer(row, capabilities, methods, missing or {}, absences or {})
+        for row in FAULTS.values()
+    }
 
 
 def _answer(
     row: FaultRow,
     capabilities: frozenset[Capability],
     methods: Mapping[str, Method],
-    reasons: Mapping[Capability, str],
     missing: MissingPoints,
+    absences: Mapping[Capability, str],
 ) -> FaultAnswer:
     if row.needs not in capabilities:
-        return NotCarriedOut(reasons[row.needs])
+        return NotCarriedOut(absences.get(row.needs, row.needs.absence))
     points = tuple([point for point in row.points if (row.kind, point) not in missing])
     if not points:
         return NotCarriedOut(missing[row.kind, row.points[0]])

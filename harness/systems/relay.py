@@ -36,11 +36,11 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import applicable, refusal_of_servers
+from onceproof.harness.systems.kit.driver_pool import Drivers
+from onceproof.harness.systems.kit.incarnations import Ending, JobRun, trial_folder
+from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.local.local_system import LocalRun
-from onceproof.harness.systems.process.board_state import board_file
-from onceproof.harness.systems.process.driver_pool import Drivers
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
-from onceproof.harness.systems.process.incarnations import Ending, JobRun, trial_folder
+from onceproof.harness.systems.process.fault_board import BoardFile
 from onceproof.harness.systems.process.job_specification import read_spec, spec_of
 from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
 from onceproof.harness.systems.spark.spark_system import SparkRun, spark_drivers
@@ -93,28 +93,8 @@ _ONLY_DEATHS: Final = "A relay is about the change of runtimes: only deaths are 
 ANSWERS: Final = answers(
     CAPABILITIES,
     {"tasks": WorkerKills.strike, "process": WorkerKills.strike},
-    {
-        Capability.KILL_MASTER: "Neither runtime has a job master that dies alone.",
-        Capability.MESSAGE_FAULTS: "Neither runtime sends messages that could be lost.",
-        Capability.WRITE_FAULTS: _ONLY_DEATHS,
-        Capability.CLOCK_JUMPS: _ONLY_DEATHS,
-        Capability.STORAGE_FAULTS: _ONLY_DEATHS,
-        Capability.LATE_PUTS: _ONLY_DEATHS,
-        Capability.LATE_CALLS: _ONLY_DEATHS,
-        Capability.SHORT_LISTS: _ONLY_DEATHS,
-        Capability.LOST_ROWS: _ONLY_DEATHS,
-        Capability.LEAVING_FUNCTIONS: _ONLY_DEATHS,
-        Capability.CHANGED_INPUT: _ONLY_DEATHS,
-        Capability.PAUSED_WORKERS: _ONLY_DEATHS,
-        Capability.MOVED_OUTPUT: _ONLY_DEATHS,
-        Capability.LOST_FOLDERS: _ONLY_DEATHS,
-        Capability.PAUSES: _ONLY_DEATHS,
-        Capability.SERVER_FAULTS: _ONLY_DEATHS,
-        Capability.POWER_CUTS: _ONLY_DEATHS,
-        Capability.COMMIT_ERRORS: _ONLY_DEATHS,
-        Capability.FAILED_COMMITS: _ONLY_DEATHS,
-    },
     MISSING,
+    dict.fromkeys(Capability, _ONLY_DEATHS),
 )
 
 BACKENDS: Final[tuple[tuple[StateBackend, bool], ...]] = (
@@ -261,7 +241,7 @@ class RelayRun(JobRun):
         # Not super(): dataclass(slots=True) makes a new class, and super() would refer to the old one.
         history = JobRun.run(self)
         totals = history.statistics.points
-        for point, count in board_file(board).read().points.items():
+        for point, count in BoardFile(board).read().points.items():
             totals[point] = totals.get(point, 0) + count
         return history
 
@@ -269,7 +249,7 @@ class RelayRun(JobRun):
         """Run one leg to its death, or to the end of the job."""
         leg = self._local if number % 2 else self._spark
         if leg is self._spark:
-            with board_file(self.spec.board).held() as state:
+            with BoardFile(self.spec.board).held() as state:
                 state.waiting = read_spec(path).waiting
         waited_before = leg.waited_seconds
         ending = leg.live(number, path)

@@ -31,7 +31,7 @@ from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.harness.services.service import ServiceError
 from onceproof.harness.systems.bytewax.bytewax_system import PACKAGES as BYTEWAX
 from onceproof.harness.systems.flink.flink_home import PACKAGES as FLINK
-from onceproof.harness.systems.program.program_packages import python_with
+from onceproof.harness.systems.kit.packages import python_with
 from tests.benchmarks.local import WrongCount
 from tests.benchmarks.measurement import Measurement
 from tests.benchmarks.peer_cases import BATCHES, CASES, COUNT, check_output, write_input

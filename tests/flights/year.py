@@ -23,7 +23,7 @@ from onceproof.harness.model.family import NOTHING_DECLARED, Records, Rows
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario, Schedule
-from onceproof.harness.systems.process.incarnations import JobRun
+from onceproof.harness.systems.kit.incarnations import JobRun
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.scenarios._year_of_flights import year_input
 

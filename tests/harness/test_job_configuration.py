@@ -15,9 +15,9 @@ from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.job_configuration import DRAWN, HONOURED, OF_THE_PROCESS, REFUSED
+from onceproof.harness.systems.process.file_io import CommitFault
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.test_io import CommitFault
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import check_continuations

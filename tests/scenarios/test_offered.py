@@ -26,8 +26,7 @@ from onceproof.scenarios import SEVERAL
 ROOT: Final = Path(__file__).parents[2]
 SINKS: Final = (
     ROOT / "harness/systems/simulation/simulated_sinks.py",
-    ROOT / "harness/systems/process/table_sinks.py",
-    ROOT / "harness/systems/process/transactional_database.py",
+    ROOT / "harness/systems/process/database_io.py",
     ROOT / "harness/systems/sinks.py",
 )
 

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from onceproof.engine import KeyedProcessFunction
+from onceproof.engine.checkpoint import coordinator
+from onceproof.engine.checkpoint.failure_counter import FailureCounter
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMetadata
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
-from onceproof.engine.messages import NotifyCheckpointAborted
+from onceproof.engine.messages import DECLINED_IN_BATCH, NotifyCheckpointAborted
 from onceproof.engine.runtime import job_driver, job_startup
 from onceproof.engine.runtime.job_claim import JobClaim
 from onceproof.engine.runtime.recovery import discard_checkpoint
@@ -319,7 +321,21 @@ def first_value_keeps_its_lane(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="declines-in-batch-never-back-off", breaks="liveness", summary="a job only declines")
+def declines_never_back_off(reached: Reached) -> Iterator[None]:
+    failed = FailureCounter.failed
+
+    def counted(self: FailureCounter, checkpoint_id: int, reason: str, *args: Any, **named: Any) -> bool:
+        if reason == DECLINED_IN_BATCH:
+            reached()
+        return failed(self, checkpoint_id, reason, *args, **named)
+
+    with replaced(coordinator, "MOST_DOUBLINGS", 0), replaced(FailureCounter, "failed", counted):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
+    "declines_in_batch_leave_no_time_for_records": declines_never_back_off,
     "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,
     "barrier_comes_behind_the_notice_of_its_abort": notices_come_too_early,
     "files_known_over_an_empty_snapshot": empty_snapshots_forget,

@@ -22,13 +22,13 @@ from onceproof.harness.model.family import Family, FamilyOptions
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.bytewax.flow_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
-from onceproof.harness.systems.bytewax.flow_history_builder import FlowHistoryBuilder
-from onceproof.harness.systems.process.driver_pool import DriverRun
-from onceproof.harness.systems.process.driver_process import Driver
-from onceproof.harness.systems.process.driver_system import DriverSystem, lengths_of
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
+from onceproof.harness.systems.bytewax.flow_history_builder import BytewaxHistory
+from onceproof.harness.systems.kit.driver_pool import DriverRun
+from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.packages import folder_with
+from onceproof.harness.systems.kit.run_history import HistoryBuilder
+from onceproof.harness.systems.kit.system import DriverSystem, lengths_of
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.program.program_packages import folder_with
 
 NAME: Final = "bytewax"
 PACKAGES: Final = ("bytewax==0.21.1",)
@@ -77,6 +77,6 @@ class FlowRun(DriverRun):
     def history_builder(self) -> HistoryBuilder:
         """Return the history builder for epochs."""
         spec = self.spec
-        return FlowHistoryBuilder(
+        return BytewaxHistory(
             spec.faults, self.lengths, Path(spec.output), Path(spec.checkpoints), spec.parallelism
         )

@@ -26,7 +26,7 @@ from typing import Final
 
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.systems.process.driver_protocol import (
+from onceproof.harness.systems.kit.driver_protocol import (
     UNREADABLE,
     claim_standard_output,
     open_job,

@@ -72,29 +72,9 @@ MISSING: Final = missing_points(
 )
 """What this system could take by its kind, but never comes to (see ``prepared``), and why."""
 
-_RUST: Final = "Bytewax does that in Rust, where no Python code is called."
 ANSWERS: Final = answers(
     CAPABILITIES,
     {"tasks": ForkedKills.strike, "process": ForkedKills.strike, **COMMIT_METHODS},
-    {
-        Capability.KILL_MASTER: "Its workers agree among themselves: there is no master.",
-        Capability.MESSAGE_FAULTS: _RUST,
-        Capability.WRITE_FAULTS: _RUST,
-        Capability.STORAGE_FAULTS: _RUST,
-        Capability.LATE_PUTS: "The recovery store is databases in a folder.",
-        Capability.LATE_CALLS: "Its sinks rename files of this machine, at once.",
-        Capability.SHORT_LISTS: "Its source has a partition for each split of the scenario, at any time.",
-        Capability.LOST_ROWS: "Its sinks write files of this machine, which answers each call.",
-        Capability.LEAVING_FUNCTIONS: "What leaves is tried in the functions of this engine alone.",
-        Capability.CHANGED_INPUT: "Input that changes is asked of the sources of this engine alone.",
-        Capability.PAUSED_WORKERS: "Its workers are killed, not paused.",
-        Capability.MOVED_OUTPUT: "Its files stay where they are.",
-        Capability.LOST_FOLDERS: "Its recovery store stays where it is.",
-        Capability.CLOCK_JUMPS: "Rust reads the clock of the machine, which is not only the flow's.",
-        Capability.SERVER_FAULTS: "It starts no server for a family.",
-        Capability.POWER_CUTS: "The machine stays on.",
-        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
-    },
     MISSING,
 )
 

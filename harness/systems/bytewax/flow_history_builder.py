@@ -1,6 +1,6 @@
 """Builds the history of a flow from the event logs of its processes, its recovery store and its output.
 
-The rules this module lives by:
+Rules:
 
 - Epoch n is checkpoint n. It is complete when the next execution would begin behind it; the store says so
   once all processes are dead. Its cut is what the splits had read when it ended at the source.
@@ -24,9 +24,8 @@ from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.bytewax.flow_output import index_of, is_epoch_file, visible_rows
 from onceproof.harness.systems.bytewax.recovery_store import FIRST_EPOCH, StoreContents, read_store
-from onceproof.harness.systems.process.history_builder import NO_FILES, HistoryBuilder
+from onceproof.harness.systems.kit.run_history import NO_FILES, RunHistory
 from onceproof.harness.systems.process.job_specification import HIDDEN
-from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording import event_log
 
 # As flow_source.py and flow_sinks.py name them, which import Bytewax.
@@ -38,15 +37,14 @@ ROWS_CUT: Final = "rows_cut"
 PART_SNAPSHOT: Final = "part_snapshot"
 
 
-class FlowHistoryBuilder(HistoryBuilder):
+class BytewaxHistory:
     """Turns the events of one incarnation of a flow after another into one history."""
-
-    sees_input = False
 
     def __init__(
         self, faults: tuple[Fault, ...], lengths: Mapping[str, int], output: Path, store: Path, workers: int
     ) -> None:
-        super().__init__(faults, lengths, output, "", read_json_rows, workers)
+        self.run = RunHistory(faults, lengths, workers)
+        self._output = output
         self._store = store
         self._seen = StoreContents()
         self._positions: dict[str, int] = dict.fromkeys(lengths, 0)
@@ -56,21 +54,25 @@ class FlowHistoryBuilder(HistoryBuilder):
         self._epoch = FIRST_EPOCH
         self._epochs: dict[str, int] = {}
         """By split, the epoch in which it is."""
-        self._cuts: dict[int, dict[str, int]] = {}  # type: ignore[assignment]
+        self._cuts: dict[int, dict[str, int]] = {}
+        """By epoch that is not complete yet, what its splits had read."""
         self._listed_in: dict[int, list[str]] = {}
-        self._cause = "killed"
+        """By epoch, the transactions that its snapshots list."""
+        self._writers: dict[str, str] = {}
+        """By transaction, the attempt that listed it last."""
+        self._shown_by: dict[str, str] = {}
+        """By visible transaction, the attempt that had listed it then, or showed it unlisted."""
 
     # The events of an incarnation.
 
     def add_process_log(self, events: list[dict[str, Any]]) -> None:
         """Add the event logs of an incarnation, once all its processes are dead."""
-        self.death_was_planned = self.has_stopped = self.has_given_up = False
-        self._cause = "killed"
+        self.run.log_begins()
         before, self._seen = self._seen, read_store(self._store)
         self._begin(before)
         last_of = self._last_events(events)
         for number, event in enumerate(events):
-            self._step += 1
+            self.run.next_step()
             self.add_event(event)
             self._complete_epochs(before.resumes_at, last_of.get(number, 0))
         self._complete_epochs(before.resumes_at, self._seen.resumes_at - 1)
@@ -81,16 +83,12 @@ class FlowHistoryBuilder(HistoryBuilder):
         """Add the attempt, with the checkpoint from which Bytewax says that it has begun."""
         is_new = self._seen.executions > before.executions
         epoch = self._seen.began_at if is_new else before.resumes_at
-        self._step += 1
-        self._attempt_started(
-            {
-                "attempt": f"{self.history.statistics.attempts + 1}.1",
-                "parallelism": self.next_parallelism,
-                "restored": epoch - 1 if epoch > FIRST_EPOCH else None,
-            }
-        )
+        run = self.run
+        run.next_step()
+        attempt = f"{run.history.statistics.attempts + 1}.1"
+        run.attempt_started(attempt, run.next_parallelism, epoch - 1 if epoch > FIRST_EPOCH else None)
         self._epoch = epoch
-        self._epochs = dict.fromkeys(self._lengths, epoch)
+        self._epochs = dict.fromkeys(self.run.lengths, epoch)
         # What a dead attempt has logged of epochs that are not complete is done again.
         self._cuts.clear()
         self._listed_in.clear()
@@ -114,15 +112,12 @@ class FlowHistoryBuilder(HistoryBuilder):
     def _complete_epochs(self, begin: int, end: int) -> None:
         """Add the completion of the epochs up to ``end`` that the store has."""
         for epoch in range(begin, min(end, self._seen.resumes_at - 1) + 1):
-            if epoch in self._complete:
-                continue
-            cut = {**self._cuts_before(epoch), **self._cuts.get(epoch, {})}
-            self._complete[epoch] = cut
-            listed = self._listed_in.pop(epoch, [])
-            self.history.checkpoint_completed(self._step, epoch, self._attempt, cut, listed, (self._attempt,))
+            if epoch not in self.run.complete:
+                cut = {**self._cut_before(epoch), **self._cuts.get(epoch, {})}
+                self.run.checkpoint_completed(epoch, cut, self._listed_in.pop(epoch, []))
 
-    def _cuts_before(self, epoch: int) -> dict[str, int]:
-        return self._complete.get(epoch - 1, dict.fromkeys(self._lengths, 0))
+    def _cut_before(self, epoch: int) -> dict[str, int]:
+        return self.run.complete.get(epoch - 1, dict.fromkeys(self.run.lengths, 0))
 
     def add_event(self, event: dict[str, Any]) -> None:
         """Add one event of a worker process."""
@@ -141,26 +136,17 @@ class FlowHistoryBuilder(HistoryBuilder):
                 self._rows_cut(event["file"], Counter(map(as_tuple, event["rows"])))
             case "part_snapshot":
                 for name in event["listed"]:
-                    self._writers[name] = self._attempt
+                    self._writers[name] = self.run.attempt
                 self._listed_in.setdefault(self._epoch, []).extend(event["listed"])
             case event_log.TASK_FAILED:
-                self._task_failed({**event, "attempt": self._attempt})
+                self.run.task_failed(event, self.run.attempt)
+                self.run.cause_of_death = event["cause"]
+            case event_log.FAULT_STRUCK:
+                self.run.fault_struck(event)
+                # A sink that fails ends the flow as well.
+                self.run.death_was_planned = True
             case _:
-                super().add_event(event)
-
-    def _fault_struck(self, event: dict[str, Any]) -> None:
-        super()._fault_struck(event)
-        # A sink that fails ends the flow as well.
-        self.death_was_planned = True
-
-    def _task_failed(self, event: dict[str, Any]) -> None:
-        super()._task_failed(event)
-        self._cause = event["cause"]
-
-    def killed(self, at: int) -> None:
-        """Add the end of all processes; the fault that brought it about is in the log already."""
-        self._step += 1
-        self.history.task_failed(self._step, "flow", self._attempt, self._cause, injected=True)
+                self.run.add_event(event)
 
     # The rows.
 
@@ -171,20 +157,22 @@ class FlowHistoryBuilder(HistoryBuilder):
 
     def _show(self, name: str, file: str, number: int, rows: list[Row], at: int | None) -> None:
         self._shown.setdefault(file, Counter()).update(rows)
-        writer = self._visible.setdefault(name, self._writers.get(name, self._attempt))
-        self.history.transaction_visible(self._step, name, index_of(file), str(writer), number, rows)
+        writer = self._shown_by.setdefault(name, self._writers.get(name, self.run.attempt))
+        self.run.history.transaction_visible(self.run.step, name, index_of(file), writer, number, rows)
         if at is not None:
-            self._job_commits_again(at)
-            self._job_came_back(at)
+            self.run.job_commits_again(at)
+            self.run.job_came_back(at)
 
     def _rows_cut(self, file: str, rows: Counter[Row]) -> None:
         # A process can die between showing rows and logging that.
         unlogged = rows - self._shown.get(file, Counter())
         if unlogged:
-            self._show(f"{file} unlogged {self._step}", file, self._step, list(unlogged.elements()), None)
-            self._step += 1
+            self._show(
+                f"{file} unlogged {self.run.step}", file, self.run.step, list(unlogged.elements()), None
+            )
+            self.run.next_step()
         self._shown[file] -= rows
-        self.history.rows_gone(self._step, file, list(rows.elements()))
+        self.run.history.rows_gone(self.run.step, file, list(rows.elements()))
 
     def _look_outside(self) -> None:
         """Read the files, when no process lives."""
@@ -192,24 +180,23 @@ class FlowHistoryBuilder(HistoryBuilder):
         for file in {**self._shown, **seen}:
             rows, shown = seen.get(file, Counter()), self._shown.get(file, Counter())
             if rows - shown:
-                self._step += 1
-                name = file if is_epoch_file(file) else f"{file} unlogged {self._step}"
-                self._show(name, file, self._step, list((rows - shown).elements()), None)
+                self.run.next_step()
+                name = file if is_epoch_file(file) else f"{file} unlogged {self.run.step}"
+                self._show(name, file, self.run.step, list((rows - shown).elements()), None)
             if shown - rows:
-                self._step += 1
-                self.history.rows_gone(self._step, file, list((shown - rows).elements()))
+                self.run.next_step()
+                self.run.history.rows_gone(self.run.step, file, list((shown - rows).elements()))
             self._shown[file] = rows
 
     def _check_positions(self) -> None:
         """Compare the cut of the last complete epoch with the positions in the store."""
-        complete = self._complete.get(self._seen.resumes_at - 1)
+        complete = self.run.complete.get(self._seen.resumes_at - 1)
         if complete is None:
             return
-        stored = {**dict.fromkeys(self._lengths, 0), **self._seen.positions}
+        stored = {**dict.fromkeys(self.run.lengths, 0), **self._seen.positions}
         if stored != complete:
             text = f"the store has the positions {stored}, and the source was asked at {complete}"
-            self.history.error(self._step, "recovery store", "OtherPositions", "snapshot", text)
-            self.is_over = True
+            self.run.error("recovery store", "OtherPositions", "snapshot", text)
 
     # The end.
 
@@ -219,7 +206,7 @@ class FlowHistoryBuilder(HistoryBuilder):
             if path.name in neighbour:
                 continue
             if path.name.startswith(HIDDEN):
-                self.history.leak(self._step, "open transaction", path.name)
+                self.run.history.leak(self.run.step, "open transaction", path.name)
             elif not path.read_bytes().endswith(b"\n") and path.stat().st_size:
-                self.history.leak(self._step, "half row", path.name)
-        self.history.statistics.steps = self._step
+                self.run.history.leak(self.run.step, "half row", path.name)
+        self.run.history.statistics.steps = self.run.step

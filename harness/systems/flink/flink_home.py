@@ -23,7 +23,7 @@ from typing import Final
 from onceproof.engine.runtime.java import JavaInstallation, JavaMissing, find_java
 from onceproof.harness.services.maven_jars import JARS, alone_in, jars_folder, run_to_end
 from onceproof.harness.services.service import ServiceMissing, user_cache
-from onceproof.harness.systems.program.program_packages import installed_python, python_with
+from onceproof.harness.systems.kit.packages import installed_python, python_with
 
 VERSION: Final = "2.3.0"
 PACKAGES: Final = (f"apache-flink=={VERSION}",)

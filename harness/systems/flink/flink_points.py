@@ -81,27 +81,10 @@ ANSWERS: Final = answers(
         "process": FlinkCluster.kill,
         "master": FlinkCluster.kill_job_manager,
     },
-    {
-        Capability.MESSAGE_FAULTS: "Flink's processes speak to each other over connections of their own.",
-        Capability.WRITE_FAULTS: "Flink writes its checkpoints itself.",
-        Capability.STORAGE_FAULTS: "Flink reads and deletes its checkpoints itself.",
-        Capability.LATE_PUTS: "In a folder no write is late.",
-        Capability.LATE_CALLS: "Flink's file sink renames its files itself.",
-        Capability.SHORT_LISTS: "Its sources read files or topics that are all there before the job starts.",
-        Capability.LOST_ROWS: "The producer is that of Flink.",
-        Capability.LEAVING_FUNCTIONS: "Functions run in processes of Flink, which end with them.",
-        Capability.CHANGED_INPUT: "Input that changes is asked of the sources of this engine alone.",
-        Capability.PAUSED_WORKERS: "Its TaskManagers are killed, not paused.",
-        Capability.MOVED_OUTPUT: "Its files stay where they are.",
-        Capability.LOST_FOLDERS: "Its checkpoints stay where they are.",
-        Capability.COMMIT_ERRORS: "Flink's file sink renames its files itself.",
-        Capability.FAILED_COMMITS: "Flink's file sink renames its files itself.",
-        Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the job's.",
-        Capability.POWER_CUTS: "The machine stays on.",
-        Capability.SERVER_FAULTS: "Its own processes are struck; the broker of a family lives on.",
-        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
-    },
     MISSING,
+    {
+        Capability.SERVER_FAULTS: "Its own processes are struck; the broker of a family lives on.",
+    },
 )
 
 

@@ -35,10 +35,10 @@ from onceproof.harness.systems.flink.flink_points import ANSWERS, CAPABILITIES, 
 from onceproof.harness.systems.flink.flink_pool import FlinkPool
 from onceproof.harness.systems.flink.flink_run import LONGEST_SECONDS, FlinkRun
 from onceproof.harness.systems.flink.flink_submitter import Submitter
-from onceproof.harness.systems.process.incarnations import trial_folder
+from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.kafka_io import PARTITIONS, make_topics
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
+from onceproof.harness.systems.process.trial_servers import TrialKafka
 
 NAME: Final = "flink"
 

@@ -45,23 +45,22 @@ from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.clock_jumps import ShiftedClocks
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.filed_input import change, write_files
+from onceproof.harness.systems.kit.incarnations import Ending, JobRun, last_line, trial_folder
+from onceproof.harness.systems.kit.job_history import JobHistory
+from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
-from onceproof.harness.systems.process.changing_topic import ChangingTopic
 from onceproof.harness.systems.process.fault_actions import MOVED, die, lose_folder, move_visible
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
-from onceproof.harness.systems.process.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
 from onceproof.harness.systems.process.server_strikes import (
+    ChangingTopic,
     StrikeSocket,
     StruckServer,
     request_timeout_ms,
 )
-from onceproof.harness.systems.process.server_watch import ServerWatch
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
-from onceproof.harness.systems.process.trial_objects import TrialObjectStore
-from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
+from onceproof.harness.systems.process.visible_outputs import ServerWatch
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
 
@@ -122,19 +121,13 @@ ANSWERS: Final = answers(
         "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
+    MISSING,
     {
         Capability.POWER_CUTS: "The machine stays on. Tests rebuild disks from recorded calls.",
-        Capability.KILL_MASTER: "The job master runs in the process of its tasks and cannot die alone.",
-        Capability.MESSAGE_FAULTS: "Messages of the job master and its tasks are calls within one process.",
-        Capability.WRITE_FAULTS: "The process writes its checkpoints to a plain folder.",
         Capability.LATE_PUTS: "In a folder no write is late. Tests run processes over an object store.",
-        Capability.LATE_CALLS: "Its sinks write to a database of this machine, which answers at once.",
-        Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
         Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
-        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
         Capability.PAUSED_WORKERS: "It has no workers.",
     },
-    MISSING,
 )
 
 
@@ -196,15 +189,15 @@ class LocalSystem:
                 run.process_seconds *= TIMES_WHERE_STRUCK
             # They import clients, which only some families need.
             if spec.postgres:
-                from onceproof.harness.systems.process.postgres_watch import PostgresWatch
+                from onceproof.harness.systems.process.postgres_io import PostgresWatch
 
                 run.watches.append(stack.enter_context(PostgresWatch(spec.postgres)))
             if spec.kafka is not None:
-                from onceproof.harness.systems.process.kafka_watch import KafkaWatch
+                from onceproof.harness.systems.process.kafka_io import KafkaWatch
 
                 run.watches.append(stack.enter_context(KafkaWatch(spec.kafka)))
             if spec.objects is not None:
-                from onceproof.harness.systems.process.object_watch import ObjectWatch
+                from onceproof.harness.systems.process.object_io import ObjectWatch
 
                 run.watches.append(stack.enter_context(ObjectWatch(spec.objects)))
             history = run.run()
@@ -313,7 +306,8 @@ class LocalRun(JobRun):
         What stayed after such a failure, the next start deletes. A job whose checkpoints have vanished is
         started once more as well: it must not begin anew beside what it has written.
         """
-        history = builder.history
+        assert isinstance(builder, JobHistory), "it runs jobs of the engine"
+        history = builder.run.history
         if not _LOST_FOLDERS.isdisjoint(kind for kind, _ in history.statistics.coverage):
             # Where it writes, a process before it has written: every second one writes elsewhere.
             self._number += self._number % 2
@@ -321,14 +315,14 @@ class LocalRun(JobRun):
             builder.add_process_log(ending.events if ending.says_success else [])
         for folder in builder.savepoints:
             for damage in damages_in(folder, self._reading(folder)):
-                builder.left_behind(SAVEPOINT_FILE, f"{folder}: {damage}")
+                builder.run.left_behind(SAVEPOINT_FILE, f"{folder}: {damage}")
         if _STORAGE_FAULTS.isdisjoint(kind for kind, _ in history.statistics.coverage):
             return
         if all(event[1] != JOB_FINISHED for event in history.events):
             return
         ending = self.next_process(builder)
         if all(event["kind"] != event_log.JOB_FINISHED for event in ending.events):
-            builder.cannot_begin(ending.last_words)
+            builder.run.cannot_begin(ending.last_words)
 
     def _reading(self, folder: str) -> Callable[[str], bytes]:
         """Return what reads the files of a savepoint in a folder."""
@@ -336,7 +330,7 @@ class LocalRun(JobRun):
         if objects is None:
             return open_storage(folder, stands_in=True).read
         # It imports a client, which only some families need.
-        from onceproof.harness.systems.process.object_output import StoreReader
+        from onceproof.harness.systems.process.object_io import StoreReader
 
         reader = StoreReader(objects)
         return lambda path: reader.content_at(f"{folder}/{path}")

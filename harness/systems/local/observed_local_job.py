@@ -43,6 +43,7 @@ from onceproof.harness.systems.filed_input import change
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_SNAPSHOT, AttemptLeaks, Left
 from onceproof.harness.systems.local.logged_requests import LoggedRequests
+from onceproof.harness.systems.process.database_io import database_of
 from onceproof.harness.systems.process.fault_actions import die, lose_folder, move_visible
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.strike_requests import (
@@ -51,7 +52,6 @@ from onceproof.harness.systems.process.strike_requests import (
     strike_server,
     tell_of_attempt,
 )
-from onceproof.harness.systems.process.transactional_database import database_of
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import (

@@ -46,10 +46,10 @@ from onceproof.harness.systems.local.board_clocks import BoardClocks
 from onceproof.harness.systems.local.logged_requests import LoggedRequests
 from onceproof.harness.systems.local.observed_worker import ObservedWorker
 from onceproof.harness.systems.local.unreliable_storage import UnreliableObjects, UnreliableStorage
+from onceproof.harness.systems.process.database_io import database_of
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.process.process_table import session_members
-from onceproof.harness.systems.process.transactional_database import database_of
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error
 

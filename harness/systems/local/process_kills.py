@@ -18,9 +18,8 @@ from functools import partial
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.leaving_functions import leave
-from onceproof.harness.systems.process.board_state import BoardState, LivingTask
 from onceproof.harness.systems.process.fault_actions import die, lose_folder, move_visible, pause, send
-from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard, LivingTask
 from onceproof.harness.systems.process.strike_requests import strike_server
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.victims import is_victim

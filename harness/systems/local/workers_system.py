@@ -30,18 +30,18 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
+from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.board_clocks import BoardClocks
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem, start_child
 from onceproof.harness.systems.local.process_kills import ProcessKills
 from onceproof.harness.systems.local.stalling_link import StallingLink
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
-from onceproof.harness.systems.process.board_state import board_file
 from onceproof.harness.systems.process.fault_actions import lose_folder, move_visible, pause
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
+from onceproof.harness.systems.process.fault_board import BoardFile
 from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.process_table import end_session, is_session_gone
 from onceproof.harness.systems.process.server_strikes import StruckServer
-from onceproof.harness.systems.process.session_end import end_session, is_session_gone
 
 NAME: Final = "local-workers"
 WORKERS: Final = 3
@@ -97,18 +97,12 @@ ANSWERS: Final = answers(
         "kill_server": StruckServer.kill,
         **COMMIT_METHODS,
     },
+    MISSING,
     {
         Capability.POWER_CUTS: "The machine stays on. Tests rebuild disks from recorded calls.",
-        Capability.KILL_MASTER: "Workers end with their coordinator: the job master cannot die alone.",
-        Capability.WRITE_FAULTS: "Coordinator and workers write their checkpoints to a plain folder.",
-        Capability.LATE_PUTS: "In a folder no write is late.",
-        Capability.LATE_CALLS: "Its sinks write to a database of this machine, which answers at once.",
-        Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
         Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
-        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
         Capability.CHANGED_INPUT: "Its readers are those of one process, where files change.",
     },
-    MISSING,
 )
 
 
@@ -147,7 +141,7 @@ class WorkersRun(LocalRun):
         """Run the job until it has ended; the board has counted its protocol points."""
         # super() without arguments fails here, because dataclass(slots=True) creates a new class.
         history = LocalRun.run(self)
-        history.statistics.points = dict(board_file(self.spec.board).read().points)
+        history.statistics.points = dict(BoardFile(self.spec.board).read().points)
         return history
 
     def start(self, path: Path, output: BinaryIO) -> subprocess.Popen[bytes]:
@@ -163,5 +157,5 @@ class WorkersRun(LocalRun):
     def job_is_over(self, builder: HistoryBuilder) -> None:
         """Add the workers that have outlived their coordinator, then as any local run."""
         for orphan in self._orphans:
-            builder.left_behind(ORPHAN, orphan)
+            builder.run.left_behind(ORPHAN, orphan)
         LocalRun.job_is_over(self, builder)

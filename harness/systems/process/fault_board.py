@@ -1,12 +1,12 @@
 """The fault board: all processes of a run, driver and workers, count and carry out its faults together.
 
-The rules this module lives by:
+Rules:
 
-- The board counts as `fault_clock.py` does, over all processes of a run. The board is a file; the process
-  that passes a point holds its lock, so two passes are never counted as one.
-- A fault strikes once. The board records the strike before a process dies of it, and is replaced as a whole,
-  so no death leaves a half-written board.
-- The process that triggers a kill logs it before the kill, because the victims cannot.
+- The board counts as `fault_clock.py` does, over all processes of a run. Its state is a file, read and
+  replaced as a whole under a lock, so two passes are never counted as one and no death leaves a half-written
+  board. The kernel releases the lock when its holder dies.
+- A fault strikes once. The board records the strike before a process dies of it. The process that triggers a
+  kill logs it before the kill, because the victims cannot.
 - Each system decides which processes a kill hits, and by which means (`Kills`). All else is common.
 - A kill with a delay is recorded with the time at which it strikes. A thread of the driver carries it out.
 - A killed task may run on for a moment. Errors that it reports then do not count against the engine.
@@ -16,26 +16,22 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
+
+import msgspec
 
 from onceproof.engine.protocol_points import COMMITTING
 from onceproof.harness.model.fault_kinds import Means
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Operation
-from onceproof.harness.systems.fault_clock import ProcessFaultClock, Waiting
-from onceproof.harness.systems.process.board_state import (
-    BoardState,
-    DueRequest,
-    LateStrike,
-    LivingTask,
-    Refusal,
-    board_file,
-)
+from onceproof.harness.systems.fault_clock import NOTHING_HIT, ClockState, ProcessFaultClock, Waiting
 from onceproof.harness.systems.process.fault_actions import die, java_of_this_worker
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
@@ -47,6 +43,118 @@ REFUSALS: Final[tuple[Means, ...]] = ("full", "read_only")
 """The means by which a disk may refuse several calls in a row."""
 
 _java: Final = cache(java_of_this_worker)
+
+
+class LivingTask(msgspec.Struct, frozen=True):
+    """A task that runs in a worker process."""
+
+    process: int
+    name: str
+    attempt: str
+    java: int = 0
+    """The process id of the Java that started the worker; 0 if unknown."""
+
+
+class StoppedTask(msgspec.Struct, frozen=True):
+    """A task whose worker is stopped until a checkpoint completes without it."""
+
+    process: int
+    attempt: str
+    checkpoint: int
+
+
+class LateStrike(msgspec.Struct, frozen=True):
+    """A fault whose point was passed and that strikes at a later time (monotonic clock, nanoseconds)."""
+
+    number: int
+    task: str
+    at: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A disk that refuses ``left`` further calls, because of the fault with index ``number``."""
+
+    number: int
+    left: int
+
+
+class DueRequest(msgspec.Struct, frozen=True):
+    """A request of the scenario's user whose point was passed, and when it is made (as in LateStrike)."""
+
+    number: int
+    at: int
+
+
+class BoardState(msgspec.Struct):
+    """The shared state of one run's faults and tasks."""
+
+    waiting: ClockState = NOTHING_HIT
+    """The state of the fault clock: how many passes each fault still waits for."""
+    points: dict[str, int] = {}
+    """How often each protocol point was passed, by all processes of the run."""
+    struck: int = 0
+    """How many faults have struck."""
+    living: tuple[LivingTask, ...] = ()
+    stopped: tuple[StoppedTask, ...] = ()
+    late: tuple[LateStrike, ...] = ()
+    refusal: Refusal | None = None
+    parallelism: int = 0
+    """The parallelism that the last rescale asked for, by a kill or by the user; 0 if none has."""
+    partitions: int = 0
+    """The number of shuffle partitions of a Structured Streaming query in its current or last run."""
+    deaths: int = 0
+    """How many tasks were killed."""
+    java_is_dead: bool = False
+    """Whether the driver's Java was killed."""
+    killed: tuple[int, ...] = ()
+    """The processes of workers that a fault has killed."""
+    asked: tuple[int, ...] = ()
+    """How many passes of its point each request of the user still waits for; empty before the first pass."""
+    requests: tuple[DueRequest, ...] = ()
+    """The requests that are due and have not been made."""
+    attempt: str = ""
+    """The attempt that runs, if its tasks are in workers that live as long as it."""
+    read: dict[str, int] = {}
+    """How many records its sources have read of each split, as far as they wait for more."""
+    is_over: bool = False
+    """Whether an error occurred that no fault injected: then no process tries anything again."""
+
+
+class BoardFile:
+    """The file of a board's state; without a file nothing has happened yet.
+
+    The decoder is made with the object, in one thread: two threads that decode a class of msgspec for the
+    first time crash the interpreter, because one sees what the other has half made.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = str(path)
+        self._decoder = msgspec.json.Decoder(BoardState)
+
+    def read(self) -> BoardState:
+        """Return the state as it is now, without the lock."""
+        try:
+            return self._decoder.decode(Path(self._path).read_bytes())
+        except FileNotFoundError:
+            return BoardState()
+
+    def replace(self, state: BoardState) -> None:
+        """Replace the file. The caller must hold the lock, or be the only process."""
+        new = Path(f"{self._path}.new")
+        new.write_bytes(msgspec.json.encode(state))
+        os.replace(new, self._path)
+
+    @contextmanager
+    def held(self) -> Iterator[BoardState]:
+        """Lock the file and yield its state; write it as the caller changed it, unless the caller raised."""
+        descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            state = self.read()
+            yield state
+            self.replace(state)
+        finally:
+            os.close(descriptor)
 
 
 class Kills(Protocol):
@@ -90,7 +198,7 @@ class FaultBoard:
         self.reading: Callable[[], Mapping[str, int]] = dict
         """Returns how many records the task in this process has read, by split."""
         self._path = path
-        self._file = board_file(path)
+        self._file = BoardFile(path)
         self._faults = faults
         self._in_turn = in_turn
         self._operations = operations

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.board_state import BoardState
 from onceproof.harness.systems.process.fault_actions import die, send
-from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard
 from onceproof.harness.systems.recording import event_log
 
 

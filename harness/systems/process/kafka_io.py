@@ -1,38 +1,55 @@
-"""The source and the sink of Kafka of a job under trial in a real process.
+"""The source and the sink of Kafka of a job under trial in a real process, and the readers of its topics.
 
-The rules this module lives by:
+Rules:
 
-- Source and sink are the engine's. The source counts its records and the sink logs its commits, as the other
-  ends do (`test_io.py`).
+- Source and sink are the engine's. The source counts its records and the sink logs its commits
+  (`file_io.py`).
 - A partition of the input topic is a split of the scenario. A row holds the timestamp of its record, because
   Kafka takes none before 1970 and reads 0 as "now".
-- Readers of Kafka are not shown the transaction of a row. So each row that the sink writes has a header with
-  the transactional id; `kafka_output.py` reads it.
 - The topic of a sink is made by the first process that builds the job.
 - The job reaches the broker through a proxy, the harness reaches it directly.
+- Readers of Kafka are not shown the transaction of a row, so each row that the sink writes has it in a
+  header. A row without one was written by no sink who may: its transaction is one that no checkpoint lists.
+- Whether a transaction is committed, its coordinator says. So `KafkaOutput` reads all rows, also those that
+  readers of committed rows have to wait for because a dead process has left a transaction open before them.
+  At the end nothing is open: then a reader of committed rows must see just what the coordinator calls
+  committed.
+- `KafkaWatch` sees a row when no transaction before it is open. So rows may come late, and never early.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from onceproof.engine.connectors.kafka import wire_protocol as wire
 from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
 from onceproof.engine.connectors.kafka.kafka_source import KafkaSource, split_of
 from onceproof.engine.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
 from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
+from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
+from onceproof.engine.connectors.kafka.wire_protocol import Address, BrokerConnection
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.message_schemas import DeserializationSchema
 from onceproof.engine.types import TypeInformation, Types
+from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.systems.process.file_io import CountedReader, CountedSource, LoggedCommits
 from onceproof.harness.systems.process.job_specification import TrialTopics
-from onceproof.harness.systems.process.test_io import CountedReader, CountedSource, LoggedCommits
+from onceproof.harness.systems.process.kafka_clients import reader_settings
+from onceproof.harness.systems.process.visible_outputs import ServerWatch
+from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
 
 BATCH_ROWS: Final = 3
 PARTITIONS: Final = 2
@@ -42,7 +59,7 @@ TRANSACTION: Final = "transaction"
 TIMEOUT_MS: Final = 600_000
 """No transaction times out: that would be a loss that the sink must report."""
 _SECONDS_TO_MAKE_TOPIC: Final = 30.0
-_SECONDS_BETWEEN_TRIES: Final = 0.05
+_SECONDS_BETWEEN_MAKES: Final = 0.05
 _encode: Final = msgspec.json.Encoder().encode
 _decoder: Final[msgspec.json.Decoder[InputRecord]] = msgspec.json.Decoder(InputRecord)
 
@@ -174,4 +191,247 @@ def make_topics(servers: str, partitions: dict[str, int]) -> None:
             made_before = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
             if not made_before and time.monotonic() > deadline:
                 raise
+            time.sleep(_SECONDS_BETWEEN_MAKES)
+
+
+Answer = TypeVar("Answer")
+
+_COMMITTED: Final = ("PrepareCommit", wire.COMPLETE_COMMIT)
+_BEING_WRITTEN: Final = frozenset({"PrepareCommit", "PrepareAbort"})
+"""The states of transactions that are decided, while the markers of the decision are on their way."""
+_SECONDS_TO_ANSWER: Final = 30.0
+_SECONDS_BETWEEN_TRIES: Final = 0.02
+
+
+def transaction_of(message: Message, topics: TrialTopics) -> str:
+    """Return the transactional id in the headers of a row; without one the name of what is in none."""
+    headers: Any = message.headers() or ()
+    found = dict(headers).get(TRANSACTION)
+    return topics.unlisted if found is None else str(found, "utf-8")
+
+
+class KafkaOutput:
+    """The committed transactions in the topics of a scenario (`visible_outputs.Output`)."""
+
+    def __init__(self, topics: TrialTopics) -> None:
+        self._topics = topics
+        self._unlisted = topics.unlisted
+        self._rows: dict[str, list[Row]] = {}
+        """By transactional id, in the order in which they were read."""
+        self._states: dict[str, str] = {}
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._consumer: Consumer | None = None
+
+    def owns(self, name: str) -> bool:
+        """Return whether a name is that of a transaction in these topics."""
+        return name.startswith(f"{self._topics.prefix}-")
+
+    def names(self) -> list[str]:
+        """Return the ids of the committed transactions, and a name for rows that are in none."""
+        self._look()
+        return [name for name in self._rows if self._is_visible(name)]
+
+    def identity(self, name: str) -> Hashable | None:
+        """Return the rows as text; None if the transaction is not visible."""
+        if not self._is_visible(name):
+            self._look()
+        return repr(self._rows[name]) if self._is_visible(name) else None
+
+    def rows(self, name: str) -> list[Row]:
+        """Return the rows of a transaction, partition by partition."""
+        return self._rows.get(name, [])
+
+    def writer(self, name: str) -> tuple[int, int, str]:
+        """Return the writer in an id; (0, 0, "unknown") for rows that are in no transaction of a sink."""
+        writer = TransactionalId.parse(name)
+        return (0, 0, "unknown") if writer is None else (writer.subtask, writer.epoch, writer.attempt)
+
+    def waits(self, name: str) -> bool:
+        """Return False: the sink writes rows before the commit."""
+        return False
+
+    def unfinished(self) -> list[str]:
+        """Return the ids of the transactions that are open and have rows, and those seen otherwise.
+
+        Where nothing is open, a reader of committed rows must see what the coordinator calls committed. A
+        transaction of which it sees other rows is not ended either, whatever the coordinator says.
+        """
+        error, listed = self._ask(
+            lambda broker: broker.list_transactions((wire.ONGOING,)), lambda answer: answer[0] == wire.NONE
+        )
+        assert error == wire.NONE, wire.error_name(error)
+        found = sorted(each.transactional_id for each in listed if self.owns(each.transactional_id))
+        return found or self._seen_otherwise()
+
+    def close(self) -> None:
+        """Close the connection."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    # ---- internal
+
+    def _is_visible(self, name: str) -> bool:
+        return name in self._rows and (name == self._unlisted or self._states.get(name) in _COMMITTED)
+
+    def _look(self) -> None:
+        """Read the rows that have come, and ask what became of their transactions."""
+        if self._consumer is None:
+            self._consumer = self._new_consumer("read_uncommitted")
+        self._read(self._consumer, self._offsets, self._rows)
+        names = [name for name in self._rows if name != self._unlisted]
+
+        def ask(broker: BrokerConnection) -> list[wire.TransactionDescription]:
+            return broker.describe_transactions(names)
+
+        def is_answer(found: Sequence[wire.TransactionDescription]) -> bool:
+            return all(each.error in (wire.NONE, wire.TRANSACTIONAL_ID_NOT_FOUND) for each in found)
+
+        if names:
+            self._states = {each.transactional_id: each.state for each in self._ask(ask, is_answer)}
+
+    def _seen_otherwise(self) -> list[str]:
+        """Return the transactions of which a reader of committed rows sees other rows, or none."""
+        self._wait_for_markers()
+        expected = {name: self._rows[name] for name in self._rows if self._is_visible(name)}
+        consumer = self._new_consumer("read_committed")
+        seen: dict[str, list[Row]] = {}
+        try:
+            self._read(consumer, {}, seen)
+        finally:
+            consumer.close()
+        return sorted(name for name in {*seen, *expected} if seen.get(name) != expected.get(name))
+
+    def _wait_for_markers(self) -> None:
+        """Wait until each decision stands in the topics: the coordinator answers before that."""
+        deadline = time.monotonic() + _SECONDS_TO_ANSWER
+        self._look()
+        while not _BEING_WRITTEN.isdisjoint(self._states.values()) and time.monotonic() < deadline:
             time.sleep(_SECONDS_BETWEEN_TRIES)
+            self._look()
+
+    def _new_consumer(self, isolation: str) -> Consumer:
+        from confluent_kafka import Consumer
+
+        return Consumer(
+            {
+                **reader_settings(self._topics.servers, f"{self._topics.prefix}-outside"),
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 10,
+            }
+        )
+
+    def _read(
+        self, consumer: Consumer, offsets: dict[tuple[str, int], int], rows: dict[str, list[Row]]
+    ) -> None:
+        """Add the rows from ``offsets`` to the end of each partition, and move ``offsets`` on."""
+        from confluent_kafka import KafkaError, TopicPartition
+
+        deadline = time.monotonic() + _SECONDS_TO_ANSWER
+        listed = consumer.list_topics(timeout=_SECONDS_TO_ANSWER).topics
+        places = [
+            (name, number)
+            for name in sorted(listed)
+            if self._topics.is_output(name)
+            for number in sorted(listed[name].partitions)
+        ]
+        found: dict[tuple[str, int], list[Any]] = {place: [] for place in places}
+        reading = set(places)
+        consumer.assign([TopicPartition(*place, offsets.get(place, 0)) for place in places])
+        while reading:
+            assert time.monotonic() < deadline, f"the end of {sorted(reading)} does not come"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            place = message.topic() or "", message.partition() or 0
+            error = message.error()
+            if error is None:
+                found[place].append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                reading.discard(place)
+                offsets[place] = message.offset() or 0
+        consumer.unassign()
+        for place in places:
+            for message in found[place]:
+                name = transaction_of(message, self._topics)
+                rows.setdefault(name, []).append(as_tuple(msgspec.json.decode(message.value())))
+
+    def _ask(
+        self,
+        question: Callable[[BrokerConnection], Answer],
+        is_answer: Callable[[Answer], bool] = lambda answer: True,
+    ) -> Answer:
+        """Return the answer of the broker; ask again while it is being started."""
+        deadline = time.monotonic() + _SECONDS_TO_ANSWER
+        host, _, port = self._topics.servers.rpartition(":")
+        while True:
+            try:
+                with BrokerConnection(Address(host, int(port))) as broker:
+                    answer = question(broker)
+                if is_answer(answer) or time.monotonic() > deadline:
+                    return answer
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+
+
+_SECONDS_TO_READ: Final = 0.1
+_SECONDS_BETWEEN_LOOKS: Final = 0.1
+_SECONDS_TO_LIST: Final = 1.0
+_MOST_ROWS: Final = 100
+
+
+class KafkaWatch(ServerWatch):
+    """Reads the topics of a scenario's sinks.
+
+    Args:
+        topics: of the scenario; those of sinks may be made later.
+    """
+
+    def __init__(self, topics: TrialTopics) -> None:
+        super().__init__()
+        self._topics = topics
+        self._seen: set[str] = set()
+
+    def watch(self) -> None:
+        from confluent_kafka import Consumer
+
+        consumer = Consumer(reader_settings(self._topics.servers, f"{self._topics.prefix}-watch"))
+        try:
+            while not self._assign(consumer):
+                if self.ends.wait(_SECONDS_BETWEEN_LOOKS):
+                    return
+            while not self.ends.is_set():
+                self._look(consumer)
+        finally:
+            consumer.close()
+
+    def _assign(self, consumer: Consumer) -> bool:
+        """Begin to read all partitions; return whether there is a topic. A job has one sink into Kafka."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        try:
+            listed = consumer.list_topics(timeout=_SECONDS_TO_LIST).topics
+        except KafkaException:
+            return False
+        places = [
+            TopicPartition(name, number, 0)
+            for name, metadata in listed.items()
+            if self._topics.is_output(name)
+            for number in metadata.partitions
+        ]
+        if places:
+            consumer.assign(places)
+        return bool(places)
+
+    def _look(self, consumer: Consumer) -> None:
+        for message in consumer.consume(_MOST_ROWS, _SECONDS_TO_READ):
+            if message.error() is not None:
+                continue
+            name = transaction_of(message, self._topics)
+            if name not in self._seen:
+                self._seen.add(name)
+                self.note(event_log.ROWS_SEEN, name)

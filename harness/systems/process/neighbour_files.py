@@ -19,7 +19,7 @@ from onceproof.engine.functions import (
     RuntimeContext,
 )
 from onceproof.engine.state.operator import OperatorStateStore
-from onceproof.harness.systems.process.test_io import PREFIX
+from onceproof.harness.systems.process.file_io import PREFIX
 
 NEIGHBOUR: Final = "neighbour"
 CHECKPOINTS: Final = 3

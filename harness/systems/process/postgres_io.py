@@ -1,18 +1,30 @@
-"""The sinks into PostgreSQL of a job under trial in a real process, and the reader of what they have written.
+"""The sinks and lookups in PostgreSQL of a job under trial in a real process, and the readers of its tables.
 
-The rules this module lives by:
+Rules:
 
-- The sinks are the engine's. They log their commits as the other sinks do (`test_io.py`).
-- The table of a sink has the columns of the family's row schema. The process that builds the job creates it.
+- The sinks are the engine's. They log their commits as the other sinks do (`file_io.py`).
+- The process that builds the job creates the tables: that of a sink with the columns of the family's row
+  schema, that of a lookup in a schema of its own, filled in one transaction, by any number of processes.
 - What is visible is read by the system column xmin: the rows and the ledger entry of a transaction have the
   same one, because they were written in the same transaction. Rows with another xmin were committed by no
   sink who may, and get a name that no checkpoint lists.
+- Lookups run in threads beside the task and its event loop, each on one connection, through the proxy that
+  faults cut, with the time-outs of the engine's connections. After an error the next lookup opens another
+  connection; whether to look up again is the job's choice. Threads and connections of a task that was killed
+  end as it is freed.
+- `PostgresWatch` looks with one statement for each table, so it sees what one moment shows. Rows are gone if
+  a transaction has fewer of them than before, or a key is missing from a table by key.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -25,11 +37,14 @@ from onceproof.engine.connectors.postgres.postgres_ledger import COLUMNS, LEDGER
 from onceproof.engine.connectors.postgres.postgres_sessions import PostgresDatabase
 from onceproof.engine.connectors.postgres.postgres_sinks import USE, PostgresUpsertFunction
 from onceproof.engine.connectors.postgres.postgres_table import PostgresTable
+from onceproof.engine.connectors.postgres.timed_connection import TimedConnection, connect, translated
 from onceproof.engine.connectors.upsert_fence import FENCE
+from onceproof.engine.functions import Function, RuntimeContext
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.history import Row
-from onceproof.harness.systems.process.test_io import LoggedCommits, task_name
-from onceproof.harness.systems.process.transactional_database import Table
+from onceproof.harness.systems.process.database_io import Table
+from onceproof.harness.systems.process.file_io import LoggedCommits, task_name
+from onceproof.harness.systems.process.visible_outputs import ServerWatch
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.sinks import BUFFERED_KEYS
 
@@ -286,3 +301,148 @@ class PostgresOutput:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_SECONDS_BETWEEN_TRIES)
+
+
+SCHEMA: Final = "lookups"
+KEY: Final = "key"
+AT_A_TIME: Final = 2
+"""Lookups of a subtask that the server has at the same time; others wait."""
+_LOOKUP_TYPES: Final = {str: "text", int: "bigint", float: "double precision", bool: "boolean"}
+
+
+class PostgresLookup(Function):
+    """Finds rows by their first column.
+
+    Args:
+        options: where the database is.
+        name: of the table in the schema of lookups.
+    """
+
+    def __init__(self, options: JdbcConnectionOptions, name: str) -> None:
+        self._options = options
+        self._name = name
+        self._place = f"lookup in table {name!r} of {options.place}"
+        self._statement = sql.SQL("SELECT * FROM {} WHERE {} = %s").format(
+            sql.Identifier(SCHEMA, name), sql.Identifier(KEY)
+        )
+
+    def __deepcopy__(self, memo: object) -> PostgresLookup:
+        return PostgresLookup(self._options, self._name)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Connect later: the first lookup does, in a thread of its own."""
+        name = f"lookups-{runtime_context.get_task_name()}-{runtime_context.get_index_of_this_subtask()}"
+        self._threads = ThreadPoolExecutor(AT_A_TIME, name)
+        self._idle: SimpleQueue[TimedConnection] = SimpleQueue()
+
+    async def row_of(self, key: Any) -> tuple[Any, ...] | None:
+        """Return the row with a key, or None.
+
+        Raises:
+            DatabaseUnavailable: the server is away, or does not answer in time.
+            RefusedByDatabase: it refuses the user, the table or the key.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._look_up, key)
+
+    def close(self) -> None:
+        """Wait for the lookups that run, not longer than their time-out, and end the sessions."""
+        self._threads.shutdown(cancel_futures=True)
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()
+
+    def _look_up(self, key: Any) -> tuple[Any, ...] | None:
+        """Ask on a connection that has nothing to do; called in one of the threads."""
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            connection = connect(self._options, self._place)
+        try:
+            with translated(self._place):
+                row = connection.execute(self._statement, (key,)).fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.put(connection)
+        return row
+
+
+def make_postgres_lookup(end: PostgresEnd, name: str, rows: Sequence[tuple[Any, ...]]) -> PostgresLookup:
+    """Return a lookup in a table of these rows, which is made and filled if it does not exist."""
+    until_answered(end.address, lambda connection: make_lookup_table(connection, name, rows))
+    return PostgresLookup(job_options(end), name)
+
+
+def make_lookup_table(
+    connection: psycopg.Connection[Any], name: str, rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Create a table with rows, unless it is there. Another process may do it at the same time."""
+    if not rows:
+        raise ValueError(f"lookup in {name!r}: give at least one row, which tells the types of the columns")
+    table, first = sql.Identifier(SCHEMA, name), rows[0]
+    names = [KEY, *[f"column_{number}" for number in range(2, len(first) + 1)]]
+    columns = [
+        sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(_LOOKUP_TYPES[type(value)]))
+        for column, value in zip(names, first, strict=True)
+    ]
+    columns.append(sql.SQL("PRIMARY KEY ({})").format(sql.Identifier(KEY)))
+    places = sql.SQL(", ").join([sql.Placeholder()] * len(first))
+    with connection.transaction(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(1)")
+        cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+        cursor.execute(
+            sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(table, sql.SQL(", ").join(columns))
+        )
+        cursor.executemany(
+            sql.SQL("INSERT INTO {} VALUES ({}) ON CONFLICT DO NOTHING").format(table, places), rows
+        )
+
+
+SECONDS_BETWEEN_LOOKS: Final = 0.02
+
+
+class PostgresWatch(ServerWatch):
+    """Looks at a database.
+
+    Args:
+        address: of the database, directly.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.looks = 0
+        """How often it has seen all tables."""
+        self._output = PostgresOutput(address)
+        self._counts: dict[str, int] = {}
+        """By transaction, the most rows that were seen of it."""
+        self._keys: set[Row] = set()
+
+    def close(self) -> None:
+        """End the session with the server; the next look begins another one."""
+        self._output.close()
+
+    def look(self) -> None:
+        """Look at all tables once. Raises psycopg.Error where the server does not answer for long."""
+        counts = self._output.visible()
+        keys = {row[: table.keys] for table in self._output.tables() for row in table.rows}
+        for name, count in counts.items():
+            if name not in self._counts:
+                self.note(event_log.ROWS_SEEN, name)
+            self._counts[name] = max(count, self._counts.get(name, 0))
+        for name, most in list(self._counts.items()):
+            if counts.get(name, 0) < most:
+                self.note(event_log.ROWS_GONE, name)
+                self._counts[name] = 0
+        for key in sorted(self._keys - keys, key=repr):
+            self.note(event_log.ROWS_GONE, repr(key))
+        self._keys = keys
+        self.looks += 1
+
+    def watch(self) -> None:
+        try:
+            while not self.ends.wait(SECONDS_BETWEEN_LOOKS):
+                # The database may be dropped, or its tables made, at any moment.
+                with contextlib.suppress(psycopg.Error):
+                    self.look()
+        finally:
+            self.close()

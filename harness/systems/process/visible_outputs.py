@@ -1,11 +1,14 @@
 """Reads the visible output of a job after a process has died: part files in a folder, or a database.
 
-The rules this module lives by:
+Rules:
 
 - Both kinds of output have one interface: the names of visible transactions, an identity that shows whether a
   transaction was replaced, its rows, and the transactions left unfinished.
 - A name shows its output: names of transactions in the database contain slashes, names of files cannot, and
   those of servers have a prefix. The part files are asked last, and own what no other output does.
+- A watch reads a server's output while the job runs: directly, not through the job's proxy. What it sees is
+  an event with the time after the look. So it stands after what has made the rows visible in the order of the
+  logs: a sound job has logged the checkpoint before its rows are seen.
 """
 
 from __future__ import annotations
@@ -13,17 +16,21 @@ from __future__ import annotations
 import os
 import re
 import stat
+import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import msgspec
 
 from onceproof.engine.connectors.commit_ledger import entry_of
 from onceproof.harness.model.history import Row, as_tuple
+from onceproof.harness.systems.process.database_io import BATCH, Database, writer_of
 from onceproof.harness.systems.process.fault_actions import CONSUMED
 from onceproof.harness.systems.process.job_specification import HIDDEN
-from onceproof.harness.systems.process.transactional_database import BATCH, Database, writer_of
 
 ReadRows = Callable[[Path], list[Row]]
 
@@ -167,3 +174,39 @@ class DatabaseOutput:
 
     def unfinished(self) -> list[str]:
         return self._database.prepared()
+
+
+class ServerWatch(ABC):
+    """Looks at a server in a thread of its own while its context lasts."""
+
+    def __init__(self) -> None:
+        self.ends = threading.Event()
+        """Set when the context ends."""
+        self._events: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self.watch, daemon=True)
+
+    @abstractmethod
+    def watch(self) -> None:
+        """Look again and again until ``ends`` is set."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.ends.set()
+        self._thread.join()
+
+    def note(self, kind: str, name: str) -> None:
+        """Add an event: rows of a transaction, or of a key, are seen or gone."""
+        with self._lock:
+            self._events.append({"at": time.monotonic_ns(), "kind": kind, "transaction": name})
+
+    def take_events(self) -> list[dict[str, Any]]:
+        """Return what was seen since the last call, as events of a log."""
+        with self._lock:
+            events, self._events = self._events, []
+        return events

@@ -21,8 +21,7 @@ from onceproof.harness.model.program_file import filled
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.services.kafka_jars import BrokerProgram
 from onceproof.harness.systems.process.server_strikes import StruckServer
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
-from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialPostgres
 from onceproof.harness.systems.program.line_formats import row_of
 from onceproof.harness.systems.program.program_inputs import (
     InputFiles,

@@ -23,8 +23,7 @@ import psutil
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.services.service import die_with_parent
-from onceproof.harness.systems.process.process_table import command_of, session_members
-from onceproof.harness.systems.process.session_end import end_session
+from onceproof.harness.systems.process.process_table import command_of, end_session, session_members
 
 _STACK_LINE: Final = re.compile(r"\s*(at [\w.$/<>]+\(|\.\.\. \d+ more$)")
 

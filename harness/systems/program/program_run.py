@@ -35,9 +35,9 @@ from onceproof.harness.model.history import LOOK, History, Recovery, Row
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
+from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.program_ends import ProgramEnds
 from onceproof.harness.systems.program.program_outputs import StandardOutput
-from onceproof.harness.systems.program.program_packages import python_with
 from onceproof.harness.systems.program.program_process import ProgramProcess
 
 PROCESS: Final = "process"

@@ -22,7 +22,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM, ProgramFamily
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
-from onceproof.harness.systems.process.incarnations import trial_folder
+from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.program.program_ends import ProgramServers
 from onceproof.harness.systems.program.program_process import ProgramProcess
@@ -38,7 +38,6 @@ CAPABILITIES: Final = frozenset(
         Capability.RESCALE,
     }
 )
-_UNKNOWN: Final = "Nothing is known of what it sends, stores and commits."
 MISSING: Final[MissingPoints] = {}
 ANSWERS: Final = answers(
     CAPABILITIES,
@@ -49,26 +48,13 @@ ANSWERS: Final = answers(
         "pause": ProgramProcess.pause,
         "server": StruckServer.strike,
     },
+    MISSING,
     {
         Capability.KILL_MASTER: "Its parts are killed by their command lines, as kill_task.",
-        Capability.MESSAGE_FAULTS: _UNKNOWN,
-        Capability.WRITE_FAULTS: _UNKNOWN,
-        Capability.STORAGE_FAULTS: _UNKNOWN,
-        Capability.LATE_PUTS: _UNKNOWN,
-        Capability.LATE_CALLS: _UNKNOWN,
-        Capability.SHORT_LISTS: _UNKNOWN,
-        Capability.LOST_ROWS: _UNKNOWN,
-        Capability.LEAVING_FUNCTIONS: "Its functions are not reached.",
-        Capability.CHANGED_INPUT: "It is given its input while it runs.",
         Capability.PAUSED_WORKERS: "All its processes are paused together.",
-        Capability.MOVED_OUTPUT: "Its reader leaves the output where it is.",
-        Capability.LOST_FOLDERS: "Where it keeps its state is not known.",
         Capability.COMMIT_ERRORS: "A connection that is cut in the middle of an answer does that.",
         Capability.FAILED_COMMITS: "A connection that is cut in the middle of a request does that.",
-        Capability.CLOCK_JUMPS: "It reads the clock of the machine, which is not only its own.",
-        Capability.POWER_CUTS: "The machine stays on.",
     },
-    MISSING,
 )
 
 

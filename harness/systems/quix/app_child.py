@@ -30,7 +30,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.driver_protocol import (
+from onceproof.harness.systems.kit.driver_protocol import (
     UNREADABLE,
     claim_standard_output,
     open_job,

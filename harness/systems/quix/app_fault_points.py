@@ -73,30 +73,13 @@ MISSING: Final = missing_points(
 )
 """What this system could take by its kind, but never comes to (see ``prepared``), and why."""
 
-_NO_STORAGE: Final = "States are in RocksDB and in topics of Kafka: no checkpoint is a file."
 ANSWERS: Final = answers(
     CAPABILITIES,
     {"tasks": ForkedKills.strike, "process": ForkedKills.strike, **COMMIT_METHODS},
-    {
-        Capability.KILL_MASTER: "Its workers agree by the broker: there is no master.",
-        Capability.MESSAGE_FAULTS: "Its workers send each other nothing but records in topics of Kafka.",
-        Capability.WRITE_FAULTS: _NO_STORAGE,
-        Capability.STORAGE_FAULTS: _NO_STORAGE,
-        Capability.LATE_PUTS: _NO_STORAGE,
-        Capability.LATE_CALLS: "A commit is a call of the broker, which has decided it when it answers.",
-        Capability.SHORT_LISTS: "The topic of a run has all its partitions before the application starts.",
-        Capability.LOST_ROWS: "Its broker is a real one. Where it is killed or paused, rows are lost.",
-        Capability.LEAVING_FUNCTIONS: "What leaves is tried in the functions of this engine alone.",
-        Capability.CHANGED_INPUT: "Input that changes is asked of the sources of this engine alone.",
-        Capability.PAUSED_WORKERS: "Its workers are killed, not paused.",
-        Capability.MOVED_OUTPUT: "Its readers leave the topic as it is.",
-        Capability.LOST_FOLDERS: "No checkpoint is a file.",
-        Capability.CLOCK_JUMPS: "Clients of Kafka read the clock of the machine, which is not only theirs.",
-        Capability.SERVER_FAULTS: "Faults of a server are drawn for families that name it.",
-        Capability.POWER_CUTS: "The machine stays on.",
-        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
-    },
     MISSING,
+    {
+        Capability.SERVER_FAULTS: "Faults of a server are drawn for families that name it.",
+    },
 )
 
 MOST_WORKERS: Final = 3

@@ -1,6 +1,6 @@
 """Builds the history of an application from the event logs of its workers and from what is in Kafka.
 
-The rules this module lives by:
+Rules:
 
 - The n-th commit of any worker is checkpoint n. Its cut is what the group has committed by then of each
   split; its transaction is what was sent in it. A transaction has rows and offsets together, so each such cut
@@ -20,10 +20,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from onceproof.harness.model.history import LOOK, Recovery, Row
-from onceproof.harness.systems.process.history_builder import NO_FILES, HistoryBuilder
+from onceproof.harness.model.history import LOOK, Row
+from onceproof.harness.systems.kit.run_history import NO_FILES, RunHistory
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.quix import app_events
 from onceproof.harness.systems.quix.app_events import COMMITTED, COMMITTING, RESUMED, writer_of
 from onceproof.harness.systems.quix.app_topics import Seen
@@ -36,7 +35,7 @@ Place = tuple[str, str]
 _NEVER_COMMITTED: Final = -1
 
 
-class AppHistoryBuilder(HistoryBuilder):
+class QuixHistory:
     """Turns the events of one application into a history.
 
     Args:
@@ -45,15 +44,12 @@ class AppHistoryBuilder(HistoryBuilder):
         look: returns what is in the topics of the application, once it is over.
     """
 
-    sees_input = False
-
     def __init__(self, spec: Spec, lengths: Mapping[str, int], look: Callable[[], Seen]) -> None:
-        super().__init__(spec.faults, lengths, Path(spec.output), "", read_json_rows, spec.parallelism)
+        self.run = RunHistory(spec.faults, lengths, spec.parallelism)
         assert spec.kafka is not None, "an application lives between topics"
         self._input = spec.kafka.input_topic
         self._is_exactly_once = spec.barriers != "at_least_once"
         self._look = look
-        self._splits = list(lengths)
         self._seen = Seen({}, [], {}, [])
         self._position: dict[Place, int] = {}
         """By partition, what the group has committed so far."""
@@ -70,7 +66,7 @@ class AppHistoryBuilder(HistoryBuilder):
         if self._is_exactly_once:
             self._took_place = self._commits_of(events)
         for number, event in enumerate(events):
-            self._step += 1
+            self.run.next_step()
             if number in self._took_place:
                 self._commit_took_place(event, self._took_place[number])
             else:
@@ -107,22 +103,19 @@ class AppHistoryBuilder(HistoryBuilder):
         self._sent.add(name)
         self._position.update(_flat(event["offsets"]))
         rows = self._seen.rows.get(name, [])
-        number = len(self._complete) + 1
-        cut = self._complete[number] = self._cut()
-        listed = [name] if rows else []
-        self.history.checkpoint_completed(
-            self._step, number, self._attempt, cut, listed, (self._attempt,), self._in_flight()
+        self.run.checkpoint_completed(
+            len(self.run.complete) + 1, self._cut(), [name] if rows else [], self._in_flight()
         )
-        self._job_commits_again(at)
+        self.run.job_commits_again(at)
         if rows:
             self._show(name, rows)
-            self._job_came_back(at)
+            self.run.job_came_back(at)
 
     def _cut(self) -> dict[str, int]:
         """Return by split how many of its records are committed; the end of a split is none."""
         return {
             split: min(length, self._position.get((self._input, str(number)), 0))
-            for number, (split, length) in enumerate(self._lengths.items())
+            for number, (split, length) in enumerate(self.run.lengths.items())
         }
 
     def _in_flight(self) -> int:
@@ -135,20 +128,19 @@ class AppHistoryBuilder(HistoryBuilder):
 
     def _show(self, name: str, rows: list[Row]) -> None:
         worker, number = writer_of(name)
-        self._visible[name] = None
-        self.history.transaction_visible(self._step, name, worker, self._attempt, number, rows)
+        self.run.history.transaction_visible(self.run.step, name, worker, self.run.attempt, number, rows)
 
     def _add_unlisted_rows(self) -> None:
         """Add the rows that can be read and belong to no checkpoint."""
         if not self._is_exactly_once:
             rows = [row for own in self._seen.rows.values() for row in own]
             if rows:
-                self._step += 1
-                self.history.rows_found(self._step, f"{LOOK}1", self._attempt, rows)
+                self.run.next_step()
+                self.run.history.rows_found(self.run.step, f"{LOOK}1", self.run.attempt, rows)
             return
         for name, rows in self._seen.rows.items():
             if name not in self._sent:
-                self._step += 1
+                self.run.next_step()
                 self._show(name, rows)
 
     # The events of the workers.
@@ -166,42 +158,30 @@ class AppHistoryBuilder(HistoryBuilder):
                 # What took place is added where it began.
                 pass
             case event_log.TASK_FAILED:
-                self._task_failed({**event, "attempt": self._attempt})
+                self.run.task_failed(event, self.run.attempt)
             case event_log.FAULT_STRUCK:
-                self._fault_struck({**event, "read": dict(self._read)})
+                self.run.fault_struck({**event, "read": dict(self._read)})
             case _:
-                super().add_event(event)
+                self.run.add_event(event)
 
     def _begin(self, event: dict[str, Any]) -> None:
         """Add an attempt. It goes on from the last checkpoint, by the offsets that its workers get."""
-        self._attempt = str(event["attempt"])
-        self.parallelism = self.next_parallelism = event["parallelism"]
-        restored = len(self._complete) or None
-        self.history.attempt_started(
-            self._step,
-            self._attempt,
-            self.parallelism,
-            restored,
+        self.run.attempt_started(
+            str(event["attempt"]),
+            event["parallelism"],
+            len(self.run.complete) or None,
             by_supervisor=event["by_supervisor"],
+            # It is counted as it is read.
+            counts_replayed=False,
         )
-        self.history.statistics.attempts += 1
-        for recovery, _, read in self._waiting:
-            if not recovery.parallelism_after:
-                self.record_recovery(recovery, restored, read)
 
     def _record_read(self, split: str, offset: int) -> None:
         if offset < self._read[split]:
-            self.history.statistics.records_replayed += 1
-            for recovery, _, _ in self._waiting:
+            self.run.history.statistics.records_replayed += 1
+            for recovery, _, _ in self.run.recovering:
                 if recovery.replayed is not None:
                     recovery.replayed += 1
         self._read[split] = max(self._read[split], offset + 1)
-
-    def record_recovery(self, recovery: Recovery, restored: int | None, read: dict[str, int]) -> None:
-        """Record from which checkpoint workers recover; what they read again is counted as they read it."""
-        recovery.restored = restored
-        recovery.parallelism_after = self.parallelism
-        recovery.replayed = 0
 
     def _check_offsets(self, event: dict[str, Any]) -> None:
         """Compare the offsets that a worker gets with those of the last commits."""
@@ -211,17 +191,16 @@ class AppHistoryBuilder(HistoryBuilder):
         known = {place: self._position.get(place, _NEVER_COMMITTED) for place in found}
         if found != known:
             text = f"{event['worker']} gets the offsets {found}, and the last commits have {known}"
-            self.history.error(self._step, "consumer group", "OtherOffsets", "committed", text)
-            self.is_over = True
+            self.run.error("consumer group", "OtherOffsets", "committed", text)
 
     # The end.
 
     def at_rest(self, checkpoints: Path, neighbour: Mapping[str, bytes] = NO_FILES) -> None:
         """Report the transactions that are open, of the workers that lived last."""
         for name in self._seen.open:
-            if int(name.rpartition("-")[2]) < self.parallelism:
-                self.history.leak(self._step, "open transaction", name)
-        self.history.statistics.steps = self._step
+            if int(name.rpartition("-")[2]) < self.run.parallelism:
+                self.run.history.leak(self.run.step, "open transaction", name)
+        self.run.history.statistics.steps = self.run.step
 
 
 def _flat(offsets: Offsets) -> dict[Place, int]:

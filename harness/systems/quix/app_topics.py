@@ -20,7 +20,7 @@ import msgspec
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.process.job_specification import TrialTopics
-from onceproof.harness.systems.process.trial_kafka import TrialKafka, delete_topics
+from onceproof.harness.systems.process.trial_servers import TrialKafka, delete_topics
 from onceproof.harness.systems.quix.app_events import (
     ROWS,
     changelog_prefix,

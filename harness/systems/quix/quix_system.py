@@ -24,15 +24,15 @@ from msgspec.structs import replace
 from onceproof.harness.model.family import Family, FamilyOptions
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario
-from onceproof.harness.systems.process.driver_pool import DriverRun
-from onceproof.harness.systems.process.driver_process import Driver
-from onceproof.harness.systems.process.driver_system import DriverSystem, lengths_of
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
+from onceproof.harness.systems.kit.driver_pool import DriverRun
+from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.packages import folder_with
+from onceproof.harness.systems.kit.run_history import HistoryBuilder
+from onceproof.harness.systems.kit.system import DriverSystem, lengths_of
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
-from onceproof.harness.systems.program.program_packages import folder_with
+from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.systems.quix.app_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
-from onceproof.harness.systems.quix.app_history_builder import AppHistoryBuilder
+from onceproof.harness.systems.quix.app_history_builder import QuixHistory
 from onceproof.harness.systems.quix.app_topics import app_topics, seen
 
 NAME: Final = "quix"
@@ -103,4 +103,4 @@ class AppRun(DriverRun):
         """Return the history builder for transactions of Kafka."""
         topics = self.spec.kafka
         assert topics is not None, "an application lives between topics"
-        return AppHistoryBuilder(self.spec, self.lengths, partial(seen, topics))
+        return QuixHistory(self.spec, self.lengths, partial(seen, topics))

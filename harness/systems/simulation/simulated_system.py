@@ -53,13 +53,13 @@ ANSWERS: Final = answers(
         **WRITE_METHODS,
         **COMMIT_METHODS,
     },
+    {},
     {
         Capability.SERVER_FAULTS: "Servers are models in its memory: there, commits fail.",
         Capability.PAUSES: "A schedule leaves tasks alone for as long as it likes.",
         Capability.PAUSED_WORKERS: "It has one process, and no worker.",
         Capability.LOST_FOLDERS: "Its storage has no claims of other processes.",
     },
-    {},
 )
 
 

@@ -35,14 +35,14 @@ from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
-from onceproof.harness.systems.process.driver_pool import DriverRun, Drivers
-from onceproof.harness.systems.process.driver_process import (
+from onceproof.harness.systems.kit.driver_pool import DriverRun, Drivers
+from onceproof.harness.systems.kit.driver_process import (
     JAVA_DIED,
     Driver,
 )
+from onceproof.harness.systems.kit.incarnations import trial_folder
+from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.process.faulty_storage import FaultyStorage
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
-from onceproof.harness.systems.process.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
 from onceproof.harness.systems.spark.spark_masters import (
@@ -142,25 +142,14 @@ ANSWERS: Final = answers(
         "write": FaultyStorage.carry_out,
         **COMMIT_METHODS,
     },
+    MISSING,
     {
         Capability.KILL_MASTER: "The driver is the job master: its death is that of the process.",
-        Capability.POWER_CUTS: "The machine stays on.",
-        Capability.SERVER_FAULTS: "It starts no server for a family.",
         Capability.STORAGE_FAULTS: "Only writes of its storage are made to fail.",
-        Capability.LATE_PUTS: "In a folder no write is late.",
-        Capability.LATE_CALLS: "Its sinks write to a database of this machine, which answers at once.",
-        Capability.SHORT_LISTS: "Its sources read files of this machine, which are all there.",
-        Capability.LOST_ROWS: "Its sinks write to a database of this machine, which answers each call.",
         Capability.LEAVING_FUNCTIONS: "Tests raise and fork in functions on Spark.",
-        Capability.CHANGED_INPUT: "Its sources read a file that stays as it is.",
         Capability.PAUSED_WORKERS: "Zombies are stopped workers, whose task Spark gives to another one.",
-        Capability.MOVED_OUTPUT: "Its output stays where it is.",
-        Capability.LOST_FOLDERS: "Its checkpoints stay where they are.",
-        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
-        Capability.CLOCK_JUMPS: "Driver and workers read the clock of the machine, which is not only theirs.",
         Capability.MESSAGE_FAULTS: "Acknowledgements travel with the data of Spark's jobs, not alone.",
     },
-    MISSING,
 )
 
 

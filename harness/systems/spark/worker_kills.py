@@ -21,7 +21,6 @@ from typing import Final
 from onceproof.harness.model.fault_kinds import Means, Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.board_state import BoardState, LivingTask, StoppedTask
 from onceproof.harness.systems.process.fault_actions import (
     SLOW_SECONDS,
     die,
@@ -30,7 +29,7 @@ from onceproof.harness.systems.process.fault_actions import (
     send,
     stop_here,
 )
-from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard, LivingTask, StoppedTask
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.victims import is_victim
 

@@ -84,26 +84,10 @@ ANSWERS: Final = answers(
         "process": QueryKills.strike,
         **COMMIT_METHODS,
     },
+    MISSING,
     {
         Capability.KILL_MASTER: "The driver plans the batches: its death is that of the process.",
-        Capability.MESSAGE_FAULTS: "The driver asks its workers and waits: no message can be late or lost.",
-        Capability.POWER_CUTS: "The machine stays on.",
-        Capability.SERVER_FAULTS: "It starts no server for a family.",
-        Capability.STORAGE_FAULTS: "Java reads and deletes the files of the state store.",
-        Capability.CLOCK_JUMPS: "Java reads the clock of the machine, which is not only the query's.",
-        Capability.WRITE_FAULTS: "Java writes the files of the state store.",
-        Capability.LATE_PUTS: "Java writes the files of the state store.",
-        Capability.LATE_CALLS: "Its sink writes files of this machine, at once.",
-        Capability.SHORT_LISTS: "Its source reads files of this machine, which are all there.",
-        Capability.LOST_ROWS: "Its sink writes files of this machine, which answers each call.",
-        Capability.LEAVING_FUNCTIONS: "What leaves is tried in the functions of this engine alone.",
-        Capability.CHANGED_INPUT: "Input that changes is asked of the sources of this engine alone.",
-        Capability.PAUSED_WORKERS: "Its workers are killed, not paused.",
-        Capability.MOVED_OUTPUT: "Its files stay where they are.",
-        Capability.LOST_FOLDERS: "Its checkpoints stay where they are.",
-        Capability.PAUSES: "A pause is drawn for programs of which nothing else is known.",
     },
-    MISSING,
 )
 
 LEAST_BATCHES: Final = 2

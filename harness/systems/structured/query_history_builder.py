@@ -1,6 +1,6 @@
 """Builds the history of a query from the event logs of its processes and from its files.
 
-The rules this module lives by:
+Rules:
 
 - Batch n is checkpoint n + 1, complete when its offsets are written. Its rows are the transaction batch-n,
   which that checkpoint lists. The transaction must become visible later, as a whole, once, and before the
@@ -22,9 +22,8 @@ from typing import Any, Final
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import Row, as_tuple
-from onceproof.harness.systems.process.history_builder import NO_FILES, HistoryBuilder
+from onceproof.harness.systems.kit.run_history import NO_FILES, RunHistory
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.structured.query_fault_points import WORKER_POINTS
 from onceproof.harness.systems.structured.query_output import (
@@ -55,15 +54,11 @@ def look(spec: Spec) -> dict[str, Any]:
     }
 
 
-class QueryHistoryBuilder(HistoryBuilder):
+class StructuredHistory:
     """Turns the events of one driver after another into one history."""
 
-    sees_input = False
-
     def __init__(self, spec: Spec, lengths: Mapping[str, int], table_keys: int) -> None:
-        super().__init__(
-            spec.faults, lengths, Path(spec.output), spec.suffix, read_json_rows, spec.parallelism
-        )
+        self.run = RunHistory(spec.faults, lengths, spec.parallelism)
         self._spec = spec
         self._table_keys = table_keys
         self._planned_in: dict[int, str] = {}
@@ -73,9 +68,17 @@ class QueryHistoryBuilder(HistoryBuilder):
         """The visible rows according to the events so far."""
         self._batches: set[int] = set()
         """The visible batches."""
-        self._attempts = 0
 
     # The events of a process.
+
+    def add_process_log(self, events: list[dict[str, Any]]) -> None:
+        """Add the event log of a driver, and what the files say, once it and all its children are dead."""
+        self.run.log_begins()
+        for event in events:
+            self.run.next_step()
+            self.add_event(event)
+        self.run.next_step()
+        self._take_look(look(self._spec))
 
     def add_event(self, event: dict[str, Any]) -> None:
         """Add one event of a driver."""
@@ -92,37 +95,38 @@ class QueryHistoryBuilder(HistoryBuilder):
                 self._write(_rows(event["rows"]), event["at"])
                 if event.get("gone"):
                     # A key that no row has any more: the sink has lost what it should have replaced.
-                    self.history.transaction_hidden(self._step, _name(event["batch"]))
+                    self.run.history.transaction_hidden(self.run.step, _name(event["batch"]))
             case "looked":
                 self._take_look(event)
             case "query_stopped":
-                self.history.job_stopped(self._step)
+                self.run.history.job_stopped(self.run.step)
             case "rescale_refused":
                 # The query goes on with the partitions that it has.
-                left = self.history.statistics.not_applicable
+                left = self.run.history.statistics.not_applicable
                 left[RESCALE] = left.get(RESCALE, 0) + 1
+            case event_log.ATTEMPT_STARTED:
+                attempt = f"{self.run.history.statistics.attempts + 1}.1"
+                restored = event["restored"] if not self._table_keys else event["over"] or None
+                self.run.attempt_started(attempt, event["parallelism"], restored)
+            case event_log.FAULT_STRUCK:
+                self._fault_struck(event)
             case _:
-                super().add_event(event)
-
-    def _attempt_started(self, event: dict[str, Any]) -> None:
-        self._attempts += 1
-        restored = event["restored"] if not self._table_keys else event["over"] or None
-        super()._attempt_started({**event, "attempt": f"{self._attempts}.1", "restored": restored})
+                self.run.add_event(event)
 
     def _fault_struck(self, event: dict[str, Any]) -> None:
-        super()._fault_struck(event)
-        fault = self._faults[event["number"]]
+        self.run.fault_struck(event)
+        fault = self.run.faults[event["number"]]
         if FAULTS[fault.kind].kills_tasks and fault.point in WORKER_POINTS:
             # Spark runs the task again in another worker, and the attempt continues.
-            recovery, _, reading = self._waiting[-1]
-            self.record_recovery(recovery, max(self._complete, default=None), reading)
+            recovery, _, reading = self.run.recovering[-1]
+            self.run.record_recovery(recovery, max(self.run.complete, default=None), reading)
 
     # The history.
 
     def _plan(self, batch: int, cut: dict[str, int]) -> None:
         if batch in self._planned_in:
             return
-        self._planned_in[batch] = self._attempt
+        self._planned_in[batch] = self.run.attempt
         self._ends[batch] = cut
         if self._table_keys:
             # Spark plans a batch only after it has committed the one before.
@@ -132,15 +136,11 @@ class QueryHistoryBuilder(HistoryBuilder):
 
     def _end_batches(self, before: int) -> None:
         for batch in sorted(self._ends):
-            if batch < before and batch + 1 not in self._complete:
+            if batch < before and batch + 1 not in self.run.complete:
                 self._complete_batch(batch, [])
 
     def _complete_batch(self, batch: int, transactions: list[str]) -> None:
-        self._complete[batch + 1] = self._ends[batch]
-        attempt = self._attempt
-        self.history.checkpoint_completed(
-            self._step, batch + 1, attempt, self._ends[batch], transactions, (attempt,)
-        )
+        self.run.checkpoint_completed(batch + 1, self._ends[batch], transactions)
 
     def _show(self, batch: int, new: Counter[Row], gone: Counter[Row], at: int | None) -> None:
         """Record that rows of a batch became visible or hidden; an empty batch becomes visible once, too."""
@@ -148,28 +148,24 @@ class QueryHistoryBuilder(HistoryBuilder):
         if gone:
             # A batch that is shown for the first time and takes away rows replaces those of earlier batches.
             is_replaced = bool(new) and batch not in self._batches
-            self.history.transaction_hidden(self._step, name, is_replaced)
+            self.run.history.transaction_hidden(self.run.step, name, is_replaced)
         if new or batch not in self._batches:
             self._batches.add(batch)
-            attempt = self._planned_in.get(batch, self._attempt)
-            self.history.transaction_visible(self._step, name, 0, attempt, batch, list(new.elements()))
+            attempt = self._planned_in.get(batch, self.run.attempt)
+            self.run.history.transaction_visible(self.run.step, name, 0, attempt, batch, list(new.elements()))
         self._shown += new
         self._shown -= gone
         if new and at is not None:
-            self._job_came_back(at)
+            self.run.job_came_back(at)
 
     def _write(self, rows: Counter[Row], at: int | None) -> None:
+        run = self.run
         self._shown += rows
-        self.history.rows_written(self._step, "sink", self._attempt, self._table_keys, list(rows.elements()))
+        run.history.rows_written(run.step, "sink", run.attempt, self._table_keys, list(rows.elements()))
         if rows and at is not None:
-            self._job_came_back(at)
+            run.job_came_back(at)
 
     # The files.
-
-    def _look_outside(self) -> None:
-        """Read the files at the death of a process."""
-        self._step += 1
-        self._take_look(look(self._spec))
 
     def _take_look(self, seen: dict[str, Any]) -> None:
         planned: dict[int, dict[str, int]] = dict(seen["planned"])
@@ -177,7 +173,7 @@ class QueryHistoryBuilder(HistoryBuilder):
         for batch, cut in sorted(planned.items()):
             self._plan(batch, cut)
             if batch in by_batch and batch not in self._batches:
-                self._step += 1
+                self.run.next_step()
                 self._show(batch, by_batch[batch], Counter(), None)
         seen_rows: Counter[Row] = Counter()
         for rows in by_batch.values():
@@ -185,7 +181,7 @@ class QueryHistoryBuilder(HistoryBuilder):
         if self._table_keys:
             self._take_look_at_table(seen_rows, seen["over"])
         elif seen_rows != self._shown:
-            self._step += 1
+            self.run.next_step()
             self._show(max(planned, default=0), seen_rows - self._shown, self._shown - seen_rows, None)
 
     def _take_look_at_table(self, rows: Counter[Row], over: list[int]) -> None:
@@ -195,17 +191,17 @@ class QueryHistoryBuilder(HistoryBuilder):
             self._write(new, None)
         keys = self._table_keys
         if {row[:keys] for row in self._shown} - {row[:keys] for row in rows}:
-            self.history.transaction_hidden(self._step, _name(max(self._ends, default=0)))
+            self.run.history.transaction_hidden(self.run.step, _name(max(self._ends, default=0)))
         self._end_batches(max(over, default=-1) + 1)
 
     # The end of the run.
 
     def at_rest(self, checkpoints: Path, neighbour: Mapping[str, bytes] = NO_FILES) -> None:
         """Report unpublished files of the harness's sinks as leaks; other hidden files belong to Spark."""
-        for path in sorted(self._output.glob(".*.jsonl")):
+        for path in sorted(Path(self._spec.output).glob(".*.jsonl")):
             if path.name.startswith((".batch-", f".{TABLE}")):
-                self.history.leak(self._step, "open transaction", path.name)
-        self.history.statistics.steps = self._step
+                self.run.history.leak(self.run.step, "open transaction", path.name)
+        self.run.history.statistics.steps = self.run.step
 
 
 def _name(batch: int) -> str:

@@ -20,9 +20,8 @@ from typing import Final
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.board_state import BoardState
 from onceproof.harness.systems.process.fault_actions import die, send
-from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.process.process_table import command_of, parent_of, session_members
 from onceproof.harness.systems.recording.event_log import EventLog

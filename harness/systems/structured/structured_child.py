@@ -27,7 +27,7 @@ from onceproof import scenarios
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, spark_session
 from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.systems.process.driver_protocol import (
+from onceproof.harness.systems.kit.driver_protocol import (
     UNREADABLE,
     claim_standard_output,
     open_job,

@@ -21,13 +21,13 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.family import Family, FamilyOptions, options_of
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.systems.process.driver_pool import DriverRun
-from onceproof.harness.systems.process.driver_process import Driver
-from onceproof.harness.systems.process.driver_system import DriverSystem, lengths_of
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
+from onceproof.harness.systems.kit.driver_pool import DriverRun
+from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.run_history import HistoryBuilder
+from onceproof.harness.systems.kit.system import DriverSystem, lengths_of
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.structured.query_fault_points import ANSWERS, CAPABILITIES, MISSING, prepared
-from onceproof.harness.systems.structured.query_history_builder import QueryHistoryBuilder
+from onceproof.harness.systems.structured.query_history_builder import StructuredHistory
 
 NAME: Final = "structured_streaming"
 CHILD: Final = "onceproof.harness.systems.structured.structured_child"
@@ -79,4 +79,4 @@ class StructuredRun(DriverRun):
 
     def history_builder(self) -> HistoryBuilder:
         """Return the history builder for batches."""
-        return QueryHistoryBuilder(self.spec, self.lengths, self.table_keys)
+        return StructuredHistory(self.spec, self.lengths, self.table_keys)

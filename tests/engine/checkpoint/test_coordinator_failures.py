@@ -11,6 +11,7 @@ from onceproof.engine.checkpoint.events import (
 )
 from onceproof.engine.checkpoint.failure_counter import EXPIRED, FAILOVER
 from onceproof.engine.messages import (
+    DECLINED_IN_BATCH,
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,
@@ -152,3 +153,17 @@ def test_a_pending_checkpoint_older_than_the_latest_is_noticed(bench_with):
     bench.coordinator.pending[4] = bench.coordinator.pending.pop(5)
     with pytest.raises(AssertionError, match="4 is pending although 4 completed"):
         bench.coordinator.validate()
+
+
+def test_interval_doubles_while_a_task_declines_in_batch_mode(bench_with):
+    bench = bench_with()
+    bench.start("1.1")
+    now, waits_ms = 100, []
+    for checkpoint_id in range(1, 8):
+        (due_ms,) = bench.timer_due_ms(bench.elapse(now))
+        waits_ms.append(due_ms - now)
+        bench.decline(FIRST, checkpoint_id, reason=DECLINED_IN_BATCH)
+        now = due_ms
+    assert waits_ms == [100, 200, 400, 800, 1600, 1600, 1600]
+    bench.end()
+    assert bench.timer_due_ms(bench.start("1.2")) == [bench.now + 100]

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.timeliness import (
+    IN_BATCH,
     LATE_CHECKPOINT,
     LATE_EXPIRY,
     LATE_RESTART,
@@ -51,6 +52,31 @@ def test_wait_may_be_as_long_as_the_settings_say(scenario, what, allowed, anomal
     [violation] = Timeliness().check(scenario, history, FIXED)
     assert (violation.anomaly, violation.where) == (anomaly, "step 4")
     assert violation.witness == {"step": 4, "waits_ms": allowed + 1, "allowed_ms": allowed}
+
+
+def test_interval_doubles_with_each_refusal_of_a_task_that_sorts(scenario):
+    history = History()
+    for step, wait_ms in enumerate([80, 160, 320, 640, 1280, 1280]):
+        history.wait_begun(step, INTERVAL_WAIT, wait_ms, step)
+        history.checkpoint_aborted(step, step, IN_BATCH)
+    assert anomalies(scenario, history) == []
+    history.wait_begun(6, INTERVAL_WAIT, 1281, 6)
+    assert anomalies(scenario, history) == [LATE_CHECKPOINT]
+    history.attempt_started(7, "1.2", 1, None)
+    history.wait_begun(8, INTERVAL_WAIT, 81, 8)
+    assert anomalies(scenario, history) == [LATE_CHECKPOINT] * 2
+
+
+def test_no_checkpoint_completes_while_tasks_sort_their_input(scenario):
+    history = History()
+    history.wait_begun(1, INTERVAL_WAIT, 80, 0)
+    history.checkpoint_aborted(2, 1, IN_BATCH)
+    history.wait_begun(3, INTERVAL_WAIT, 80, 1 + LONG_MS)
+    allowed_ms = LONG_MS + PATIENCE * (160 - 50)
+    history.wait_begun(4, INTERVAL_WAIT, 80, 1 + LONG_MS + allowed_ms)
+    assert anomalies(scenario, history) == []
+    history.wait_begun(5, INTERVAL_WAIT, 80, 2 + LONG_MS + allowed_ms)
+    assert anomalies(scenario, history) == [NO_CHECKPOINT]
 
 
 LONG_MS = PATIENCE * (50 + 80 + 400)

@@ -129,7 +129,7 @@ def test_every_process_of_ours_leaves_the_working_folder_off_its_path() -> None:
         for started in pattern.findall(path.read_text(encoding="utf-8"))
     ]
     # What makes the environment of a program on trial runs nothing of a user's.
-    assert set(found) == {("program_packages.py", '"venv",'), ("program_packages.py", '"pip",')}
+    assert set(found) == {("packages.py", '"venv",'), ("packages.py", '"pip",')}
 
 
 def test_closed_output_pipe_is_no_error() -> None:

@@ -87,9 +87,15 @@ def test_system_says_why_it_cannot_run_a_family(name, family, reason):
     assert reason_against(name, load_family(family)) == reason
 
 
-def test_fault_kind_without_an_answer_is_refused():
+def test_capability_without_a_method_is_refused():
     with pytest.raises(KeyError):
-        fault_answers.answers(frozenset(), {}, {}, {})
+        fault_answers.answers(frozenset({Capability.PAUSES}), {})
+
+
+def test_each_capability_that_a_fault_needs_has_a_reason_for_its_absence():
+    answers = fault_answers.answers(frozenset(), {})
+    assert tuple(answers) == FAULT_KINDS
+    assert all(str(answer).endswith(".") for answer in answers.values())
 
 
 def test_unsupported_faults_are_counted_and_not_planned():

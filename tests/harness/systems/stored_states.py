@@ -13,7 +13,7 @@ from onceproof.harness.checkers.state_equivalence import CheckpointState
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.systems.process.incarnations import Ending, JobRun
+from onceproof.harness.systems.kit.incarnations import Ending, JobRun
 from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
 from onceproof.harness.systems.simulation.stored_content import contents_of
 

@@ -14,7 +14,7 @@ from onceproof.harness.model.history import (
     TRANSACTION_VISIBLE,
     rows_at_end,
 )
-from onceproof.harness.systems.bytewax.flow_history_builder import FlowHistoryBuilder
+from onceproof.harness.systems.bytewax.flow_history_builder import BytewaxHistory
 from tests.harness.systems.bytewax.recovery_stores import of_split, write_part
 
 
@@ -29,7 +29,7 @@ def folders(tmp_path):
 
 @pytest.fixture
 def builder(folders):
-    return FlowHistoryBuilder((), {"a": 4, "b": 2}, *folders, 1)
+    return BytewaxHistory((), {"a": 4, "b": 2}, *folders, 1)
 
 
 def write_store(folder, front, **positions):
@@ -60,7 +60,7 @@ def shown(name, *rows):
 
 
 def of_kind(builder, kind):
-    return [(subject, payload) for _, each, subject, payload in builder.history.events if each == kind]
+    return [(subject, payload) for _, each, subject, payload in builder.run.history.events if each == kind]
 
 
 def write_rows(output, file, *rows):
@@ -79,14 +79,14 @@ def test_epoch_is_complete_behind_its_last_snapshot_with_its_cut_and_its_rows(bu
         shown("part-0.000002", ["x", 2]),
     ]
     builder.add_process_log(events(*first, *second, *last))
-    kinds = [each for _, each, _, _ in builder.history.events[1:]]
+    kinds = [each for _, each, _, _ in builder.run.history.events[1:]]
     assert kinds == [CHECKPOINT_COMPLETED, TRANSACTION_VISIBLE] * 2
     completed = of_kind(builder, CHECKPOINT_COMPLETED)
     assert [(subject, payload["cut"], payload["transactions"]) for subject, payload in completed] == [
         (1, {"a": 1, "b": 2}, ("part-0.000001",)),
         (2, {"a": 3, "b": 2}, ("part-0.000002",)),
     ]
-    assert rows_at_end(builder.history) == [("x", 1), ("x", 2)]
+    assert rows_at_end(builder.run.history) == [("x", 1), ("x", 2)]
 
 
 def test_epoch_that_the_store_does_not_have_is_done_again_by_the_next_attempt(builder, folders):
@@ -95,7 +95,7 @@ def test_epoch_that_the_store_does_not_have_is_done_again_by_the_next_attempt(bu
     write_rows(output, "part-0.000001", ["x", 1])
     dead = [("part_snapshot", {"part": "part-0", "listed": ["part-0.000001"]})]
     builder.add_process_log(events(*epoch(1, 1), *dead, *epoch(4, 2), ("epoch_begun", {"split": "a"})))
-    builder.killed(9)
+    builder.run.killed(9)
     write_store(store, 3, a=2, b=2)
     write_part(store, 1, exs=[(1, 1, 2)], fronts=[(1, 0, 3)])
     builder.add_process_log(events(*epoch(2, 2)))
@@ -110,14 +110,14 @@ def test_rows_that_a_sink_takes_away_are_gone_also_if_they_were_not_logged(build
     write_store(store, 1)
     write_rows(output, "part-0", ["x", 1], ["x", 2])
     builder.add_process_log(events(shown("part-0 7.1", ["x", 1])))
-    builder.killed(9)
+    builder.run.killed(9)
     assert len(of_kind(builder, TRANSACTION_VISIBLE)) == 2
     write_rows(output, "part-0")
     cut = ("rows_cut", {"file": "part-0", "rows": [["x", 1], ["x", 2]]})
     builder.add_process_log(events(cut))
     [(_, gone)] = of_kind(builder, ROWS_GONE)
     assert gone["rows"] == [("x", 1), ("x", 2)]
-    assert rows_at_end(builder.history) == []
+    assert rows_at_end(builder.run.history) == []
 
 
 def test_rows_that_vanish_without_a_word_are_gone(builder, folders):
@@ -133,7 +133,7 @@ def test_store_with_other_positions_than_the_source_gave_is_an_error(builder, fo
     builder.add_process_log(events(*epoch(1, 1)))
     [(where, error)] = of_kind(builder, ERROR)
     assert (where, error["type"]) == ("recovery store", "OtherPositions")
-    assert builder.is_over
+    assert builder.run.is_over
 
 
 def test_hidden_file_and_half_row_are_left_behind(builder, folders):

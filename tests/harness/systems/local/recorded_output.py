@@ -31,9 +31,8 @@ from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.systems.disk.volatile_disk import Image
 from onceproof.harness.systems.local.part_file_io import PartFileIO
-from onceproof.harness.systems.process.table_sinks import make_sink
-from onceproof.harness.systems.process.test_io import LoggedCommits
-from onceproof.harness.systems.process.transactional_database import TRANSACTIONS, Database
+from onceproof.harness.systems.process.database_io import TRANSACTIONS, Database, make_sink
+from onceproof.harness.systems.process.file_io import LoggedCommits
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.sinks import SinkKind
 from tests.harness.systems.disk.recorded_calls import Call, Replay

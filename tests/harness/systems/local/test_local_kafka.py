@@ -21,13 +21,17 @@ from onceproof.harness.model.history import TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.process.file_io import CountedSource
+from onceproof.harness.systems.process.job_assembly import ProcessIO
 from onceproof.harness.systems.process.job_specification import Spec, TrialTopics
-from onceproof.harness.systems.process.kafka_io import TRANSACTION, make_kafka_source, make_topics
-from onceproof.harness.systems.process.kafka_output import KafkaOutput
-from onceproof.harness.systems.process.kafka_watch import KafkaWatch
-from onceproof.harness.systems.process.process_io import ProcessIO
-from onceproof.harness.systems.process.test_io import CountedSource
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
+from onceproof.harness.systems.process.kafka_io import (
+    TRANSACTION,
+    KafkaOutput,
+    KafkaWatch,
+    make_kafka_source,
+    make_topics,
+)
+from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from tests.harness.systems.words import scenario_with

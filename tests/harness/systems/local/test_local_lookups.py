@@ -24,14 +24,18 @@ from onceproof.harness.model.history import TRANSACTION_VISIBLE
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.process.file_io import CountedSource
+from onceproof.harness.systems.process.job_assembly import ProcessIO
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.postgres_io import PostgresEnd, PostgresOutput
-from onceproof.harness.systems.process.postgres_lookup import PostgresLookup, make_postgres_lookup
-from onceproof.harness.systems.process.process_io import ProcessIO
+from onceproof.harness.systems.process.postgres_io import (
+    PostgresEnd,
+    PostgresLookup,
+    PostgresOutput,
+    make_postgres_lookup,
+)
 from onceproof.harness.systems.process.server_strikes import SHORT_REQUEST_MS
 from onceproof.harness.systems.process.strike_requests import is_server_away
-from onceproof.harness.systems.process.test_io import CountedSource
-from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.process.trial_servers import TrialPostgres
 from onceproof.harness.systems.recording.event_log import EventLog
 from tests.harness.systems.words import scenario_with
 from tests.patience import PATIENCE_SECONDS

@@ -24,15 +24,14 @@ from onceproof.harness.model.history import ERROR, LEAK, TASK_FAILED, TRANSACTIO
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.services.object_store_server import BUCKET, ObjectStoreServer
 from onceproof.harness.systems.fault_clock import ClockState
+from onceproof.harness.systems.kit.job_history import JobHistory
 from onceproof.harness.systems.local.local_system import LocalSystem
 from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
+from onceproof.harness.systems.process.file_io import CountedSource
+from onceproof.harness.systems.process.job_assembly import ProcessIO
 from onceproof.harness.systems.process.job_specification import Spec, TrialObjects
-from onceproof.harness.systems.process.object_output import NEIGHBOUR_PART, ObjectOutput, StoreReader
-from onceproof.harness.systems.process.object_watch import ObjectWatch
-from onceproof.harness.systems.process.process_io import ProcessIO
-from onceproof.harness.systems.process.test_io import CountedSource
-from onceproof.harness.systems.process.trial_objects import TrialObjectStore
+from onceproof.harness.systems.process.object_io import NEIGHBOUR_PART, ObjectOutput, ObjectWatch, StoreReader
+from onceproof.harness.systems.process.trial_servers import TrialObjectStore
 from onceproof.harness.systems.recording.event_log import ROWS_GONE, ROWS_SEEN, SERVER_AWAY, EventLog
 from tests.harness.systems.words import WORDS, scenario_with
 from tests.planted.catalogue import with_bug
@@ -120,14 +119,14 @@ def test_planted_bugs_are_seen_during_the_run_and_at_rest(
 def test_process_without_its_server_is_an_error_unless_a_fault_has_struck_it(
     tmp_path: Path, struck: bool, has_given_up: bool
 ) -> None:
-    builder = HistoryBuilder((KILL,), {}, tmp_path, ".jsonl", lambda path: [], 1)
+    builder = JobHistory((KILL,), {}, tmp_path, ".jsonl", lambda path: [], 1)
     if struck:
-        builder.waiting = ClockState(left=(0,))
+        builder.run.waiting = ClockState(left=(0,))
     away = {"kind": SERVER_AWAY, "where": "process", "type": "x", "function": "list", "text": "no answer"}
     builder.add_process_log([{**away, "at": 1}])
-    assert builder.has_given_up == has_given_up
-    assert builder.is_over != has_given_up
-    assert [event[1] for event in builder.history.events] == [TASK_FAILED if has_given_up else ERROR]
+    assert builder.run.has_given_up == has_given_up
+    assert builder.run.is_over != has_given_up
+    assert [event[1] for event in builder.run.history.events] == [TASK_FAILED if has_given_up else ERROR]
 
 
 def part(owner: str = "0" * 16, subtask: int = 1, number: int = 0) -> str:
@@ -191,9 +190,9 @@ def test_files_of_checkpoints_that_stay_in_the_store_are_leaks(objects: TrialObj
     reader = StoreReader(objects)
     for name in ("job/chk-7/x", "job/finished", "job/shared/y"):
         reader._client.put_object(Bucket=BUCKET, Key=f"{objects.prefix}/checkpoints/{name}", Body=b"x")
-    builder = HistoryBuilder((), {}, tmp_path, ".jsonl", lambda path: [], 1, objects=objects)
+    builder = JobHistory((), {}, tmp_path, ".jsonl", lambda path: [], 1, objects=objects)
     builder.at_rest(tmp_path)
-    leaks = [event[3]["name"] for event in builder.history.events if event[1] == LEAK]
+    leaks = [event[3]["name"] for event in builder.run.history.events if event[1] == LEAK]
     assert leaks == ["an upload", "job/chk-7/x", "job/shared/y"]
     reader.drop()
 

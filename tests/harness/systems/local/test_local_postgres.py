@@ -19,12 +19,11 @@ from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, H
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.process.file_io import CountedSource
+from onceproof.harness.systems.process.job_assembly import ProcessIO
 from onceproof.harness.systems.process.job_specification import Spec
-from onceproof.harness.systems.process.postgres_io import PostgresOutput, make_table
-from onceproof.harness.systems.process.postgres_watch import PostgresWatch
-from onceproof.harness.systems.process.process_io import ProcessIO
-from onceproof.harness.systems.process.test_io import CountedSource
-from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.process.postgres_io import PostgresOutput, PostgresWatch, make_table
+from onceproof.harness.systems.process.trial_servers import TrialPostgres
 from onceproof.harness.systems.recording.event_log import ROWS_GONE, ROWS_SEEN, EventLog
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import file_of, with_bug

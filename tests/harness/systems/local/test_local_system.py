@@ -26,6 +26,7 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.kit.run_history import OUTSIDE
 from onceproof.harness.systems.local.attempt_leaks import (
     OPEN_FILE,
     SNAPSHOT,
@@ -36,7 +37,6 @@ from onceproof.harness.systems.local.attempt_leaks import (
 )
 from onceproof.harness.systems.local.local_child import main
 from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
-from onceproof.harness.systems.process.history_builder import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import with_bug

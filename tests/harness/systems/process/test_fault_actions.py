@@ -23,9 +23,8 @@ from onceproof.harness.model.fault_kinds import MEANS_POINTS
 from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, ScenarioError, check, from_json, to_json
-from onceproof.harness.systems.process.board_state import LivingTask, StoppedTask, board_file
 from onceproof.harness.systems.process.fault_actions import lose_shuffle_files, room_for, send
-from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process.fault_board import BoardFile, FaultBoard, LivingTask, StoppedTask
 from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.process_table import is_alive, is_in_session
 from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
@@ -77,7 +76,7 @@ def board_of(tmp_path):
     board.events = lambda kind: [
         each for each in read_all_events(tmp_path / "events") if each["kind"] == kind
     ]
-    board.read = lambda: board_file(tmp_path / "board").read()
+    board.read = lambda: BoardFile(tmp_path / "board").read()
     return board
 
 

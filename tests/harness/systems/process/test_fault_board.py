@@ -9,11 +9,12 @@ import subprocess
 import sys
 import textwrap
 
+import msgspec
 import pytest
 
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.board_state import board_file
-from onceproof.harness.systems.process.fault_board import FaultBoard
+from onceproof.harness.systems.process import fault_board
+from onceproof.harness.systems.process.fault_board import BoardFile, BoardState, FaultBoard
 from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
 from onceproof.harness.systems.spark.worker_kills import WorkerKills
 from tests.patience import PATIENCE_SECONDS
@@ -27,6 +28,15 @@ with board.living(sys.argv[2], sys.argv[3]):
     for line in sys.stdin:
         board(*line.split(), 0)
         print("lives", flush=True)
+"""
+
+COUNT = """
+import sys
+from onceproof.harness.systems.process.fault_board import BoardFile
+file = BoardFile(sys.argv[1])
+for _ in range(50):
+    with file.held() as state:
+        state.struck += 1
 """
 
 
@@ -98,7 +108,7 @@ def test_worker_is_killed_once_at_the_nth_pass_over_all_workers(cluster):
     assert (struck["task"], struck["read"]) == ("count-1", {"a": 7})
     [failed] = cluster.events("subtask_failed")
     assert (failed["task"], failed["attempt"], failed["injected"]) == ("count-1", "1.8", True)
-    state = board_file(cluster.path).read()
+    state = BoardFile(cluster.path).read()
     assert state.points == {"element": 4}
     assert [task.name for task in state.living] == ["count-0"]
 
@@ -114,7 +124,7 @@ def test_all_workers_that_run_a_task_die_together(cluster):
         "count-2",
     }
     assert len(cluster.events("fault_struck")) == 1
-    assert board_file(cluster.path).read().living == ()
+    assert BoardFile(cluster.path).read().living == ()
     assert cluster.driver_process.poll() is None
 
 
@@ -158,7 +168,7 @@ def test_task_kills_do_not_count_points_that_the_driver_passes(cluster):
     with board.living("count-0", "1.1"):
         for point in ("committing", "completed") * 2:
             board(point, "sink-0", 1)
-    state = board_file(cluster.path).read()
+    state = BoardFile(cluster.path).read()
     assert state.waiting.left == (1, 1)
     assert state.points == {"committing": 2, "completed": 2}
     assert cluster.events("fault_struck") == []
@@ -203,3 +213,32 @@ def test_events_of_several_processes_are_read_in_the_order_of_time(tmp_path):
         (tmp_path / name).write_text(text + '{"at":3,"kind":"to')
     (tmp_path / "events-2").write_text('{"at":0,"kind":"other"}\n')
     assert [event["kind"] for event in read_all_events(path)] == list("abcdef")
+
+
+def test_concurrent_changes_of_two_processes_are_all_kept(tmp_path):
+    path = str(tmp_path / "board")
+    workers = [subprocess.Popen([sys.executable, "-c", COUNT, path]) for _ in range(2)]
+    assert [worker.wait(PATIENCE_SECONDS) for worker in workers] == [0, 0]
+    assert BoardFile(path).read().struck == 100
+
+
+class Unknown(msgspec.Struct):
+    """A class that cannot be decoded."""
+
+    value: Nothing = 0  # noqa: F821
+
+
+def test_class_of_the_state_is_made_ready_before_any_thread_reads(tmp_path, monkeypatch):
+    monkeypatch.setattr(fault_board, "BoardState", Unknown)
+    with pytest.raises(NameError, match="Nothing"):
+        BoardFile(tmp_path / "board")
+
+
+def test_missing_file_reads_as_empty_and_a_failed_change_is_not_written(tmp_path):
+    file = BoardFile(tmp_path / "board")
+    assert file.read() == BoardState()
+    with pytest.raises(ZeroDivisionError), file.held() as state:
+        state.struck = 1 // 0
+    with file.held() as state:
+        state.deaths = 2
+    assert file.read() == BoardState(deaths=2)

@@ -19,7 +19,7 @@ from onceproof.harness.systems.process.server_strikes import (
     request_timeout_ms,
 )
 from onceproof.harness.systems.process.strike_requests import is_server_away, may_be_away, strike_server
-from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.process.trial_servers import TrialPostgres
 
 KILL = Fault("kill_server", "committing", delay=300, server="postgres")
 PAUSE = Fault("pause_server", "committing", delay=400, server="postgres")

@@ -13,8 +13,7 @@ from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.postgres_server import PostgresServer
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
-from onceproof.harness.systems.process.trial_postgres import TrialPostgres
+from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialPostgres
 from onceproof.harness.systems.program.program_ends import ProgramServers
 from onceproof.harness.systems.program.program_system import CommandSystem
 from tests.harness.systems.program.programs import events_of, program, tried
@@ -139,8 +138,8 @@ WORDS = {"words": [(n, f"word{n % 2}") for n in range(8)]}
 def test_the_job_of_the_page_about_kafka_repeats_rows_at_least_once(
     kafka: CommandSystem, kafka_page: Path
 ) -> None:
-    # No checkpoint is complete when the first rows are seen, so the job reads its input again. Its first start
-    # waits for the kill after four words: the rows of the others come from a start that has repeated these.
+    # No checkpoint is complete when the first rows are seen, so the job reads its input again. Its first
+    # start waits for the kill after four words; the other rows come from a start that has repeated these.
     file = kafka_page.read_text(encoding="utf-8")
     kafka_page.write_text(_changed(file, "GUARANTEE =", 'START = "{start}", GUARANTEE ='), encoding="utf-8")
     job = kafka_page.with_name("counts.py")

@@ -18,7 +18,7 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import to_json
-from onceproof.harness.systems.quix.app_history_builder import AppHistoryBuilder
+from onceproof.harness.systems.quix.app_history_builder import QuixHistory
 from onceproof.harness.systems.quix.quix_system import QuixSystem
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ def main(family_name: str, seed: int) -> None:
     family = load_family(family_name)
     kept: dict[str, Any] = {}
 
-    class Recording(AppHistoryBuilder):
+    class Recording(QuixHistory):
         """Keeps what it is given."""
 
         def add_process_log(self, events: list[dict[str, Any]]) -> None:
@@ -39,7 +39,7 @@ def main(family_name: str, seed: int) -> None:
 
     with (
         closing(QuixSystem()) as system,
-        replaced(sys.modules[QuixSystem.__module__], "AppHistoryBuilder", Recording),
+        replaced(sys.modules[QuixSystem.__module__], "QuixHistory", Recording),
     ):
         scenario = system.prepared(generate(family, seed))
         system.run(family, scenario)

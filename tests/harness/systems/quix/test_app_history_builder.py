@@ -21,7 +21,7 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.scenario import Fault, from_json
 from onceproof.harness.systems.process.job_specification import Spec, TrialTopics
-from onceproof.harness.systems.quix.app_history_builder import AppHistoryBuilder
+from onceproof.harness.systems.quix.app_history_builder import QuixHistory
 from onceproof.harness.systems.quix.app_topics import PassedOn, Seen, with_ends
 
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ def spec_with(faults=(), lengths=LENGTHS, **changes):
 
 def built(given, seen=None, **changes):
     """Return the builder of the history of these events."""
-    builder = AppHistoryBuilder(spec_with(**changes), LENGTHS, lambda: seen or Seen({}, [], {}, []))
+    builder = QuixHistory(spec_with(**changes), LENGTHS, lambda: seen or Seen({}, [], {}, []))
     builder.add_process_log(
         [
             {"at": number * 1_000_000_000, "kind": kind, **payload}
@@ -98,7 +98,7 @@ def finished():
 
 
 def of_kind(builder, kind):
-    return [(subject, payload) for _, each, subject, payload in builder.history.events if each == kind]
+    return [(subject, payload) for _, each, subject, payload in builder.run.history.events if each == kind]
 
 
 def cuts(builder):
@@ -122,7 +122,7 @@ def test_each_commit_is_a_checkpoint_with_its_offsets_and_its_rows():
     assert (first[1]["transactions"], second[1]["transactions"]) == (("1.0.1",), ())
     [(name, visible)] = of_kind(builder, TRANSACTION_VISIBLE)
     assert (name, visible["subtask"], visible["epoch"], visible["rows"]) == ("1.0.1", 0, 1, [("x", 1)])
-    assert builder.is_over
+    assert builder.run.is_over
 
 
 @pytest.mark.parametrize(("found", "took_place"), [(2, True), (-1001, False)])
@@ -177,10 +177,10 @@ def test_records_that_are_read_again_are_counted_for_the_recovery():
         *(committing("2.0.1", a=3), committed("2.0.1")),
     ]
     builder = built(given, Seen({"2.0.1": [("x", 1)]}, [], {}, []), faults=(KILL,))
-    [recovery] = builder.history.statistics.recoveries
+    [recovery] = builder.run.history.statistics.recoveries
     assert (recovery.position, recovery.replayed, recovery.restored) == (3, 2, None)
     assert recovery.seconds == 6, "from the kill to the answer of the commit"
-    assert builder.history.statistics.records_replayed == 2
+    assert builder.run.history.statistics.records_replayed == 2
 
 
 def test_rows_of_at_least_once_are_found_in_the_end_and_belong_to_no_checkpoint():
@@ -214,10 +214,10 @@ def recorded(family_name, change=lambda events, seen: None):
     spec = msgspec.structs.replace(spec, kafka=msgspec.structs.replace(spec.kafka, prefix=group))
     rows = {name: [tuple(row) for row in own] for name, own in run["seen"]["rows"].items()}
     found = msgspec.structs.replace(msgspec.convert(run["seen"], Seen), rows=rows)
-    builder = AppHistoryBuilder(spec, lengths, lambda: found)
+    builder = QuixHistory(spec, lengths, lambda: found)
     builder.add_process_log(events)
     oracle = PythonOracle(load_family(family_name), scenario)
-    return builder.history, judge(scenario, builder.history, oracle)
+    return builder.run.history, judge(scenario, builder.run.history, oracle)
 
 
 @pytest.mark.parametrize("family", ["word_count", "running_sum"])

@@ -12,7 +12,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.kafka_broker import KafkaBroker
-from onceproof.harness.systems.process.trial_kafka import TrialKafka
+from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.systems.quix.quix_system import QuixSystem
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 

@@ -29,7 +29,7 @@ class Job:
         self.builder = EpochHistoryBuilder(
             faults, {"a": 10, "b": 20}, path, ".jsonl", read_json_rows, parallelism=2
         )
-        self.history = self.builder.history
+        self.history = self.builder.run.history
 
     def write(self, name, *rows):
         (self.output / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -169,7 +169,7 @@ def test_recovery_of_a_killed_worker_ends_when_its_task_starts_again(job_under, 
     assert recovery.seconds == 3.0
     assert job.history.statistics.records_replayed == 4
     assert job.history.statistics.attempts == 1
-    assert not job.builder.death_was_planned
+    assert not job.builder.run.death_was_planned
 
 
 def test_start_of_another_task_does_not_end_a_recovery(job_under):
@@ -196,8 +196,8 @@ def test_driver_death_replays_all_records_read_since_the_checkpoint(job_under, f
         snapshot("chk-2/s1", "1.6", {"b": 9}),
         {**STRUCK, "number": 0, "task": "source-0", "read": {"a": 7}},
     )
-    assert job.builder.death_was_planned
-    job.builder.killed(6 * SECOND)
+    assert job.builder.run.death_was_planned
+    job.builder.run.killed(6 * SECOND)
     assert len(job.payloads(FAULT_FIRED)) == 1
     job.add_process_log(
         {"kind": "process_started", "incarnation": 2, "found": []}, attempt("2.1", restored=1)

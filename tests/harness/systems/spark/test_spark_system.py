@@ -22,8 +22,8 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.driver_process import DriverFailed
-from onceproof.harness.systems.process.history_builder import OUTSIDE
+from onceproof.harness.systems.kit.driver_process import DriverFailed
+from onceproof.harness.systems.kit.run_history import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.process.process_table import session_members
 from onceproof.harness.systems.spark.epoch_history_builder import EVENT_TIME_IS_LOST

@@ -19,7 +19,7 @@ from onceproof.harness.systems.structured.query_history_builder import (
     LOOKED,
     QUERY_STOPPED,
     RESCALE,
-    QueryHistoryBuilder,
+    StructuredHistory,
 )
 from onceproof.harness.systems.structured.query_rescale import RESCALE_REFUSED
 from onceproof.harness.systems.structured.query_sink import PLANNED, SHOWN, WRITTEN
@@ -52,7 +52,7 @@ class Query:
             faults=(KILL,),
         )
         self.family, self.scenario = load_family(name), scenario_of(name)
-        self.builder = QueryHistoryBuilder(spec, LENGTHS, table_keys)
+        self.builder = StructuredHistory(spec, LENGTHS, table_keys)
         self.events = []
 
     def log(self, kind, **payload):
@@ -83,7 +83,7 @@ class Query:
         self.log(event_log.JOB_FINISHED, points={})
         self.builder.add_process_log(self.events)
         self.builder.at_rest(self.checkpoints)
-        verdict = judge(self.scenario, self.builder.history, PythonOracle(self.family, self.scenario))
+        verdict = judge(self.scenario, self.builder.run.history, PythonOracle(self.family, self.scenario))
         return {(each.property, each.anomaly) for each in verdict.violations}
 
 
@@ -144,14 +144,14 @@ def test_rescale_that_spark_refuses_is_counted_as_not_applicable(query):
     query.log(RESCALE_REFUSED, operators=["globalLimit"])
     query.started(restored=1)
     assert query.judged() == set()
-    assert query.builder.history.statistics.not_applicable == {RESCALE: 1}
+    assert query.builder.run.history.statistics.not_applicable == {RESCALE: 1}
 
 
 def test_unlogged_rows_become_visible_when_the_process_dies(query):
     query.planned(0, FIRST)
     query.wrote("batch-0.jsonl", FIRST_ROWS)
     query.builder.add_process_log(query.events)
-    visible = [event for event in query.builder.history.events if event[1] == "transaction_visible"]
+    visible = [event for event in query.builder.run.history.events if event[1] == "transaction_visible"]
     assert [(subject, Counter(payload["rows"])) for _, _, subject, payload in visible] == [
         ("batch-0", Counter([("ant", 1), ("ant", 2)]))
     ]

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from onceproof.engine.connectors.sqlite import SqliteUpsertFunction
-from onceproof.harness.systems.process.transactional_database import (
+from onceproof.harness.systems.process.database_io import (
     Database,
     Table,
     UnknownTransaction,
@@ -139,7 +139,7 @@ def test_process_killed_during_a_write_leaves_nothing_written(database):
     database.prepare(FIRST, [("ant", 1)])
     dying = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from onceproof.harness.systems.process.transactional_database import Database\n"
+        "from onceproof.harness.systems.process.database_io import Database\n"
         "with Database(Path(sys.argv[1]))._writing() as connection:\n"
         "    connection.execute('UPDATE onceproof_transactions SET place = 1')\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

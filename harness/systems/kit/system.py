@@ -24,9 +24,9 @@ from onceproof.harness.model.fault_answers import MissingPoints
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
-from onceproof.harness.systems.process.driver_pool import Drivers
-from onceproof.harness.systems.process.driver_process import Driver
-from onceproof.harness.systems.process.incarnations import trial_folder
+from onceproof.harness.systems.kit.driver_pool import Drivers
+from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
 
 

@@ -19,8 +19,9 @@ from onceproof.harness.model.history import (
     TRANSACTION_VISIBLE,
 )
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.history_builder import OUTSIDE, HistoryBuilder
-from onceproof.harness.systems.process.transactional_database import (
+from onceproof.harness.systems.kit.job_history import JobHistory
+from onceproof.harness.systems.kit.run_history import OUTSIDE
+from onceproof.harness.systems.process.database_io import (
     Database,
     batch_name,
     database_of,
@@ -41,10 +42,10 @@ class Folder:
         self.output.mkdir()
         self.checkpoints = path / "checkpoints"
         self.checkpoints.mkdir()
-        self.builder = HistoryBuilder(
+        self.builder = JobHistory(
             faults, {"a": 10, "b": 20}, self.output, ".jsonl", read_json_rows, parallelism=2
         )
-        self.history = self.builder.history
+        self.history = self.builder.run.history
 
     def write(self, name, *rows):
         (self.output / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -234,8 +235,8 @@ def test_kill_with_a_rescale_is_recorded_with_its_recovery(tmp_path):
     folder.builder.add_process_log(
         [attempt(), snapshot("chk-1/a", {"a": 3, "b": 6}), completed(1, "chk-1/a"), struck]
     )
-    folder.builder.killed(6 * SECOND)
-    assert folder.builder.next_parallelism == 3
+    folder.builder.run.killed(6 * SECOND)
+    assert folder.builder.run.next_parallelism == 3
     folder.write("part-0a1b2c3d-0-0-1.1.jsonl", ["ant", 1])
     folder.write("part-0a1b2c3d-0-1-2.1.jsonl", ["ant", 2])
     folder.builder.add_process_log(
@@ -256,7 +257,7 @@ def test_kill_with_a_rescale_is_recorded_with_its_recovery(tmp_path):
     assert statistics.points == {"element": 9}
     assert (statistics.attempts, statistics.records_replayed) == (2, 2)
     assert [payload["injected"] for _, _, _, payload in folder.events(TASK_FAILED)] == [True]
-    assert folder.builder.is_over
+    assert folder.builder.run.is_over
 
 
 def test_commit_by_a_dying_attempt_does_not_end_its_recovery(tmp_path):
@@ -286,7 +287,7 @@ def test_commit_by_a_dying_attempt_does_not_end_its_recovery(tmp_path):
 
 def test_kill_from_outside_is_recorded_as_a_fault(folder):
     folder.builder.add_process_log([attempt()])
-    folder.builder.killed(SECOND)
+    folder.builder.run.killed(SECOND)
     [(_, _, kind, payload)] = folder.events(FAULT_FIRED)
     assert (kind, payload["point"]) == ("kill_process", OUTSIDE)
 

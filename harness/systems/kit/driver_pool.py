@@ -23,9 +23,9 @@ import msgspec
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.process.board_state import board_file
-from onceproof.harness.systems.process.driver_process import Driver
-from onceproof.harness.systems.process.incarnations import Ending, JobRun
+from onceproof.harness.systems.kit.driver_process import Driver
+from onceproof.harness.systems.kit.incarnations import Ending, JobRun
+from onceproof.harness.systems.process.fault_board import BoardFile
 from onceproof.harness.systems.recording.event_log import read_all_events
 
 
@@ -84,7 +84,7 @@ class DriverRun(JobRun):
 
     def deaths_to_come(self) -> int:
         """Return how many faults still wait that kill a driver."""
-        waiting = board_file(self.spec.board).read().waiting
+        waiting = BoardFile(self.spec.board).read().waiting
         return sum(
             waiting.waits_for(number) and self.kills_driver(fault)
             for number, fault in enumerate(self.spec.faults)
@@ -100,7 +100,7 @@ class DriverRun(JobRun):
         self.spec = msgspec.structs.replace(self.spec, board=str(board))
         # super() without arguments fails here, because dataclass(slots=True) creates a new class.
         history = JobRun.run(self)
-        history.statistics.points = dict(board_file(board).read().points)
+        history.statistics.points = dict(BoardFile(board).read().points)
         return history
 
     def live(self, number: int, path: Path) -> Ending:

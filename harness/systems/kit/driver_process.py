@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from weakref import finalize
 
-from onceproof.harness.systems.process.incarnations import last_line
-from onceproof.harness.systems.process.session_end import end_session
+from onceproof.harness.systems.kit.incarnations import last_line
+from onceproof.harness.systems.process.process_table import end_session
 
 JAVA_DIED: Final = 70
 """Exit code of a driver whose Java was killed."""

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from onceproof.harness.systems.process.driver_process import ENDED, JAVA_DIED, READY
+from onceproof.harness.systems.kit.driver_process import ENDED, JAVA_DIED, READY
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.recording.event_log import EventLog
 

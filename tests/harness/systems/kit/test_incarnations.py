@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onceproof.harness.systems.process.incarnations import last_line
+from onceproof.harness.systems.kit.incarnations import last_line
 
 CRASH = """
 import ctypes, faulthandler

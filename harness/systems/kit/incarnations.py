@@ -23,7 +23,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from onceproof.harness.model.history import History
-from onceproof.harness.systems.process.history_builder import HistoryBuilder
+from onceproof.harness.systems.kit.job_history import JobHistory
+from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.process.job_specification import Spec, write_spec
 from onceproof.harness.systems.process.neighbour_files import move_in
 from onceproof.harness.systems.process.visible_outputs import ReadRows, read_json_rows
@@ -75,7 +76,7 @@ class JobRun(ABC):
         """Return the builder of the history from the event logs of the incarnations."""
         spec = self.spec
         output = Path(spec.output)
-        return HistoryBuilder(
+        return JobHistory(
             spec.faults,
             self.lengths,
             output,
@@ -98,27 +99,27 @@ class JobRun(ABC):
             checkpoints.mkdir(parents=True, exist_ok=True)
         neighbour = move_in(output, spec.suffix)
         builder = self.history_builder()
-        while not builder.is_over:
+        while not builder.run.is_over:
             ending = self._incarnation(builder)
-            if ending.was_killed and not builder.is_over:
-                builder.killed(ending.at)
+            if ending.was_killed and not builder.run.is_over:
+                builder.run.killed(ending.at)
                 time.sleep(spec.restart_delay_ms / 1000)
-            elif not builder.is_over:
+            elif not builder.run.is_over:
                 self._ended_unasked(builder, ending)
             if self.progress is not None:
-                self.progress(builder.history)
+                self.progress(builder.run.history)
         self.job_is_over(builder)
         builder.at_rest(checkpoints, neighbour)
-        builder.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
-        builder.history.statistics.waited_milliseconds = self.waited_seconds * 1000
-        return builder.history
+        builder.run.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
+        builder.run.history.statistics.waited_milliseconds = self.waited_seconds * 1000
+        return builder.run.history
 
     def _incarnation(self, builder: HistoryBuilder) -> Ending:
         """Run one process until it is dead, and add its event log to the history."""
         ending = self.next_process(builder)
         builder.add_process_log(ending.events)
-        if not ending.in_time and not builder.is_over:
-            builder.out_of_time()
+        if not ending.in_time and not builder.run.is_over:
+            builder.run.out_of_time()
         return ending
 
     def _ended_unasked(self, builder: HistoryBuilder, ending: Ending) -> None:
@@ -127,11 +128,11 @@ class JobRun(ABC):
         One that has given up because a struck server was away is followed by another, as by a supervisor.
         An exit code of success is taken at its word, whatever was logged.
         """
-        self._given_up = self._given_up + 1 if builder.has_given_up else 0
-        if ending.says_success and not builder.has_stopped:
-            builder.says_success()
-        elif not builder.has_stopped and not 0 < self._given_up <= MOST_TIMES_GIVEN_UP:
-            builder.cannot_begin(ending.last_words)
+        self._given_up = self._given_up + 1 if builder.run.has_given_up else 0
+        if ending.says_success and not builder.run.has_stopped:
+            builder.run.says_success()
+        elif not builder.run.has_stopped and not 0 < self._given_up <= MOST_TIMES_GIVEN_UP:
+            builder.run.cannot_begin(ending.last_words)
 
     def next_process(self, builder: HistoryBuilder) -> Ending:
         """Run one process until it is dead."""
@@ -140,13 +141,14 @@ class JobRun(ABC):
         path = self.folder / f"process-{number}.json"
         spec = msgspec.structs.replace(
             self.spec,
-            parallelism=builder.next_parallelism,
-            waiting=builder.waiting,
+            parallelism=builder.run.next_parallelism,
+            waiting=builder.run.waiting,
             events=str(self.events_path(number)),
             part_folder=self.part_folder(number),
             in_buckets=self.in_buckets(number),
         )
-        builder.writes_into(spec.part_folder or spec.output)
+        if isinstance(builder, JobHistory):
+            builder.writes_into(spec.part_folder or spec.output)
         write_spec(spec, path)
         return self.live(number, path)
 

@@ -1,6 +1,6 @@
 """The source and the file sink of a job under trial in a real process: records are counted, commits logged.
 
-The rules this module lives by:
+Rules:
 
 - A position in a split carries the number of records before it, besides the inner source's position, because
   oracles compare numbers of records.
@@ -9,7 +9,6 @@ The rules this module lives by:
   finished commit is missing from the log, and its file is visible.
 - A refused commit fails before it changes anything. A commit that times out is done, as by a server whose
   answer is lost, and then fails.
-- Write-ahead, committing and upsert sinks write to a database instead (`table_sinks.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +26,11 @@ from onceproof.engine.connectors.source import ForwardingReader, Source, SourceI
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory
 from onceproof.engine.functions import RuntimeContext
+from onceproof.harness.model.history import as_tuple
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.commit_faults import answer, refuse
+from onceproof.harness.systems.filed_input import source_of
+from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.sinks import ROLLS_BY_SIZE, BucketsOfRows, names_in
@@ -199,3 +201,22 @@ class LoggingFileSink(LogsPartFiles):
     def __deepcopy__(self, memo: object) -> LoggingFileSink:
         config = OutputFileConfig(self._prefix, self._suffix)
         return LoggingFileSink(self._base_path, self._form, config, self._commits, self._in_buckets)
+
+
+class LinesOfRecords(CountedReader):
+    """Reads and counts the records of a file, with their own timestamps."""
+
+    def read(self, limit: int) -> list[Record]:
+        return [(as_tuple(value), timestamp) for (timestamp, value), _ in super().read(limit)]
+
+
+class FiledRecords(CountedSource):
+    """The splits of a scenario in files."""
+
+    reader_class = LinesOfRecords
+
+
+def filed_source(spec: Spec, log: EventLog) -> FiledRecords:
+    """Return the source of the files of a specification, which are in the order of its splits."""
+    paths = dict(zip(read_records(spec.records), spec.files, strict=True))
+    return FiledRecords(source_of(paths), log, paths)

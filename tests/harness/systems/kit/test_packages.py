@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.services.service import ServiceError
-from onceproof.harness.systems.program.program_packages import python_with
+from onceproof.harness.systems.kit.packages import python_with
 
 pytestmark = pytest.mark.slow
 

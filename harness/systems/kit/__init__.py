@@ -1,0 +1,1 @@
+"""What systems under test have in common: drivers, incarnations, points of faults, histories."""
