@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from typing import Final, get_args
 
 from onceproof.harness.generation.job_outline import JobOutline
@@ -12,7 +12,6 @@ from onceproof.harness.model.faults import FAULTS, KILL_TARGETS, drawn_kinds
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 HIGHEST_PARALLELISM: Final = 4
-_KILL_OF_ALL_TASKS: Final[Mapping[FaultKind, int]] = {"kill_all": 1}
 _SINK_POINTS: Final = frozenset({"pre_committed", "committing", "committed", "aborted"})
 _AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))
 
@@ -81,7 +80,10 @@ def draw_kill_kind(
     fitting = {
         kind: FAULTS[kind].weight for kind in kinds if kind in stage.kinds and point in FAULTS[kind].points
     }
-    return chance.elected(fitting or _KILL_OF_ALL_TASKS)
+    if not fitting:
+        chance.unit()  # The draws that follow keep their places.
+        return "kill_all"
+    return chance.elected(fitting)
 
 
 def draw_occurrence(chance: Chance, stage: JobOutline, point: Point, task: str, checkpoint: int) -> int:

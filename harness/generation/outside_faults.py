@@ -97,7 +97,7 @@ def _unfit(family: Family, scenario: Scenario) -> frozenset[FaultKind]:
     if KAFKA in servers or scenario.is_endless:
         unfit.add("change_input")
     if S3 in servers:
-        unfit |= {"lose_folder", "move_output"}
+        unfit |= {kind for kind, row in FAULTS.items() if row.strikes in ("folder", "output")}
     return frozenset(unfit)
 
 
@@ -128,5 +128,5 @@ def _drawn(family: Family, kind: FaultKind, chance: Chance, scenario: Scenario) 
 
 
 def _kill(chance: Chance, point: Point, nth: int) -> Fault:
-    kind: FaultKind = chance.choice(("kill_process", "kill_all"))
+    kind: FaultKind = "kill_process" if chance.chance(0.5) else "kill_all"
     return Fault(kind, point, ANY_TASK, 0, nth, chance.integer(0, 3))

@@ -83,6 +83,14 @@ class FaultRow:
     victims: Victims = "none"
     means: tuple[Means, ...] = ()
     """By what it can come about in real processes, besides the plain way."""
+    takes_place: bool = False
+    """Whether the write or commit takes place all the same, and is answered late or with an error."""
+    turns_clock: int = 0
+    """In which direction it sets the wall clock: 1 forward, -1 back."""
+    leaves_files: tuple[Point, ...] = ()
+    """The points at which it may leave files that nothing knows, until a later start of the job."""
+    milder: FaultKind | None = None
+    """What is tried in its place where a failure is shrunk in real processes."""
     weight: int = 1
     """Its tickets where one of several kinds is drawn; 0 if it has a draw of its own."""
     outside_weight: int = 0
@@ -140,6 +148,7 @@ _ROWS: Final = (
         "all tasks were killed",
         victims="all",
         means=("executor", "shuffle"),
+        milder="kill_task",
     ),
     FaultRow(
         "kill_process",
@@ -150,6 +159,7 @@ _ROWS: Final = (
         "the process was killed",
         # The driver dies because its Java does.
         means=("java",),
+        milder="kill_task",
     ),
     FaultRow(
         "kill_master",
@@ -174,6 +184,7 @@ _ROWS: Final = (
         Capability.MESSAGE_FAULTS,
         "lose the message",
         "a message was lost",
+        leaves_files=("acknowledged",),
     ),
     FaultRow(
         "delay_message",
@@ -210,6 +221,7 @@ _ROWS: Final = (
         Capability.WRITE_FAULTS,
         "tear the write",
         "a write of {task} was torn",
+        leaves_files=_WRITE_POINTS,
     ),
     FaultRow(
         "late_write",
@@ -219,6 +231,7 @@ _ROWS: Final = (
         "report the write late",
         "a write of {task} was reported late",
         delay="required",
+        takes_place=True,
     ),
     FaultRow(
         "fail_commit",
@@ -235,6 +248,7 @@ _ROWS: Final = (
         Capability.COMMIT_ERRORS,
         "answer a commit that took place with an error",
         "a commit of {task} took place and was answered with an error",
+        takes_place=True,
     ),
     FaultRow(
         "clock_ahead",
@@ -244,6 +258,7 @@ _ROWS: Final = (
         "set the wall clock forward",
         "the wall clock was set forward",
         delay="required",
+        turns_clock=1,
     ),
     FaultRow(
         "clock_back",
@@ -253,6 +268,7 @@ _ROWS: Final = (
         "set the wall clock back",
         "the wall clock was set back",
         delay="required",
+        turns_clock=-1,
     ),
     FaultRow(
         "fail_read",
@@ -261,6 +277,7 @@ _ROWS: Final = (
         Capability.STORAGE_FAULTS,
         "fail the read",
         "the storage could not be read or listed",
+        leaves_files=_READ_POINTS,
     ),
     FaultRow(
         "fail_delete",
@@ -269,6 +286,7 @@ _ROWS: Final = (
         Capability.STORAGE_FAULTS,
         "fail the deletion",
         "the storage refused to delete a file",
+        leaves_files=_DELETION_POINTS,
     ),
     FaultRow(
         "late_read",
@@ -297,6 +315,7 @@ _ROWS: Final = (
         "a put of {task} had no answer until it was given up, and was performed later",
         delay="required",
         weight=0,
+        leaves_files=_WRITE_POINTS,
     ),
     FaultRow(
         "kill_server",
@@ -365,6 +384,7 @@ _ROWS: Final = (
         "a deletion had no answer, and was performed later",
         delay="required",
         weight=0,
+        leaves_files=_DELETION_POINTS,
     ),
     FaultRow(
         "write_error_after_success",
@@ -374,6 +394,7 @@ _ROWS: Final = (
         "answer a write that took place with an error",
         "a write of {task} took place, was answered with an error, and was deleted by its writer",
         weight=0,
+        takes_place=True,
     ),
     FaultRow(
         "short_list",
@@ -491,3 +512,10 @@ def row_of(name: str) -> FaultRow | None:
 
 
 _ROWS_BY_NAME: Final[Mapping[str, FaultRow]] = {row.kind: row for row in _ROWS}
+
+
+def leaving_files(*targets: Target) -> tuple[tuple[FaultKind, Point], ...]:
+    """Return the kinds that may leave files where they strike one of the targets, each with its points."""
+    return tuple(
+        [(row.kind, point) for row in FAULTS.values() if row.strikes in targets for point in row.leaves_files]
+    )

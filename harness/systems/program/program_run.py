@@ -338,17 +338,17 @@ class ProgramRun:
 
     def _strike(self, fault: Fault) -> None:
         task = ANY_TASK
-        match fault.kind:
-            case "kill_process" | "kill_all":
-                self._kill(fault)
-            case "kill_task":
+        match FAULTS[fault.kind].strikes, FAULTS[fault.kind].victims:
+            case "tasks", "passing":
                 part = self._kill_part(fault.occurrence)
                 if part is None:
                     left = self.history.statistics.not_applicable
                     left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1
                     return
                 task = part
-            case "pause_process":
+            case "tasks" | "process", _:
+                self._kill(fault)
+            case "pause", _:
                 self._pause(fault)
             case _:
                 self.ends.servers[fault.server].strike(fault)
@@ -363,7 +363,7 @@ class ProgramRun:
             recovery = Recovery(fault.kind, fault.point, task, self._parallelism, self._given)
             statistics.recoveries.append(recovery)
             self._recovering.append((recovery, time.monotonic()))
-        if fault.kind in ("kill_process", "kill_all"):
+        if FAULTS[fault.kind].is_kill and task == ANY_TASK:
             self.history.task_failed(self._step, PROCESS, str(self._starts), "killed", injected=True)
 
     def _kill(self, fault: Fault) -> None:
