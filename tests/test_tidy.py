@@ -62,11 +62,9 @@ LISTS_OF_KINDS = {
     "harness.model.fault_kinds": "the names",
     "harness.model.capabilities": "capabilities with the names of kinds",
     "harness.checkers.situations": "fields with the names of kinds",
-    "harness.systems.local.local_system": "one kind has a method of its own, and one is missing at a point",
-    "harness.systems.local.workers_system": "one kind has a method of its own",
+    "harness.systems.local.points": "one kind has a method of its own, and one is missing at a point",
     "harness.systems.process.server_strikes": "what strikes a server, which is nothing else",
     "harness.systems.program.program_system": "one kind has a method of its own",
-    "harness.systems.spark.epoch_history_builder": "one kind at one of its points",
 }
 
 OLD_FIELD = re.compile(r"\s*:(param|raises?|returns?|yields?)\b[^:]*:")

@@ -10,12 +10,12 @@ from typing import Final
 HOMES: Final = {
     "simulated": ("onceproof.harness.systems.simulation.simulated_system", "SimulatedSystem"),
     "simulated-rocksdb": ("onceproof.harness.systems.simulation.simulated_system", "DatabaseSystem"),
-    "local": ("onceproof.harness.systems.local.local_system", "LocalSystem"),
-    "local-workers": ("onceproof.harness.systems.local.workers_system", "LocalWorkersSystem"),
-    "spark": ("onceproof.harness.systems.spark.spark_system", "SparkSystem"),
-    "spark-cluster": ("onceproof.harness.systems.spark.spark_system", "SparkClusterSystem"),
-    "spark-standalone": ("onceproof.harness.systems.spark.spark_system", "SparkStandaloneSystem"),
-    "spark-yarn": ("onceproof.harness.systems.spark.spark_system", "SparkYarnSystem"),
+    "local": ("onceproof.harness.systems.local.system", "LocalSystem"),
+    "local-workers": ("onceproof.harness.systems.local.system", "LocalWorkersSystem"),
+    "spark": ("onceproof.harness.systems.spark.system", "SparkSystem"),
+    "spark-cluster": ("onceproof.harness.systems.spark.system", "SparkClusterSystem"),
+    "spark-standalone": ("onceproof.harness.systems.spark.system", "SparkStandaloneSystem"),
+    "spark-yarn": ("onceproof.harness.systems.spark.system", "SparkYarnSystem"),
     "relay": ("onceproof.harness.systems.relay", "RelaySystem"),
     "structured_streaming": (
         "onceproof.harness.systems.structured.structured_system",

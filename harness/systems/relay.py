@@ -39,12 +39,13 @@ from onceproof.harness.model.system import applicable, refusal_of_servers
 from onceproof.harness.systems.kit.driver_pool import Drivers
 from onceproof.harness.systems.kit.incarnations import Ending, JobRun, trial_folder
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
-from onceproof.harness.systems.local.local_system import LocalRun
+from onceproof.harness.systems.kit.system import lengths_of
+from onceproof.harness.systems.local.system import LocalRun
 from onceproof.harness.systems.process.fault_board import BoardFile
 from onceproof.harness.systems.process.job_specification import read_spec, spec_of
-from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
-from onceproof.harness.systems.spark.spark_system import SparkRun, spark_drivers
-from onceproof.harness.systems.spark.worker_kills import WorkerKills
+from onceproof.harness.systems.spark.history import SparkHistory
+from onceproof.harness.systems.spark.kills import WorkerKills
+from onceproof.harness.systems.spark.system import SparkRun, spark_drivers
 
 NAME: Final = "relay"
 
@@ -153,7 +154,7 @@ class RelaySystem:
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
             spec = replace(spec_of(family, scenario, folder), faults=faults, in_turn=True)
-            lengths = {split: len(records) for split, records in scenario.records.items()}
+            lengths = lengths_of(scenario)
             history = RelayRun(spec, lengths, folder, drivers=self._drivers).run()
         history.statistics.not_applicable = left
         return history
@@ -223,9 +224,7 @@ class RelayRun(JobRun):
         """Return the history builder of Spark, which reads the event logs of local processes as well."""
         spec = self.spec
         output = Path(spec.output)
-        return EpochHistoryBuilder(
-            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
-        )
+        return SparkHistory(spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism)
 
     def run(self) -> History:
         """Run leg after leg until the job has ended.

@@ -38,7 +38,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, to_json
 from onceproof.harness.model.system import find_system
-from onceproof.harness.systems.spark.spark_system import SparkSystem
+from onceproof.harness.systems.spark.system import SparkSystem
 
 FAMILIES: Final = ("flights", "page_views", "nexmark_q3", "nexmark_q5", "nexmark_q7")
 SYSTEMS: Final[dict[str, str]] = {

@@ -12,7 +12,7 @@ from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.model.scenario import check, read_scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.systems.spark.spark_system import (
+from onceproof.harness.systems.spark.system import (
     CAPABILITIES,
     CLUSTER_MEANS,
     LOCAL_MEANS,

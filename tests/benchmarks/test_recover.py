@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from onceproof.harness.model.history import History, Recovery
 from onceproof.harness.model.scenario import Fault, check
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.systems.spark.spark_system import CAPABILITIES, CLUSTER_MEANS, LOCAL_MEANS
+from onceproof.harness.systems.spark.system import CAPABILITIES, CLUSTER_MEANS, LOCAL_MEANS
 from tests.benchmarks.measurement import load_benchmark
 from tests.benchmarks.recover import DEATHS, NotRecovered, measure, scenario_of, seconds_after
 

@@ -30,9 +30,10 @@ from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, POINTS, FaultKind, Means, Point
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.local.local_system import LocalRun
-from onceproof.harness.systems.spark.spark_masters import CLUSTER_MASTER, LOCAL_MASTER
-from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, WORKER_POINTS, SparkRun, spark_drivers
+from onceproof.harness.systems.local.system import LocalRun
+from onceproof.harness.systems.spark.cluster import CLUSTER_MASTER, LOCAL_MASTER
+from onceproof.harness.systems.spark.points import DRIVER_POINTS, WORKER_POINTS
+from onceproof.harness.systems.spark.system import SparkRun, spark_drivers
 from tests.flights.year import FAMILY, PARALLELISM, FlightsTrial, Year, read_rows
 
 Progress: TypeAlias = Callable[[History], None]

@@ -11,7 +11,7 @@ import pytest
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Recovery
-from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, MISSING
+from onceproof.harness.systems.spark.system import CLUSTER_MEANS, MISSING
 from onceproof.scenarios._year_of_flights import ROWS
 from tests.flights import __main__ as flights_command
 from tests.flights.__main__ import main, summary_lines

@@ -10,7 +10,7 @@ import pytest
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.systems.local.local_system import LocalRun
+from onceproof.harness.systems.local.system import LocalRun
 from onceproof.harness.systems.process.job_specification import HIDDEN
 from onceproof.harness.systems.process.neighbour_files import NEIGHBOUR
 from onceproof.reports.headline import real_input_failed, real_input_text

@@ -8,7 +8,7 @@ import pytest
 
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.systems.spark.spark_system import DRIVER_POINTS, MISSING
+from onceproof.harness.systems.spark.points import DRIVER_POINTS, MISSING
 from onceproof.reports.headline import real_input_failed, real_input_text
 from onceproof.scenarios._year_of_flights import ROWS, write_year
 from tests.flights.flights_oracle import compare_year

@@ -9,7 +9,7 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import TASK_FAILED, TRANSACTION_VISIBLE
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.systems.simulation.simulated_object_store import TROUBLES
 from onceproof.harness.systems.simulation.simulated_sinks import ROLLS_ALSO_BY_COUNT
 from onceproof.harness.systems.sinks import ROLLS_BY_COUNT

@@ -1,6 +1,6 @@
 """A pool of driver processes, and the run of one job on drivers of the pool.
 
-The rules this module lives by:
+Rules:
 
 - One driver runs a job. If a fault of the scenario will kill it, the pool starts the next driver beforehand,
   because a start takes seconds.

@@ -1,6 +1,6 @@
 """Starts and controls a driver under test: a process that runs jobs in processes which it starts.
 
-The rules this module lives by:
+Rules:
 
 - A driver takes seconds to start, so it runs one job after another until it is killed. The next driver may
   start while the current one works.

@@ -1,6 +1,6 @@
 """The driver's side of the protocol between a trial and its drivers (`driver_process.py`).
 
-The rules this module lives by:
+Rules:
 
 - The driver writes a line when it is ready, and then one for each job, with its exit code. It writes nothing
   else to the pipe of its parent: the standard output of jobs goes to the standard error.

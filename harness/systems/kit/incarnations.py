@@ -1,6 +1,6 @@
 """Runs a job in one process after another over the same folders, until the job ends.
 
-The rules this module lives by:
+Rules:
 
 - A process is one incarnation of the job. The next one starts only after it and all its child processes are
   dead. Incarnations share the folders and nothing else; only the parallelism changes, if a kill asked for it.

@@ -1,6 +1,6 @@
 """Python environments of programs on trial, with the packages that their files name.
 
-The rules this module lives by:
+Rules:
 
 - Other engines' packages clash with ours and with each other's. So each list of packages has an environment
   of its own, in the user's cache, and the program runs with its Python.

@@ -1,6 +1,6 @@
 """A system whose jobs run on drivers of a pool: what Structured Streaming, Bytewax and Quix have in common.
 
-The rules this module lives by:
+Rules:
 
 - A family takes part with an option of its own, a function that builds its job for the system. A family
   without it is refused before a driver starts.

@@ -1,6 +1,6 @@
 """What dead attempts leave in a process of the local runtime.
 
-The rules this module lives by:
+Rules:
 
 - What belongs to an attempt ends with it: its tasks and their timers, snapshots that wait to be stored,
   threads, open files, databases. A write that has begun is finished, and holds its task until then.

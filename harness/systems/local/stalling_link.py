@@ -1,6 +1,6 @@
 """The connection between a worker and the coordinator, which may stall.
 
-The rules this module lives by:
+Rules:
 
 - A socket between two processes loses nothing, repeats nothing and keeps the order. But what is sent may
   arrive late: a busy machine does not run the receiver, or the sender's next call. So a message that a fault

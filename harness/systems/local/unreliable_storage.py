@@ -1,6 +1,6 @@
 """The checkpoint storage of a local process, in which single reads, lists and deletions fail.
 
-The rules this module lives by:
+Rules:
 
 - A call fails where the fault clock says so, once; the next one succeeds, as on a network drive that was away
   for a moment. Or it takes its time, or this process still lists a file that it has deleted.

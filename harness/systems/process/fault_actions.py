@@ -1,10 +1,10 @@
 """The means of faults in real processes: signals, cut connections, deleted files and full disks.
 
-The rules this module lives by:
+Rules:
 
 - All faults use the operating system: signals, closed connections, deleted files, a file size limit. The one
   exception is a read-only disk, which needs privileges to make: there the storage raises the error of such a
-  disk (`faulty_storage.py`).
+  disk (`spark/observed_subtask.py`).
 - A zombie is a worker that is stopped after its connections are closed, as in a network partition. Its Java
   treats it as dead, and gives its task to another worker. Later the zombie continues, unaware of that.
 - Signals go only to processes of this session: the id of a dead process may belong to another session now.

@@ -1,6 +1,6 @@
 """Which worker processes die of a kill, where a driver of the harness forks them: Bytewax and Quix.
 
-The rules this module lives by:
+Rules:
 
 - A kill of a task is SIGKILL to the process of the worker that passes the point. Workers of one process are
   threads, and die together. Any other kill is SIGKILL to all worker processes.

@@ -1,6 +1,6 @@
 """The specification of a child process, as JSON: its job, its input and output, its folders, its faults.
 
-The rules this module lives by:
+Rules:
 
 - A specification is written to a file before the child starts, so a failed run can be started again by hand.
 - The faults come with the counts of earlier processes (``waiting``): a fault that waits for the fifth pass of

@@ -1,6 +1,6 @@
 """Settings of the harness's own clients of Kafka, which reach the broker past the job's proxy.
 
-The rules this module lives by:
+Rules:
 
 - A client says nothing of a broker that is away, and is back half a second after it.
 - A reader sees committed rows alone, from the first one on, and leaves no trace at the broker.

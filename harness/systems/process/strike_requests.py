@@ -2,7 +2,7 @@
 
 Rules:
 
-- It imports nothing of the servers, because each process of a job imports it (`local_child.py`).
+- It imports nothing of the servers, because each process of a job imports it (`local/run.py`).
 - An error that says a server is away counts as injected once a server was struck: a connection may be found
   broken long after. Where a pause is planned, requests have a short time-out, which a busy machine may exceed
   before; so there the error counts from the beginning.

@@ -1,6 +1,6 @@
 """The event log of a process under trial: one JSON object a line, which survives the death of the process.
 
-The rules this module lives by:
+Rules:
 
 - A line is handed to the kernel in one write before anything that follows from the event can happen: what a
   reader could have seen has its line before the next thing could be seen. So the order of lines is the order

@@ -1,6 +1,6 @@
 """A driver that writes an event log: its attempts, the outcome of each checkpoint, the end of the job.
 
-The rules this module lives by:
+Rules:
 
 - The class stands before the driver's own in the order of bases: first the driver does its part, then the
   event is logged, before the next thing can become visible.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import traceback
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onceproof.engine.checkpoint.events import CheckpointAborted, CheckpointCompleted, CheckpointTriggered
@@ -102,6 +102,16 @@ def log_process_start(log: EventLog, recovered: Recovered) -> bool:
 def records_read(source: SourceOperator) -> dict[str, int]:
     """Return by split how many records a source subtask has read."""
     return {split: position[1] for split, position in source.positions().items()}
+
+
+def positions_of(tasks: Iterable[Task]) -> dict[str, int]:
+    """Return by split how many records the sources among some tasks have read."""
+    read: dict[str, int] = {}
+    for task in tasks:
+        head = task.operators[0]
+        if isinstance(head, SourceOperator):
+            read.update(records_read(head))
+    return read
 
 
 def log_snapshot(log: EventLog, task: Task, effect: StoreSnapshot) -> Mapping[str, int]:

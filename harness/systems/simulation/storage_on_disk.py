@@ -17,9 +17,9 @@ from typing import Final
 
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MissingFile
 from onceproof.harness.model.chance import derived_seed
-from onceproof.harness.systems.disk.volatile_disk import PowerCut, VolatileDisk
 from onceproof.harness.systems.simulation.clock import Clock
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage, no_fault
+from onceproof.harness.systems.volatile_disk import PowerCut, VolatileDisk
 
 ROOT: Final = "/simulated-disk"
 """There is no such folder: no call reaches the machine."""

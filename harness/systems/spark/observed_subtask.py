@@ -1,17 +1,22 @@
-"""The engine's subtask in a Spark worker, with an event log and a fault board.
+"""The engine's subtask in a Spark worker: event log, fault board, and a storage that suffers faults.
 
-The rules this module lives by:
+Rules:
 
-- It derives from the runtime's own subtask and only adds to it. It logs every event before the next thing
-  can become visible.
+- It derives from the runtime's own subtask and only adds to it. It logs every event before the next thing can
+  become visible.
 - The probe of a job under trial is its fault board. Spark ships it to the workers, with the event log in it.
-- It logs the event time of its operators at both ends of the epoch: it must go on where it was.
+- It logs the event time of its operators at both ends of the epoch: it must continue where it was.
 - The task checks its invariants after every event. The first error that no fault injected ends the run: the
   worker logs it with its place and marks the board, where the driver sees it.
+- A torn write leaves the first half of the file and kills its writer, so no process learns that it failed. A
+  full disk also leaves the first half, and the writer gets an error. A read-only disk refuses to write and to
+  delete.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,15 +26,19 @@ from onceproof.engine.graph import JobGraph
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.base import FunctionOperator
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.protocol_points import METADATA_WRITTEN, SNAPSHOTTED
 from onceproof.engine.runtime.mounted_storage import MountedStorage
+from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch
 from onceproof.engine.runtime.spark.stages import Parcel
 from onceproof.engine.runtime.spark.subtask import BrokenChannel, EpochIsOver, SubtaskRun, UpstreamFailed
+from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.injected_error import is_injected
+from onceproof.harness.model.injected_error import InjectedError, is_injected
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.process.fault_actions import room_for
 from onceproof.harness.systems.process.fault_board import FaultBoard
-from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording import event_log
@@ -126,3 +135,56 @@ class ObservedSubtask(SubtaskRun):
         ]
         if watermarks:
             self._board.log.write(event_log.SUBTASK_TIME, task=self.name, watermarks=watermarks, **checkpoint)
+
+
+class RefusedByFault(StorageError, InjectedError):
+    """The disk refuses a call because of a fault."""
+
+
+class FaultyStorage(LocalCheckpointStorage):
+    """The checkpoint storage of one task under trial; ``name`` is the task's."""
+
+    def __init__(self, root: str, board: FaultBoard, name: str) -> None:
+        super().__init__(root)
+        self._board = board
+        self._name = name
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a snapshot. Raises RefusedByFault where a fault refuses it."""
+        self._suffer(SNAPSHOTTED, path, path, data)
+        super().write(path, data)
+
+    def create_exclusive(self, path: str, data: bytes = b"") -> bool:
+        """Publish metadata. Raises RefusedByFault where a fault refuses it."""
+        folder, _, name = path.rpartition("/")
+        if name == METADATA:
+            self._suffer(METADATA_WRITTEN, path, f"{folder}/.{name}.unpublished", data)
+        return super().create_exclusive(path, data)
+
+    def delete(self, path: str) -> None:
+        """Delete a file. Raises RefusedByFault while the disk is read-only."""
+        if self._board.refusal(self._name, ("read_only",)) is not None:
+            raise RefusedByFault(f"checkpoint file {path} cannot be deleted: {os.strerror(errno.EROFS)}")
+        super().delete(path)
+
+    def _suffer(self, point: str, path: str, unfinished: str, data: bytes) -> None:
+        """Ask the board for a write's fault; ``unfinished`` is the path of a half-written file."""
+        checkpoint_id = int(path.partition("/")[0].removeprefix("chk-"))
+        fault = self._board.write_fault(point, self._name, checkpoint_id)
+        if fault is not None:
+            self.carry_out(fault, path, unfinished, data)
+
+    def carry_out(self, fault: Fault, path: str, unfinished: str, data: bytes) -> None:
+        """Refuse a write by raising RefusedByFault or StorageError, or tear it and kill this process."""
+        half = data[: len(data) // 2]
+        if fault.kind == "tear_write":
+            super().write(unfinished, half)
+            self._board.die_of_fault()
+        match fault.means:
+            case "full":
+                # The file size limit makes the write fail in the middle.
+                with room_for(len(half)):
+                    super().write(unfinished, data)
+            case "read_only":
+                raise RefusedByFault(f"checkpoint file {path} cannot be written: {os.strerror(errno.EROFS)}")
+        raise RefusedByFault(f"checkpoint file {path} cannot be written: the disk refused it, as planned")

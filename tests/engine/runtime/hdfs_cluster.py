@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from onceproof.harness.services.service import LOOPBACK, free_port
-from onceproof.harness.systems.spark.yarn_cluster import yarn_program
+from onceproof.harness.systems.spark.cluster import yarn_program
 
 SECONDS_TO_START = 120
 _PACKAGE = "org.apache.hadoop.hdfs.server"

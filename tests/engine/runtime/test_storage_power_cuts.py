@@ -11,7 +11,7 @@ import pytest
 
 from onceproof.engine.runtime.recovery import METADATA, metadata_path, sweep
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
-from onceproof.harness.systems.disk.volatile_disk import PowerCut, VolatileDisk
+from onceproof.harness.systems.volatile_disk import PowerCut, VolatileDisk
 
 DATA = b"snapshot" * 100
 

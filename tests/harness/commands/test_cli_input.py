@@ -253,7 +253,7 @@ def test_run_on_spark_without_java_is_refused(onceproof: Command, monkeypatch: p
     def find_none(environment: object) -> None:
         raise JavaMissing("no Java 17 or later: run `make setup`")
 
-    monkeypatch.setattr("onceproof.harness.systems.spark.spark_system.find_java", find_none)
+    monkeypatch.setattr("onceproof.harness.systems.spark.system.find_java", find_none)
     assert_refused(onceproof("run", "word_count", "--system", "spark", "-n", "2"), "no Java 17", "make setup")
 
 

@@ -17,8 +17,8 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.systems.local.local_system import LocalSystem
-from onceproof.harness.systems.spark.spark_system import SparkSystem
+from onceproof.harness.systems.local.system import LocalSystem
+from onceproof.harness.systems.spark.system import SparkSystem
 from onceproof.harness.trials.runner import OUTCOMES
 from onceproof.harness.trials.trial import as_run
 from onceproof.reports.text import counted

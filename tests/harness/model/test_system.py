@@ -26,7 +26,7 @@ from onceproof.harness.model.system import (
     requests_left,
 )
 from onceproof.harness.model.system_homes import system_names
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 
 
 def test_every_system_is_found_by_its_name():
@@ -130,7 +130,7 @@ def test_kill_with_a_rescale_needs_both_capabilities():
     assert applicable((kill,), frozenset({Capability.KILL_TASK, Capability.RESCALE}))[0] == (kill,)
 
 
-@pytest.mark.parametrize("started", ["systems.local.local_child", "trials.worker", "trials.other_process"])
+@pytest.mark.parametrize("started", ["systems.local.run", "trials.worker", "trials.other_process"])
 def test_process_starts_without_what_it_may_never_need(started):
     code = f"import onceproof.harness.{started}, sys; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -20,7 +20,7 @@ from onceproof.harness.reporting.report_builder import (
     facts_of,
     write_report,
 )
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.trials.runner import RunResult, run
 from onceproof.harness.trials.tally import Tally
 from onceproof.reports.headline import conclude

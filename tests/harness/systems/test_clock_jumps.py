@@ -15,7 +15,7 @@ from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.step_limits import with_ample_limits
 from onceproof.harness.systems.clock_jumps import ShiftedClocks, ahead_after_ms, first_ahead_ms, jump_ms
 from onceproof.harness.systems.fault_clock import ClockState
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.trials.trial import Trial, try_scenario
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import find_mutant

@@ -19,7 +19,7 @@ from onceproof.harness.model.history import ATTEMPT_STARTED
 from onceproof.harness.model.scenario import Fault, check
 from onceproof.harness.model.system import applicable, find_system
 from onceproof.harness.systems.relay import CAPABILITIES, MISSING, RelaySystem
-from onceproof.harness.systems.spark.spark_system import spark_drivers
+from onceproof.harness.systems.spark.system import spark_drivers
 from onceproof.harness.trials.trial import try_scenario
 
 FAMILY = str(Path(__file__).parents[2] / "engine" / "runtime" / "spark" / "visits.py")

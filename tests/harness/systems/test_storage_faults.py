@@ -15,7 +15,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, INPUT_READ, JOB_FINISHED, WAIT_BEGUN
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import NOTHING_HIT, ProcessFaultClock
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.systems.local.unreliable_storage import UnreliableStorage
 from onceproof.harness.trials.trial import try_scenario
 from tests.harness.systems.words import scenario_with

@@ -17,11 +17,11 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario
-from onceproof.harness.systems.local import local_system
-from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
+from onceproof.harness.systems.local import system as local_system
+from onceproof.harness.systems.local.system import LocalRun, LocalSystem
 from onceproof.harness.systems.simulation.comparison_runs import undisturbed_checkpoint
-from onceproof.harness.systems.spark import spark_system
-from onceproof.harness.systems.spark.spark_system import SparkRun, SparkSystem
+from onceproof.harness.systems.spark import system as spark_system
+from onceproof.harness.systems.spark.system import SparkRun, SparkSystem
 from tests.harness.systems.stored_states import checkpoint_in, keeping, state_of
 
 NO_WATERMARK_MS = 1_000_000

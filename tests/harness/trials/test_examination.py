@@ -18,7 +18,7 @@ from onceproof.harness.model.scenario import Scenario, Schedule, read_scenario
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.reporting.report_builder import build_report, failure_of, write_report
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
-from onceproof.harness.systems.local.local_system import CAPABILITIES
+from onceproof.harness.systems.local.system import CAPABILITIES
 from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
 from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine, runs_of
 from onceproof.harness.trials.failures import FOLDER, FailureCase, examine_failures

@@ -25,7 +25,7 @@ import msgspec
 from onceproof.engine import durable_files
 from onceproof.engine.file_calls import SystemFileCalls
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.systems.disk.volatile_disk import VolatileDisk
+from onceproof.harness.systems.volatile_disk import VolatileDisk
 
 MARK: Final = "mark"
 START: Final = "start"

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from onceproof.engine.connectors.sqlite import SqliteUpsertSink
-from onceproof.harness.systems.disk.volatile_disk import PowerCut
+from onceproof.harness.systems.volatile_disk import PowerCut
 from tests.harness.systems.disk.recorded_calls import Call, CallLog, Replay, read_log
 from tests.harness.systems.disk.sqlite_calls import recorded_sqlite, sqlite_library, unsynced_sqlite
 from tests.lone_context import lone_context

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from onceproof.harness.systems.disk.volatile_disk import PowerCut, VolatileDisk
+from onceproof.harness.systems.volatile_disk import PowerCut, VolatileDisk
 
 
 def _write(disk: VolatileDisk, path: str, data: bytes, *, sync: bool) -> None:

@@ -40,7 +40,7 @@ from onceproof.harness.model.family import NOTHING_DECLARED, Family
 from onceproof.harness.model.family_places import address_of
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.systems.disk.volatile_disk import Image, PowerCut
+from onceproof.harness.systems.volatile_disk import Image, PowerCut
 from tests.harness.systems.disk.recorded_calls import MARK, PUBLISH, Call, Replay, read_log, unsynced
 from tests.harness.systems.disk.sqlite_calls import unsynced_sqlite
 from tests.harness.systems.local.recorded_child import (

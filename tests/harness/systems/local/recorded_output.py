@@ -29,12 +29,12 @@ from onceproof.harness.model.columns import column_types_of
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.systems.disk.volatile_disk import Image
 from onceproof.harness.systems.local.part_file_io import PartFileIO
 from onceproof.harness.systems.process.database_io import TRANSACTIONS, Database, make_sink
 from onceproof.harness.systems.process.file_io import LoggedCommits
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.sinks import SinkKind
+from onceproof.harness.systems.volatile_disk import Image
 from tests.harness.systems.disk.recorded_calls import Call, Replay
 
 OUTPUT: Final = "results/rows"

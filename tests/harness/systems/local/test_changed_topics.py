@@ -17,7 +17,7 @@ from onceproof.harness.model.history import JOB_FAILED, JOB_FINISHED, History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.seeds import numbered
 from onceproof.harness.services.kafka_broker import KafkaBroker
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario

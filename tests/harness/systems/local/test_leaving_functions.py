@@ -10,8 +10,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.leaving_functions import LEAVES
-from onceproof.harness.systems.local.local_system import LocalSystem
-from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
+from onceproof.harness.systems.local.system import LocalSystem, LocalWorkersSystem
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import with_bug
 

@@ -15,8 +15,7 @@ from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import FAULT_FIRED, JOB_FAILED, JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.local.local_system import LocalSystem
-from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
+from onceproof.harness.systems.local.system import LocalSystem, LocalWorkersSystem
 from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
 from tests.harness.systems.words import scenario_with
 from tests.left_processes import marked

@@ -25,12 +25,12 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, ScenarioError, check, from_json, to_json
 from onceproof.harness.systems.process.fault_actions import lose_shuffle_files, room_for, send
 from onceproof.harness.systems.process.fault_board import BoardFile, FaultBoard, LivingTask, StoppedTask
-from onceproof.harness.systems.process.faulty_storage import FaultyStorage
 from onceproof.harness.systems.process.process_table import is_alive, is_in_session
 from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
-from onceproof.harness.systems.spark.spark_child import claimed
-from onceproof.harness.systems.spark.spark_system import CLUSTER_MEANS, LOCAL_MEANS
-from onceproof.harness.systems.spark.worker_kills import WorkerKills
+from onceproof.harness.systems.spark.kills import WorkerKills
+from onceproof.harness.systems.spark.observed_subtask import FaultyStorage
+from onceproof.harness.systems.spark.run import claimed
+from onceproof.harness.systems.spark.system import CLUSTER_MEANS, LOCAL_MEANS
 from tests.patience import PATIENCE_SECONDS
 
 WORKER = """

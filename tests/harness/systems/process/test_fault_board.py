@@ -16,7 +16,7 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process import fault_board
 from onceproof.harness.systems.process.fault_board import BoardFile, BoardState, FaultBoard
 from onceproof.harness.systems.recording.event_log import EventLog, read_all_events
-from onceproof.harness.systems.spark.worker_kills import WorkerKills
+from onceproof.harness.systems.spark.kills import WorkerKills
 from tests.patience import PATIENCE_SECONDS
 
 WORKER = """

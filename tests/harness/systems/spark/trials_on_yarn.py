@@ -20,7 +20,7 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.spark.spark_system import SparkYarnSystem
+from onceproof.harness.systems.spark.system import SparkYarnSystem
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill, pytest.mark.slow]
 

@@ -1,6 +1,6 @@
 """The engine on Spark as a system under test: drivers, their Java and workers, real files, real SIGKILLs.
 
-The rules this module lives by:
+Rules:
 
 - A driver process is one incarnation (`incarnations.py`). It runs many scenarios until it is killed. If a
   scenario will kill it, the next driver starts beforehand, because a start takes seconds.
@@ -24,17 +24,13 @@ from typing import ClassVar, Final
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, options_of
-from onceproof.harness.model.fault_answers import MissingPoints, answers
-from onceproof.harness.model.fault_kinds import Means, Point
+from onceproof.harness.model.fault_kinds import Means
 from onceproof.harness.model.fault_means import with_means
-from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
-from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.kit.driver_pool import DriverRun, Drivers
 from onceproof.harness.systems.kit.driver_process import (
     JAVA_DIED,
@@ -42,115 +38,32 @@ from onceproof.harness.systems.kit.driver_process import (
 )
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
-from onceproof.harness.systems.process.faulty_storage import FaultyStorage
+from onceproof.harness.systems.kit.system import lengths_of
 from onceproof.harness.systems.process.job_specification import spec_of
-from onceproof.harness.systems.spark.epoch_history_builder import TORN_METADATA, EpochHistoryBuilder
-from onceproof.harness.systems.spark.spark_masters import (
+from onceproof.harness.systems.spark.cluster import (
     CLUSTER_MASTER,
     LOCAL_MASTER,
     STANDALONE_MASTER,
     YARN_MASTER,
+    yarn_program,
 )
-from onceproof.harness.systems.spark.worker_kills import WorkerKills
-from onceproof.harness.systems.spark.yarn_cluster import yarn_program
+from onceproof.harness.systems.spark.history import SparkHistory, tears_metadata
+from onceproof.harness.systems.spark.points import (
+    ANSWERS,
+    CAPABILITIES,
+    CLUSTER_MEANS,
+    LOCAL_MEANS,
+    MISSING,
+    STANDALONE_MEANS,
+    UNFENCED,
+)
 
 NAME: Final = "spark"
-CHILD: Final = "onceproof.harness.systems.spark.spark_child"
+CHILD: Final = "onceproof.harness.systems.spark.run"
 CLUSTER_NAME: Final = "spark-cluster"
 STANDALONE_NAME: Final = "spark-standalone"
 YARN_NAME: Final = "spark-yarn"
 LONGEST_PROCESS_SECONDS: Final = 120.0
-
-CAPABILITIES: Final = frozenset(
-    {
-        Capability.KILL_TASK,
-        Capability.KILL_ALL,
-        Capability.KILL_PROCESS,
-        Capability.WRITE_FAULTS,
-        Capability.COMMIT_ERRORS,
-        Capability.FAILED_COMMITS,
-        Capability.RESCALE,
-        Capability.CHECKPOINTS_SEEN,
-        Capability.INPUT_SEEN,
-        Capability.ENGINE,
-    }
-)
-
-DRIVER_POINTS: Final[tuple[Point, ...]] = (
-    "triggered",
-    "metadata_written",
-    "completed",
-    "notified",
-    "committing",
-    "committed",
-)
-"""Points that only the driver passes, between two epochs, when no worker runs a task."""
-WORKER_POINTS: Final[tuple[Point, ...]] = (
-    "barrier_received",
-    "aligned",
-    "pre_committed",
-    "snapshotted",
-    "uploaded",
-    "acknowledged",
-    "restoring",
-    "restored",
-    "element",
-    "end_of_data",
-)
-"""Points that tasks pass, in workers."""
-
-LOCAL_MEANS: Final[frozenset[Means]] = frozenset({"java", "zombie", "shuffle", "full", "read_only"})
-CLUSTER_MEANS: Final[frozenset[Means]] = LOCAL_MEANS | {"executor"}
-"""In local mode tasks run in the driver's own Java, so there is no executor to kill."""
-STANDALONE_MEANS: Final[frozenset[Means]] = CLUSTER_MEANS | {"slow"}
-"""Spark runs a slow task a second time only on another host."""
-UNFENCED: Final[frozenset[Means]] = frozenset({"zombie", "slow"})
-"""With these means two workers run the same task, and the later one writes old rows. A table by key has no
-transactions that fence such writes, so families with a table do not get these means."""
-
-ABORTED: Final[Point] = "aborted"
-MISSING: Final[MissingPoints] = {
-    **{
-        (row.kind, point): "The driver passes this point between two epochs, when no worker runs a task."
-        for row in FAULTS.values()
-        if row.kills_tasks
-        for point in DRIVER_POINTS
-    },
-    **{
-        (
-            row.kind,
-            ABORTED,
-        ): "A sink has nothing open once its snapshot is taken; the driver sweeps up what is"
-        " left by dead tasks, and a sweep passes no point."
-        for row in FAULTS.values()
-        if row.is_kill
-    },
-    **{
-        (row.kind, point): "An epoch waits for its writes, so no write is reported after the epoch."
-        for row in FAULTS.values()
-        if row.needs is Capability.WRITE_FAULTS and row.delay == "required"
-        for point in row.points
-    },
-}
-"""Fault kinds at points where they cannot occur on this system, and why."""
-
-ANSWERS: Final = answers(
-    CAPABILITIES,
-    {
-        "tasks": WorkerKills.strike,
-        "process": WorkerKills.strike,
-        "write": FaultyStorage.carry_out,
-        **COMMIT_METHODS,
-    },
-    MISSING,
-    {
-        Capability.KILL_MASTER: "The driver is the job master: its death is that of the process.",
-        Capability.STORAGE_FAULTS: "Only writes of its storage are made to fail.",
-        Capability.LEAVING_FUNCTIONS: "Tests raise and fork in functions on Spark.",
-        Capability.PAUSED_WORKERS: "Zombies are stopped workers, whose task Spark gives to another one.",
-        Capability.MESSAGE_FAULTS: "Acknowledgements travel with the data of Spark's jobs, not alone.",
-    },
-)
 
 
 class SparkSystem:
@@ -198,7 +111,7 @@ class SparkSystem:
                     left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1
             faults = tuple([fault for fault in faults if not fault.means or fault.means in means])
             spec = msgspec.structs.replace(spec_of(family, scenario, folder), faults=faults)
-            lengths = {split: len(records) for split, records in scenario.records.items()}
+            lengths = lengths_of(scenario)
             run = SparkRun(spec, lengths, folder, drivers=self.drivers, process_seconds=self._process_seconds)
             history = run.run()
         history.statistics.not_applicable = left
@@ -259,11 +172,9 @@ class SparkRun(DriverRun):
         """Return the history builder for drivers and workers."""
         spec = self.spec
         output = Path(spec.output)
-        return EpochHistoryBuilder(
-            spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism
-        )
+        return SparkHistory(spec.faults, self.lengths, output, spec.suffix, self.read_rows, spec.parallelism)
 
     def kills_driver(self, fault: Fault) -> bool:
         """Return whether the driver dies of a fault; it is also the process that writes metadata."""
         # Not super(): dataclass(slots=True) makes a new class, and super() would refer to the old one.
-        return DriverRun.kills_driver(self, fault) or (fault.kind, fault.point) == TORN_METADATA
+        return DriverRun.kills_driver(self, fault) or tears_metadata(fault)

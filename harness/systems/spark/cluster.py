@@ -1,20 +1,23 @@
-"""Starts a YARN on this machine: a resource manager and one node manager, from the jars of `yarn_pom.xml`.
+"""The Spark masters under which the engine stands trial, and the clusters that some of them need.
 
-The rules this module lives by:
+Rules:
 
-- They are YARN's own daemons with their defaults, but for addresses, folders, and checks and pauses that
-  make no sense on one small machine. Everything listens on the loopback address.
-- The cluster and its containers belong to the operating system session of the driver and end with it. YARN
-  would give each container a session of its own by `setsid`, and the executors of a killed driver would go
-  on writing. So the node manager finds a `setsid` that refuses, and starts containers without one.
-- Files and logs of the cluster and of its containers are in the driver's folder. Executors take Spark's jars
-  from where they are installed.
+- A cluster belongs to the operating system session of its driver and ends with it. Its files and logs, and
+  those of its containers, are in the driver's folder. Everything listens on the loopback interface.
+- Each worker of a standalone cluster has its own loopback address, so that Spark treats it as another host.
+  Spark speculates, that is runs a slow task a second time, only on another host.
+- YARN is a resource manager and one node manager, from the jars of `yarn_pom.xml`: its own daemons with their
+  defaults, but for addresses, folders, and checks and pauses that make no sense on one small machine.
+  Executors take Spark's jars from where they are installed.
+- YARN would give each container a session of its own by `setsid`, and the executors of a killed driver would
+  continue to write. So the node manager finds a `setsid` that refuses, and starts containers without one.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,10 +27,36 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from onceproof.engine.runtime.java import JavaMissing, find_java
-from onceproof.engine.runtime.spark_class_archive import package_folder
+from onceproof.engine.runtime.spark_class_archive import (
+    home_variables,
+    link_home,
+    package_folder,
+    quick_start_options,
+)
 from onceproof.harness.services.maven_jars import JARS, jars_folder
 from onceproof.harness.services.service import ServiceMissing, free_port
-from onceproof.harness.systems.spark.standalone_cluster import ClusterFailed
+
+LOCAL_MASTER: Final = "local[2,4]"
+"""Tasks run in the driver's own Java, two at a time, with at most four attempts each."""
+CLUSTER_MASTER: Final = "local-cluster[2,1,1024]"
+"""Two executors, each its own Java with one core and one gigabyte."""
+
+STANDALONE_MASTER: Final = "standalone"
+"""A standalone master and two workers with their own addresses, started by the driver; with speculation."""
+YARN_MASTER: Final = "yarn"
+"""A resource manager and a node manager, started by the driver, with two executors in containers."""
+
+HOSTS: Final = ("127.0.0.2", "127.0.0.3")
+SETTINGS: Final[Mapping[str, str]] = {
+    "spark.executor.memory": "512m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "1s",
+    "spark.speculation.quantile": "0.5",
+    # A stage with one task has no finished tasks to compare with, so this fixed threshold applies.
+    "spark.speculation.task.duration.threshold": "2s",
+}
+"""Speculation, with thresholds for tasks that take a fraction of a second."""
 
 _POM: Final = Path(__file__).parents[2] / "services" / "yarn_pom.xml"
 _SPARK_JARS: Final = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api", "log4j-", "snappy-java")
@@ -70,6 +99,56 @@ appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n
 """
 
 
+class ClusterFailed(Exception):
+    """A process of the cluster did not start; the message is one line."""
+
+
+def start_standalone(folder: Path) -> str:
+    """Start the cluster, wait for both workers, and return the address of the master."""
+    links = folder / "standalone"
+    link_home(links)
+    # The master starts first, because a worker without a master waits for a long time.
+    url = _wait_for(
+        _start(links, "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+        r"Starting Spark master at (spark://\S+)",
+        "Spark's cluster",
+    )
+    logs = [
+        _start(
+            links,
+            "worker.Worker",
+            *("--host", host, "--webui-port", "0", "--work-dir", str(folder / host)),
+            *("--cores", "1", "--memory", "1g", url),
+        )
+        for host in HOSTS
+    ]
+    for log in logs:
+        _wait_for(log, "(Successfully registered with master)", "Spark's cluster")
+    return url
+
+
+def _start(links: Path, name: str, *options: str) -> Path:
+    """Start a process of the cluster, and return the path of its log."""
+    java = find_java(os.environ)
+    environment = {
+        **os.environ,
+        **home_variables(links, java),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(quick_start_options(java)),
+    }
+    log = links / f"log-{len(list(links.iterdir()))}"
+    with log.open("wb") as output:
+        subprocess.Popen(
+            [str(links / "home" / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    return log
+
+
 def yarn_program() -> list[Path]:
     """Return the jars of YARN, which are fetched if need be. Raises ServiceError."""
     try:
@@ -105,9 +184,9 @@ def start_yarn(folder: Path) -> Mapping[str, str]:
     refusing.parent.mkdir()
     refusing.write_text("#!/bin/sh\nexit 1\n")
     refusing.chmod(0o755)
-    logs = [_start(home, jars, package) for package in _DAEMONS]
+    logs = [_start_daemon(home, jars, package) for package in _DAEMONS]
     for log, (_, ready) in zip(logs, _DAEMONS.values(), strict=True):
-        _wait_for(log, ready)
+        _wait_for(log, f"({re.escape(ready)})", "YARN")
     os.environ["HADOOP_CONF_DIR"] = str(configuration)
     return {
         "spark.executor.instances": "2",
@@ -162,7 +241,7 @@ def _write(path: Path, properties: Mapping[str, str]) -> None:
     path.write_text("\n".join(["<configuration>", *lines, "</configuration>", ""]), encoding="utf-8")
 
 
-def _start(home: Path, jars: list[Path], package: str) -> Path:
+def _start_daemon(home: Path, jars: list[Path], package: str) -> Path:
     """Start a daemon, and return the path of its log."""
     java = find_java(os.environ)
     name, _ = _DAEMONS[package]
@@ -190,17 +269,17 @@ def _start(home: Path, jars: list[Path], package: str) -> Path:
     return log
 
 
-def _wait_for(log: Path, ready: str) -> None:
-    """Wait until a log contains a text. Raises ClusterFailed."""
+def _wait_for(log: Path, pattern: str, cluster: str) -> str:
+    """Wait until a log contains a pattern, and return its first group. Raises ClusterFailed."""
     deadline = time.monotonic() + _SECONDS_TO_START
     while time.monotonic() < deadline:
         text = log.read_text(errors="replace")
-        if ready in text:
-            return
+        if found := re.search(pattern, text):
+            return found[1]
         failed = [line for line in text.splitlines() if " ERROR " in line and "Error starting" in line]
         if failed:
             said = [line for line in text.splitlines() if "Exception: " in line or "Error: " in line]
-            raise ClusterFailed(f"YARN did not start: {' '.join([*failed[:1], *said[-1:]])}")
+            raise ClusterFailed(f"{cluster} did not start: {' '.join([*failed[:1], *said[-1:]])}")
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     lines = log.read_text(errors="replace").strip().splitlines() or ["nothing"]
-    raise ClusterFailed(f"YARN did not start; last line of its log: {lines[-1]}")
+    raise ClusterFailed(f"{cluster} did not start; last line of its log: {lines[-1]}")

@@ -1,6 +1,6 @@
 """Which processes die of a kill where a job of the local runtime runs in several.
 
-The rules this module lives by:
+Rules:
 
 - A task dies with its worker, and so do the other tasks of that worker. A kill of all tasks is SIGKILL to
   each worker that runs one; a kill of the process is SIGKILL to the coordinator, and to the worker that

@@ -1,14 +1,20 @@
-"""The engine's local runtime on trial: real processes, real files, real SIGKILLs.
+"""The engine's local runtime on trial, with and without workers: real processes, real files, real SIGKILLs.
 
-The rules this module lives by:
+Rules:
 
-- A process of the operating system is one incarnation (`incarnations.py`).
+- A process of the operating system, with the workers that it forks, is one incarnation (`incarnations.py`).
+  They are one session of the operating system, and the next one starts when no process of it is left. Workers
+  have to end by themselves when their coordinator dies; one that does not is a leak, and is killed.
 - The runtime schedules itself, so the schedule, steps and time-outs of a scenario do not apply. A checkpoint
-  interval in steps is converted to records. Input, parallelism and kills are those of the scenario.
+  interval in steps is converted to records. Input, parallelism and kills are those of the scenario. With
+  workers, a schedule that is not fair makes their connections stall now and then (`stalling_link.py`).
 - The system strikes the servers that it has started for a family (`server_strikes.py`), and watches what they
   show while the job runs.
 - A finished job whose storage failed is started once more before the search for leaks, as in the simulation:
   what the storage refused to list or delete as the job ended, the next start deletes.
+- Workers are as many as an operator has subtasks, `WORKERS` at most. Of what the scenario's user asks, the
+  savepoints and stops are made there. A stopped job resumes at the parallelism that the stop asks for. It
+  keeps its state backend, and does not claim the savepoint.
 """
 
 from __future__ import annotations
@@ -34,25 +40,34 @@ from onceproof.engine.runtime.restore_point import as_found
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import KAFKA, POSTGRES, S3, Family, options_of
-from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints, answers
+from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints
 from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, FaultKind
+from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import JOB_FINISHED, History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.services.service import die_with_parent
-from onceproof.harness.systems.clock_jumps import ShiftedClocks
-from onceproof.harness.systems.commit_faults import COMMIT_METHODS
-from onceproof.harness.systems.filed_input import change, write_files
+from onceproof.harness.systems.filed_input import write_files
 from onceproof.harness.systems.kit.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.kit.job_history import JobHistory
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
-from onceproof.harness.systems.leaving_functions import leave
-from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
-from onceproof.harness.systems.local.unreliable_storage import DELETION, READ, UnreliableStorage
-from onceproof.harness.systems.process.fault_actions import MOVED, die, lose_folder, move_visible
+from onceproof.harness.systems.kit.system import lengths_of
+from onceproof.harness.systems.local.points import (
+    ANSWERS,
+    CAPABILITIES,
+    MISSING,
+    MISSING_IN_A_STORE,
+    WORKERS_ANSWERS,
+    WORKERS_CAPABILITIES,
+    WORKERS_MISSING,
+)
+from onceproof.harness.systems.local.unreliable_storage import DELETION, READ
+from onceproof.harness.systems.process.fault_actions import MOVED
+from onceproof.harness.systems.process.fault_board import BoardFile
 from onceproof.harness.systems.process.job_specification import Spec, spec_of
+from onceproof.harness.systems.process.process_table import end_session, is_session_gone
 from onceproof.harness.systems.process.server_strikes import (
     ChangingTopic,
     StrikeSocket,
@@ -65,70 +80,23 @@ from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import read_all_events
 
 NAME: Final = "local"
+WORKERS_NAME: Final = "local-workers"
+WORKERS: Final = 3
 
 LONGEST_PROCESS_SECONDS: Final = 60.0
 TIMES_WHERE_STRUCK: Final = 3
 """By how much longer a process may take whose servers are struck: it waits for each of them to come back."""
 SAVEPOINT_FILE: Final = "deleted file of a savepoint"
-CHILD: Final = "onceproof.harness.systems.local.local_child"
+CHILD: Final = "onceproof.harness.systems.local.run"
+ORPHAN: Final = "process without a coordinator"
+SECONDS_TO_END: Final = 5.0
+"""How long workers may take to end after their coordinator."""
 
 STRUCK: Final = (POSTGRES, KAFKA, S3)
 """The servers that faults can strike."""
 _LOST_FOLDERS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes == "folder")
 _STORAGE_FAULTS: Final = frozenset(kind for kind, row in FAULTS.items() if row.strikes in (READ, DELETION))
 """Faults after which files may stay that should be deleted, until a later start of the job."""
-
-CAPABILITIES: Final = frozenset(
-    {
-        Capability.KILL_TASK,
-        Capability.KILL_ALL,
-        Capability.KILL_PROCESS,
-        Capability.COMMIT_ERRORS,
-        Capability.FAILED_COMMITS,
-        Capability.CLOCK_JUMPS,
-        Capability.STORAGE_FAULTS,
-        Capability.SERVER_FAULTS,
-        Capability.RESCALE,
-        Capability.CHECKPOINTS_SEEN,
-        Capability.INPUT_SEEN,
-        Capability.LEAVING_FUNCTIONS,
-        Capability.CHANGED_INPUT,
-        Capability.MOVED_OUTPUT,
-        Capability.LOST_FOLDERS,
-        Capability.ENGINE,
-    }
-)
-
-MISSING: Final[MissingPoints] = {}
-_IN_A_STORE: Final[MissingPoints] = {
-    ("move_output", "committed"): "The rows of objects are read in the store, where they stay."
-}
-"""What does not strike a job that writes into an object store."""
-
-ANSWERS: Final = answers(
-    CAPABILITIES,
-    {
-        "tasks": ObservedLocalExecution.strike,
-        "process": die,
-        "clock": ShiftedClocks.jump,
-        "read": UnreliableStorage.suffer,
-        "deletion": UnreliableStorage.suffer,
-        "server": StruckServer.strike,
-        "function": leave,
-        "input": change,
-        "output": move_visible,
-        "folder": lose_folder,
-        "kill_server": StruckServer.kill,
-        **COMMIT_METHODS,
-    },
-    MISSING,
-    {
-        Capability.POWER_CUTS: "The machine stays on. Tests rebuild disks from recorded calls.",
-        Capability.LATE_PUTS: "In a folder no write is late. Tests run processes over an object store.",
-        Capability.LOST_ROWS: "The broker is a real one. Where it is killed or paused, rows are lost.",
-        Capability.PAUSED_WORKERS: "It has no workers.",
-    },
-)
 
 
 class LocalSystem:
@@ -170,7 +138,7 @@ class LocalSystem:
         needed = options_of(family).servers
         struck = [server for server in STRUCK if server in needed]
         immortal = () if self._objects.survives_kills else (S3,)
-        missing = {**self.missing, **(_IN_A_STORE if S3 in needed else {})}
+        missing = {**self.missing, **(MISSING_IN_A_STORE if S3 in needed else {})}
         faults, left = applicable(scenario.faults, self.capabilities, missing, struck, immortal)
         with ExitStack() as stack:
             folder = stack.enter_context(trial_folder(self._folder))
@@ -183,7 +151,7 @@ class LocalSystem:
                 files=_input_files(scenario, faults, folder),
                 **self._ends_of_job(family, scenario, faults, stack),
             )
-            lengths = {split: len(records) for split, records in scenario.records.items()}
+            lengths = lengths_of(scenario)
             run = self.run_of(spec, lengths, scenario, folder)
             if spec.strikes:
                 run.process_seconds *= TIMES_WHERE_STRUCK
@@ -236,6 +204,31 @@ class LocalSystem:
     def run_of(self, spec: Spec, lengths: Mapping[str, int], scenario: Scenario, folder: Path) -> LocalRun:
         """Return the run of a scenario's specification in ``folder``."""
         return LocalRun(spec, lengths, folder, process_seconds=self._process_seconds, moves_output=True)
+
+
+class LocalWorkersSystem(LocalSystem):
+    """Runs scenarios against the local runtime with workers."""
+
+    name = WORKERS_NAME
+    capabilities = WORKERS_CAPABILITIES
+    missing = WORKERS_MISSING
+    answers: Mapping[FaultKind, FaultAnswer] = WORKERS_ANSWERS
+
+    def prepared(self, scenario: Scenario) -> Scenario:
+        """Return the scenario as it runs: its seed decides which kills come at a time of their own."""
+        return with_means(scenario, frozenset())
+
+    def run_of(self, spec: Spec, lengths: Mapping[str, int], scenario: Scenario, folder: Path) -> LocalRun:
+        """Return the run of a scenario's specification in ``folder``."""
+        schedule = scenario.schedule
+        spec = msgspec.structs.replace(
+            spec,
+            workers=WORKERS,
+            operations=scenario.asked,
+            stall_seed=0 if schedule.kind == "fair" else 1 + schedule.seed,
+            board=str(folder / "faults.json"),
+        )
+        return WorkersRun(spec, lengths, folder, process_seconds=self._process_seconds, moves_output=True)
 
 
 def _input_files(scenario: Scenario, faults: Iterable[Fault], folder: Path) -> tuple[str, ...]:
@@ -336,8 +329,8 @@ class LocalRun(JobRun):
         return lambda path: reader.content_at(f"{folder}/{path}")
 
     def start(self, path: Path, output: BinaryIO) -> subprocess.Popen[bytes]:
-        """Start the process of a specification; it prints into ``output``."""
-        return start_child(CHILD, path, output)
+        """Start the process of a specification, with workers in a new session; it prints into ``output``."""
+        return start_child(CHILD, path, output, new_session=self.spec.workers > 1)
 
     def is_dead(self, process: subprocess.Popen[bytes]) -> None:
         """Called when a process is dead; does nothing by default."""
@@ -376,3 +369,29 @@ class LocalRun(JobRun):
             last_words=f"exit code {process.returncode}: {last_line(said)}",
             says_success=process.returncode == 0,
         )
+
+
+@dataclass(slots=True)
+class WorkersRun(LocalRun):
+    """The run of one job on coordinators with workers."""
+
+    _orphans: list[str] = field(default_factory=list, init=False)
+
+    def run(self) -> History:
+        """Run the job until it has ended; the board has counted its protocol points."""
+        # super() without arguments fails here, because dataclass(slots=True) creates a new class.
+        history = LocalRun.run(self)
+        history.statistics.points = dict(BoardFile(self.spec.board).read().points)
+        return history
+
+    def is_dead(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the workers of a dead coordinator are gone; kill and note those that are not."""
+        if not is_session_gone(process.pid, SECONDS_TO_END):
+            self._orphans.append(f"of coordinator {process.pid}")
+            end_session(process.pid)
+
+    def job_is_over(self, builder: HistoryBuilder) -> None:
+        """Add the workers that have outlived their coordinator, then as any local run."""
+        for orphan in self._orphans:
+            builder.run.left_behind(ORPHAN, orphan)
+        LocalRun.job_is_over(self, builder)

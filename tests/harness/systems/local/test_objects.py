@@ -25,8 +25,7 @@ from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.services.object_store_server import BUCKET, ObjectStoreServer
 from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.kit.job_history import JobHistory
-from onceproof.harness.systems.local.local_system import LocalSystem
-from onceproof.harness.systems.local.workers_system import LocalWorkersSystem
+from onceproof.harness.systems.local.system import LocalSystem, LocalWorkersSystem
 from onceproof.harness.systems.process.file_io import CountedSource
 from onceproof.harness.systems.process.job_assembly import ProcessIO
 from onceproof.harness.systems.process.job_specification import Spec, TrialObjects

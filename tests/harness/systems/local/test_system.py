@@ -35,8 +35,8 @@ from onceproof.harness.systems.local.attempt_leaks import (
     TIMER,
     VOID_SNAPSHOT,
 )
-from onceproof.harness.systems.local.local_child import main
-from onceproof.harness.systems.local.local_system import LocalRun, LocalSystem
+from onceproof.harness.systems.local.run import main
+from onceproof.harness.systems.local.system import LocalRun, LocalSystem
 from onceproof.harness.systems.process.job_specification import spec_of
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import with_bug
@@ -283,7 +283,7 @@ def test_job_beyond_its_time_limit_is_stuck():
 
 
 def test_process_that_ends_without_an_event_log_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("onceproof.harness.systems.local.local_system.CHILD", "onceproof.missing")
+    monkeypatch.setattr("onceproof.harness.systems.local.system.CHILD", "onceproof.missing")
     history = LocalRun(spec_of(WORD_COUNT, scenario_with(), tmp_path), {"x": 30, "y": 30}, tmp_path).run()
     [error] = [payload for _, kind, _, payload in history.events if kind == ERROR]
     assert error["text"].startswith("exit code 1: ")

@@ -1,6 +1,6 @@
 """The local runtime under trial, with an event log and the scenario's faults.
 
-The rules this module lives by:
+Rules:
 
 - It derives from the local runtime and only adds to it (`event_logging_driver.py`). It logs each event before
   anything else can become visible.
@@ -12,6 +12,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
+    RequestResolved,
 )
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.connectors.file_content import UnreadableFile
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.events import CancelTasks, Deploy, JobFailed, JobFinished
-from onceproof.engine.messages import AttemptId
+from onceproof.engine.messages import SAVEPOINT, AttemptId, checkpoint_folder
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Report, Writer
 from onceproof.engine.runtime.execution import Killed
@@ -42,7 +45,6 @@ from onceproof.harness.systems.fault_clock import ProcessFaultClock
 from onceproof.harness.systems.filed_input import change
 from onceproof.harness.systems.leaving_functions import leave
 from onceproof.harness.systems.local.attempt_leaks import SNAPSHOT, TIMER, VOID_SNAPSHOT, AttemptLeaks, Left
-from onceproof.harness.systems.local.logged_requests import LoggedRequests
 from onceproof.harness.systems.process.database_io import database_of
 from onceproof.harness.systems.process.fault_actions import die, lose_folder, move_visible
 from onceproof.harness.systems.process.job_specification import Spec, read_records
@@ -55,17 +57,76 @@ from onceproof.harness.systems.process.strike_requests import (
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import (
+    EventLoggingDriver,
     RunOver,
     checkpoint_entry,
     log_error,
     log_snapshot,
     log_task_failure,
-    records_read,
+    positions_of,
 )
 from onceproof.harness.systems.victims import is_victim
 
 
-class ObservedLocalExecution(LoggedRequests, LocalExecution):
+class ObservedDriver(EventLoggingDriver):
+    """Logs the savepoints of users as well, and what dead attempts have left behind.
+
+    A savepoint that ends the job is one of its checkpoints: it is logged as such before what it lists is
+    committed. One that does not is logged by a name of its own, since no restart of the job begins from it.
+    Both are in a folder of their user, where all their files must stay.
+    """
+
+    _savepoint: CheckpointMetadata | None = None
+    _has_completed = False
+    """Whether the current attempt has completed a checkpoint."""
+
+    @abstractmethod
+    def search(self) -> None:
+        """Search for what earlier attempts have left, and log it."""
+
+    def metadata_published(self, checkpoint_id: int) -> None:
+        """Keep the metadata of a savepoint, to log that it is complete."""
+        pending = self.master.coordinator.pending[checkpoint_id]
+        if pending.number:
+            self._savepoint = pending.published
+        super().metadata_published(checkpoint_id)
+
+    def request_resolved(self, effect: RequestResolved) -> None:
+        """Log the savepoint of a request, and its folder."""
+        super().request_resolved(effect)
+        savepoint = self._savepoint
+        if effect.checkpoint_id is None or savepoint is None:
+            return
+        ends_job = savepoint.kind != SAVEPOINT
+        kind = event_log.CHECKPOINT_COMPLETED if ends_job else event_log.SAVEPOINT_COMPLETED
+        storage = self.storage
+        assert isinstance(storage, MountedStorage)
+        place = storage.mounts[checkpoint_folder(savepoint.checkpoint_id, savepoint.kind)]
+        self.log.write(kind, checkpoint=checkpoint_entry(savepoint), folder=[place])
+
+    def attempt_started(self, effect: Deploy) -> None:
+        """Log the attempt, which has not completed a checkpoint yet."""
+        super().attempt_started(effect)
+        self._has_completed = False
+
+    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
+        """Log the checkpoint; from now on what earlier attempts have left can be searched for."""
+        super().checkpoint_completed(effect)
+        self._has_completed = True
+
+    def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
+        """Log the checkpoint, and search now: the commit that ends a recovery does not wait for it."""
+        super().checkpoint_triggered(effect)
+        if self._has_completed:
+            self.search()
+
+    def log_left(self, found: Iterable[Left]) -> None:
+        """Log what was left behind."""
+        for left in found:
+            self.log.write(event_log.LEFT_BEHIND, what=left.what, name=left.name)
+
+
+class ObservedLocalExecution(ObservedDriver, LocalExecution):
     """One run of a job in this process."""
 
     def __init__(
@@ -90,8 +151,6 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         """Paths of the snapshots that are in the log already."""
         self._leaks = AttemptLeaks(str(database_of(Path(spec.output))))
         self._attempt = AttemptId("")
-        self._has_completed = False
-        """Whether the current attempt has completed a checkpoint."""
         self._savepoints = spec.savepoints
         self._records_of_input = _record_count(spec) if spec.is_endless else None
         """How many records an endless input has; None: it ends by itself, or is being ended."""
@@ -130,7 +189,7 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
             task=struck,
             waiting=self.fault_clock.state(),
             points=self.fault_clock.points,
-            read=self._positions(),
+            read=positions_of(self.tasks.values()),
         )
         if row.strikes == "process":
             die()
@@ -239,7 +298,7 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         """Stop the job, drained, once the living sources have read all records."""
         total = self._records_of_input
         assert total is not None
-        if sum(self._positions().values()) < total:
+        if sum(positions_of(self.tasks.values()).values()) < total:
             return
         self._records_of_input = None
 
@@ -269,7 +328,6 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         """Log the attempt, and note what is open before it opens anything."""
         super().attempt_started(effect)
         self._attempt = effect.attempt
-        self._has_completed = False
         if self._spec.kafka is not None and self._has_struck("input"):
             tell_of_attempt(self._strikes)
         self._leaks.attempt_begins()
@@ -278,34 +336,23 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         """End the attempt, and log what waits for its tasks nevertheless."""
         super().cancel_tasks(effect)
         timers = [f"{due_ms} of {task.name}" for due_ms, _, task, _ in self._timers if task is not None]
-        self._log_left([Left(TIMER, name) for name in timers])
-        self._log_left([Left(SNAPSHOT, name_of(upload)) for upload in self._waiting_uploads()])
-
-    def checkpoint_completed(self, effect: CheckpointCompleted) -> None:
-        """Log the checkpoint; from now on what earlier attempts have left can be looked for."""
-        super().checkpoint_completed(effect)
-        self._has_completed = True
-
-    def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:
-        """Log the checkpoint, and search now: the commit that ends a recovery does not wait for it."""
-        super().checkpoint_triggered(effect)
-        if self._has_completed:
-            self._log_left(self._leaks.search(self._attempt))
+        self.log_left([Left(TIMER, name) for name in timers])
+        self.log_left([Left(SNAPSHOT, name_of(upload)) for upload in self._waiting_uploads()])
 
     def checkpoint_aborted(self, effect: CheckpointAborted) -> None:
         """Log the checkpoint, and what waits to be stored for it nevertheless."""
         super().checkpoint_aborted(effect)
         void = [each for each in self._waiting_uploads() if each.checkpoint_id == effect.checkpoint_id]
-        self._log_left([Left(VOID_SNAPSHOT, name_of(upload)) for upload in void])
+        self.log_left([Left(VOID_SNAPSHOT, name_of(upload)) for upload in void])
+
+    def search(self) -> None:
+        """Search this process for what earlier attempts have left, and log it."""
+        self.log_left(self._leaks.search(self._attempt))
 
     def _waiting_uploads(self) -> list[Upload]:
         writer = self._checkpoint_writer
         waiting = () if writer is None else tuple(writer.waiting)
         return [work.about for work in waiting if work.about is not None]
-
-    def _log_left(self, found: Iterable[Left]) -> None:
-        for left in found:
-            self.log.write(event_log.LEFT_BEHIND, what=left.what, name=left.name)
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Log the snapshot's cut, once for each snapshot file."""
@@ -317,7 +364,7 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
         """Log the end of the job, after it is durable."""
         super().job_finished(effect)
         self._leaks.job_ended()
-        self._log_left(self._leaks.search(self._attempt))
+        self.search()
         self.log_finished()
 
     def job_failed(self, effect: JobFailed) -> None:
@@ -327,15 +374,6 @@ class ObservedLocalExecution(LoggedRequests, LocalExecution):
 
     def _log_failure(self, task: Task, cause: str, injected: bool) -> None:
         log_task_failure(self.log, task.name, task.attempt, cause, injected)
-
-    def _positions(self) -> dict[str, int]:
-        """Return by split how many records the living sources have read."""
-        read: dict[str, int] = {}
-        for task in self.tasks.values():
-            head = task.operators[0]
-            if isinstance(head, SourceOperator):
-                read.update(records_read(head))
-        return read
 
 
 def _record_count(spec: Spec) -> int:

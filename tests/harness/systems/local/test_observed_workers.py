@@ -22,7 +22,7 @@ from onceproof.harness.model.history import (
     TASK_FAILED,
 )
 from onceproof.harness.model.scenario import Fault, Operation
-from onceproof.harness.systems.local.workers_system import ORPHAN, LocalWorkersSystem
+from onceproof.harness.systems.local.system import ORPHAN, LocalWorkersSystem
 from tests.harness.systems.words import WORDS, scenario_with
 
 pytestmark = pytest.mark.local_kill
@@ -152,7 +152,7 @@ def test_worker_that_dies_without_a_fault_is_an_error(tmp_path):
 
 
 def test_worker_that_outlives_its_coordinator_is_a_leak(monkeypatch):
-    monkeypatch.setattr("onceproof.harness.systems.local.workers_system.SECONDS_TO_END", 0.3)
+    monkeypatch.setattr("onceproof.harness.systems.local.system.SECONDS_TO_END", 0.3)
     _, verdict = tried(
         scenario_with(Fault("kill_process", "completed", checkpoint=1)),
         mutant="workers-outlive-their-coordinator",

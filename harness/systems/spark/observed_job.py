@@ -1,6 +1,6 @@
 """The engine's Spark driver with an event log and a fault board.
 
-The rules this module lives by:
+Rules:
 
 - The class derives from the engine's driver. It only adds observation (`event_logging_driver.py`), and writes
   each event before a later one can become visible.

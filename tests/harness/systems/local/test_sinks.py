@@ -10,7 +10,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.systems.sinks import FAILS, UPDATES
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import with_bug

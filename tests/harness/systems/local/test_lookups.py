@@ -23,7 +23,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import TRANSACTION_VISIBLE
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.postgres_server import PostgresServer
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.systems.process.file_io import CountedSource
 from onceproof.harness.systems.process.job_assembly import ProcessIO
 from onceproof.harness.systems.process.job_specification import Spec

@@ -15,7 +15,7 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
-from onceproof.harness.systems.spark.epoch_history_builder import EpochHistoryBuilder
+from onceproof.harness.systems.spark.history import SparkHistory
 
 SECOND = 1_000_000_000
 STRUCK = {"kind": "fault_struck", "waiting": {"left": [0], "striking": []}, "points": {}}
@@ -26,9 +26,7 @@ class Job:
 
     def __init__(self, path, *faults):
         self.output = path
-        self.builder = EpochHistoryBuilder(
-            faults, {"a": 10, "b": 20}, path, ".jsonl", read_json_rows, parallelism=2
-        )
+        self.builder = SparkHistory(faults, {"a": 10, "b": 20}, path, ".jsonl", read_json_rows, parallelism=2)
         self.history = self.builder.run.history
 
     def write(self, name, *rows):

@@ -1,6 +1,6 @@
 """The daemon process from which Spark forks the Python workers of a driver under test.
 
-The rules this module lives by:
+Rules:
 
 - The daemon imports what workers need, so that the successor of a killed worker starts at once. It imports
   nothing that starts threads, because threads do not survive a fork.
@@ -19,7 +19,7 @@ from pyspark.daemon import manager
 
 import onceproof.harness.systems.spark.observed_subtask  # noqa: F401
 
-DAEMON: Final = "onceproof.harness.systems.spark.spark_daemon"
+DAEMON: Final = "onceproof.harness.systems.spark.daemon"
 _MUTANT: Final = "ONCEPROOF_MUTANT"
 _MUTANT_FILE: Final = "ONCEPROOF_MUTANT_FILE"
 

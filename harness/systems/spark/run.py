@@ -1,6 +1,6 @@
-"""The program of a driver under test: ``python -m ...spark_child FOLDER MUTANT MUTANT_FILE MASTER``.
+"""The program of a driver under test: ``python -m ...run FOLDER MUTANT MUTANT_FILE MASTER``.
 
-The rules this module lives by:
+Rules:
 
 - The process starts Spark once and runs one job after another. Each line of the standard input is the path of
   a specification. The process writes a line when it is ready and after each job; all other output goes to the
@@ -41,16 +41,19 @@ from onceproof.harness.systems.kit.driver_protocol import (
     serve_jobs,
 )
 from onceproof.harness.systems.process.fault_board import FaultBoard
-from onceproof.harness.systems.process.faulty_storage import FaultyStorage, RefusedByFault
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
-from onceproof.harness.systems.spark.observed_spark_job import ObservedSparkExecution
-from onceproof.harness.systems.spark.observed_subtask import assembly_of
-from onceproof.harness.systems.spark.spark_daemon import DAEMON, planted, variables
-from onceproof.harness.systems.spark.spark_masters import STANDALONE_MASTER, YARN_MASTER
-from onceproof.harness.systems.spark.standalone_cluster import SETTINGS, start_standalone
-from onceproof.harness.systems.spark.worker_kills import WorkerKills
-from onceproof.harness.systems.spark.yarn_cluster import start_yarn
+from onceproof.harness.systems.spark.cluster import (
+    SETTINGS,
+    STANDALONE_MASTER,
+    YARN_MASTER,
+    start_standalone,
+    start_yarn,
+)
+from onceproof.harness.systems.spark.daemon import DAEMON, planted, variables
+from onceproof.harness.systems.spark.kills import WorkerKills
+from onceproof.harness.systems.spark.observed_job import ObservedSparkExecution
+from onceproof.harness.systems.spark.observed_subtask import FaultyStorage, RefusedByFault, assembly_of
 
 PATIENCE: Final = "10 min"
 """How long a job on a cluster waits for an executor."""

@@ -1,6 +1,6 @@
 """The engine on Spark under each real fault: with separate executors, and on two hosts.
 
-The trials in one JVM are run by test_spark_system, on its driver.
+The trials in one JVM are run by test_system, on its driver.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TRIALS = {
 }
 """By system, the scenarios that share one driver. None kills it, because a start takes longest."""
 CLUSTERS = ("spark-cluster", "spark-standalone")
-"""The systems with drivers of their own; test_spark_system has one in a single JVM already."""
+"""The systems with drivers of their own; test_system has one in a single JVM already."""
 
 
 def scenario_of(name, faults):

@@ -1,12 +1,16 @@
-"""The process under trial: ``python -m onceproof.harness.systems.local.local_child SPEC.json``.
+"""The process under trial: ``python -m onceproof.harness.systems.local.run SPEC.json``.
 
-The rules this module lives by:
+Rules:
 
-- One process is one incarnation of the job. It depends only on its specification and the job's folders, and
-  may be killed at any instruction.
+- One process is one incarnation of the job, with the workers that it forks, if the job has any. It depends
+  only on its specification and the job's folders, and may be killed at any instruction.
 - The module imports little more than a production job would, because recovery time includes the imports.
-- Each process keeps the job's record in the registry, and checks that another program under the job's name
-  would be refused (second_program.py).
+- Each process keeps the job's record in the registry. It asks twice, before it recovers and after the job has
+  ended, whether another program could resume under the job's name: the job itself must be accepted and the
+  other program refused, as soon as there is a checkpoint or an end to resume from. Whether there is one is
+  read off the names of the files, not asked of the engine.
+- The other program is the same job over another input, so nothing else tells the two apart. Its sources are
+  replaced in the job graph, whatever a family has built around the source that it was given.
 - Unless it is killed, the process logs why it ends. Exit codes: 0 finished, 1 the job or the engine failed, 2
   the process could not begin.
 """
@@ -16,25 +20,29 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from onceproof.engine.graph import JobGraph
+from msgspec.structs import replace
+
+from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
+from onceproof.engine.graph import JobGraph, JobVertex
+from onceproof.engine.operators.base import Operator
+from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.protocol_points import COMMITTING
-from onceproof.engine.runtime.job_identity import registered
+from onceproof.engine.runtime.job_identity import OtherProgram, check_identity, registered
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.job_startup import find_starting_point, resume_from_starting_point
 from onceproof.engine.runtime.lease import JobLost
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
-from onceproof.engine.runtime.recovery import Recovered, recover
+from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, recover
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.leaving_functions import changes_folder
-from onceproof.harness.systems.local.observed_local_job import ObservedLocalExecution
-from onceproof.harness.systems.local.second_program import check_guard, other_program
+from onceproof.harness.systems.local.observed_job import ObservedLocalExecution
 from onceproof.harness.systems.local.unreliable_storage import (
     UnreliableObjects,
     UnreliableStorage,
@@ -43,8 +51,16 @@ from onceproof.harness.systems.local.unreliable_storage import (
 from onceproof.harness.systems.process.job_assembly import Assembly
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.process.strike_requests import is_server_away
-from onceproof.harness.systems.recording.event_log import ERROR, JOB_FAILED, SERVER_AWAY, EventLog
+from onceproof.harness.systems.recording.event_log import (
+    ERROR,
+    JOB_FAILED,
+    SERVER_AWAY,
+    EventLog,
+    ForkedEventLog,
+)
 from onceproof.harness.systems.recording.event_logging_driver import RunOver, log_error, log_process_start
+
+_ENDS = ("/_metadata", "finished")
 
 
 class Trial(NamedTuple):
@@ -117,14 +133,31 @@ def run(spec: Spec, log: EventLog, locked: ExitStack) -> int:
     return finish(trial, execution, log)
 
 
-Run: TypeAlias = Callable[[Spec, Any, ExitStack], int]
+def run_in_workers(spec: Spec, log: EventLog, locked: ExitStack) -> int:
+    """Run the job to its end in workers, and return the exit code."""
+    # They import what only jobs with workers need.
+    from onceproof.harness.systems.local.kills import ProcessKills
+    from onceproof.harness.systems.local.observed_workers import ObservedWorkersExecution
+    from onceproof.harness.systems.process.fault_board import FaultBoard
+
+    kills = ProcessKills(os.getpid(), spec.strikes, spec.output, spec.checkpoints)
+    board = FaultBoard(spec.board, spec.faults, spec.in_turn, log, kills, spec.operations)
+    board.begin()
+    assembly = Assembly(spec, log, board.commit_fault)
+    trial = begin(spec, log, assembly, locked)
+    if trial is None:
+        return 0
+    execution = ObservedWorkersExecution(
+        spec, assembly.graph, trial.storage, trial.files, trial.recovered, board
+    )
+    return finish(trial, execution, log)
 
 
-def main(path: str, run: Run = run, log_of: Callable[[str], EventLog] = EventLog) -> int:
+def main(path: str) -> int:
     """Run the specification in a file, with its mutant if it names one. Return the exit code."""
     try:
         spec = read_spec(path)
-        log = log_of(spec.events)
+        log = ForkedEventLog(spec.events) if spec.workers > 1 else EventLog(spec.events)
     except (OSError, ValueError) as error:
         print(f"{path}: {error}", file=sys.stderr)
         return 2
@@ -139,10 +172,67 @@ def main(path: str, run: Run = run, log_of: Callable[[str], EventLog] = EventLog
                 from onceproof.harness.systems.process.object_io import reach_store
 
                 reach_store(spec)
-            return run(spec, log, stack)
+            return (run_in_workers if spec.workers > 1 else run)(spec, log, stack)
     except Exception as error:
         log_error(log, "process", error, SERVER_AWAY if is_server_away(error) else ERROR)
         return 1
+
+
+class SecondProgramGoesOn(AssertionError):
+    """Another program may go on from the checkpoints of the job."""
+
+
+class OtherInput(Source):
+    """A source of the job, as if it read something else."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def splits(self) -> Sequence[str]:
+        """Return the splits of the job's source."""
+        return self._source.splits()
+
+    def open_split(self, split: str, position: Any | None) -> SplitReader:
+        """Open a split of the job's source."""
+        return self._source.open_split(split, position)
+
+    def identity(self) -> SourceIdentity:
+        """Return what no family reads."""
+        return SourceIdentity("the input of another program")
+
+
+def other_program(graph: JobGraph) -> JobGraph:
+    """Return the job over another input."""
+    return replace(graph, vertices=tuple([_over_other_input(vertex) for vertex in graph.vertices]))
+
+
+def _over_other_input(vertex: JobVertex) -> JobVertex:
+    if vertex.inputs:
+        return vertex
+    head, *chain = vertex.operators
+    return replace(vertex, operators=(replace(head, create=partial(_other_source, head.create)), *chain))
+
+
+def _other_source(create: Callable[[], Operator]) -> Operator:
+    operator = create()
+    if isinstance(operator, SourceOperator):
+        operator.source = OtherInput(operator.source)
+    return operator
+
+
+def check_guard(storage: RecoverableStorage, own: JobGraph, other: JobGraph) -> None:
+    """Check that a job is accepted under its name, and another program is not.
+
+    Raises OtherProgram if the job itself is refused, and SecondProgramGoesOn.
+    """
+    check_identity(own, storage)
+    if not any(path.endswith(_ENDS) for path in storage.list("")):
+        return
+    try:
+        check_identity(other, storage)
+    except OtherProgram:
+        return
+    raise SecondProgramGoesOn(f"another program resumes from the checkpoints of job {own.name!r}")
 
 
 if __name__ == "__main__":

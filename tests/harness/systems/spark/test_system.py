@@ -26,17 +26,19 @@ from onceproof.harness.systems.kit.driver_process import DriverFailed
 from onceproof.harness.systems.kit.run_history import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.process.process_table import session_members
-from onceproof.harness.systems.spark.epoch_history_builder import EVENT_TIME_IS_LOST
-from onceproof.harness.systems.spark.spark_system import (
+from onceproof.harness.systems.spark.history import EVENT_TIME_IS_LOST
+from onceproof.harness.systems.spark.points import (
     ABORTED,
     CAPABILITIES,
     DRIVER_POINTS,
     MISSING,
     WORKER_POINTS,
+)
+from onceproof.harness.systems.spark.system import (
     SparkRun,
     SparkSystem,
 )
-from tests.harness.systems.spark.test_spark_faults import TRIALS, check_survival
+from tests.harness.systems.spark.test_faults import TRIALS, check_survival
 from tests.planted.catalogue import built_in_mutants, file_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.local_kill]
@@ -388,7 +390,7 @@ def test_job_beyond_its_time_limit_is_stuck_and_its_driver_is_gone(library_syste
 
 
 def test_driver_that_cannot_start_gives_the_cause_in_one_line(monkeypatch):
-    monkeypatch.setattr("onceproof.harness.systems.spark.spark_system.CHILD", "onceproof.missing")
+    monkeypatch.setattr("onceproof.harness.systems.spark.system.CHILD", "onceproof.missing")
     with closing(SparkSystem()) as broken, pytest.raises(DriverFailed, match="No module named") as caught:
         broken.run(load_family("word_count"), scenario_of(3))
     assert "\n" not in str(caught.value)

@@ -1,6 +1,6 @@
 """Which processes of the engine on Spark die of a kill, and by which means.
 
-The rules this module lives by:
+Rules:
 
 - A kill of a task is SIGKILL to the worker process in which it runs, a kill of all tasks to each worker that
   runs one. A kill of the process is SIGKILL to the driver, and to the worker that passed the point, which

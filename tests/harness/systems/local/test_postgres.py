@@ -18,7 +18,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.services.postgres_server import PostgresServer
-from onceproof.harness.systems.local.local_system import LocalSystem
+from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.systems.process.file_io import CountedSource
 from onceproof.harness.systems.process.job_assembly import ProcessIO
 from onceproof.harness.systems.process.job_specification import Spec
