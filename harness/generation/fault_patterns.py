@@ -101,7 +101,7 @@ def draw_faults(chance: Chance, stage: JobOutline, room: int = MOST_FAULTS) -> t
     count, lots = chance.weighted(_PATTERN_COUNTS), Lots(chance)
     faults: list[Fault] = []
     if stage.overtakes and stage.rescales and chance.chance(PASSED_ON):
-        faults += records_in_flight_pass_on(chance, stage)
+        faults += records_in_flight_pass_on(chance, stage)[:room]
     for pattern in lots.ranked(PATTERNS):
         if not count or len(faults) >= room:
             break

@@ -89,7 +89,9 @@ from onceproof.harness.model.step_limits import (
 )
 
 GENERATION: Final = 21
-"""Raised whenever the same seed begins to give another scenario with the same records."""
+"""Raised whenever the same seed begins to give another scenario with the same records.
+
+A further kind of fault does not raise it: only scenarios in which the kind occurs are others then."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
 MAX_PARALLELISMS: Final = ((4, 3), (5, 1), (7, 1), (8, 3), (16, 2), (128, 1))

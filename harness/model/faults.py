@@ -7,8 +7,8 @@ The rules this module lives by:
   coverage, shrinking, explanation and every system read the row. None keeps a list of kinds of its own.
 - How a kind is carried out is the business of the systems: each answers each row with a method, or with the
   reason why it cannot (`system.py`).
-- The names of kinds, points and means stand in scenario files. They are never renamed or reordered: the order
-  of the rows is the order in which the generator draws.
+- The names of kinds, points and means stand in scenario files and are never renamed. A kind draws from a seed
+  of its own, derived from its name: a further row changes only the scenarios in which its kind occurs.
 - A server is another process than the job: its faults strike as the job passes a point, and the job lives on.
   Only families that need a server draw them (`generation/server_faults.py`).
 - A row is lost behind a producer that hands rows over and hears of each later. Only families that write to
