@@ -94,11 +94,12 @@ test: setup ## run the linters, build the documentation site, run all tests; a s
 	@$(MAKE) --no-print-directory --keep-going --jobs=3 run-tests run-linters build-docs
 
 # pytest writes the assertions of each test module anew and keeps the bytecode. In a fresh clone each of the processes
-# would do that for all modules, which takes longer than to collect them twice.
+# would do that for all modules, which takes longer than to collect them twice. Property tests have as many examples on a
+# CI server as on a desk: `make properties` has the many.
 run-tests:
 	@[ -n "$$(find tests -name 'test_*-pytest-*.pyc' -print -quit)" ] || \
 	  $(RUN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true
-	@$(IN_MEMORY) $(RUN)/python -m pytest -n 6 --dist=worksteal
+	@ONCEPROOF_PROFILE=dev $(IN_MEMORY) $(RUN)/python -m pytest -n 6 --dist=worksteal
 
 nightly: setup ## run the night: flights under kills, planted bugs, a campaign; report in reports/out/index.html
 	@$(RUN)/python -m tests.nightly $(OPTIONS)

@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the tests of power cuts and of kills: more of them, with another seed."""
     parser.addoption("--power-cuts", type=int, default=8, help="power cuts to rebuild from each recording")
     parser.addoption("--power-seed", type=int, default=1, help="seed of the power cuts")
-    parser.addoption("--kills", type=int, default=24, help="processes to kill at random moments")
+    parser.addoption("--kills", type=int, default=12, help="processes to kill at random moments")
     parser.addoption("--kill-seed", type=int, default=1, help="seed of the kills")
 
 

@@ -62,22 +62,22 @@ def flights(night: Night, plans: Mapping[str, Plan]) -> None:
 def _count_year(night: Night, plan: Plan, folder_name: str, compare: Callable[..., YearComparison]) -> None:
     name, bar = plan.name, night.bar
     bar.describe(f"{name}: reading the year")
-    folder = emptied_folder(night.out / folder_name)
+    folder = emptied_folder(night.plan.out / folder_name)
     try:
-        files = write_year(night.out / FOLDER_OF_YEAR)
+        files = write_year(night.plan.out / FOLDER_OF_YEAR)
 
         def progress(history: History) -> None:
             kills = counted(len(history.statistics.recoveries), "kill")
             done = sum(kind == CHECKPOINT_COMPLETED for _, kind, _, _ in history.events)
             bar.describe(f"{name}: {kills}, {counted(done, 'checkpoint')}")
 
-        trial = run_plan(plan, files, folder, night.seed, progress)
+        trial = run_plan(plan, files, folder, night.plan.seed, progress)
         bar.describe(f"{name}: comparing")
         comparison = compare(load_family(FAMILY), files, trial.output)
     except (DataMissing, DriverFailed, MalformedRow, YearUnreadable, OSError) as error:
-        real = failed_input(" ".join(str(error).split()), night.command, name)
+        real = failed_input(" ".join(str(error).split()), night.plan.command, name)
     else:
-        real = real_input_of(trial, comparison, night.command, name)
+        real = real_input_of(trial, comparison, night.plan.command, name)
     night.real_inputs.append(real)
     bar.warn(real_input_text(real))
 
@@ -88,12 +88,12 @@ def planted_bugs(
     """Measure as many planted bugs as fit into MUTANT_SECONDS, but LEAST_MUTANTS at the least."""
     # What no scenario shows is known, and a night need not say it again.
     mutants = [each for each in built_in_mutants() if not each.unseen]
-    mutants = mutants[(first := night.seed % len(mutants)) :] + mutants[:first]
+    mutants = mutants[(first := night.plan.seed % len(mutants)) :] + mutants[:first]
     by_id = {each.id: each for each in mutants}
     least = min(LEAST_MUTANTS, len(mutants))
     begun, by_record = clock(), 0
     workers = min(usable_processors(), len(mutants))
-    for result in measure_all(mutants, family_names(), night.seed, MUTANT_SCENARIOS, workers, 0):
+    for result in measure_all(mutants, family_names(), night.plan.seed, MUTANT_SCENARIOS, workers, 0):
         mutant = by_id[result.id]
         again = None if result.killed else tried_where_recorded(mutant, kills.get(mutant.id), 0)
         by_record += again is not None

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from onceproof.harness.checkers.known_failures import KnownSignature
+from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.nightly.night import Night
 from onceproof.harness.reporting.progress import progress_bar
-from onceproof.harness.trials.minimums import Minimums
 from onceproof.harness.trials.mutant_trials import Result
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.reports.headline import survivors
 from onceproof.reports.model import Report
 from onceproof.scenarios._year_of_flights import DataMissing, write_year
@@ -30,9 +30,9 @@ RECORDED = "commit-before-completion"
 
 @pytest.fixture
 def night(tmp_path: Path) -> Iterator[Night]:
-    known: tuple[KnownSignature, ...] = ()
     with progress_bar(None, None) as bar:
-        night = Night(tmp_path, 7, "python -m tests.nightly", ("word_count",), Minimums(), known)
+        plan = RunPlan(("word_count",), seed=7, out=tmp_path, command="python -m tests.nightly")
+        night = Night(CampaignPlan(plan))
         night.bar = bar
         yield night
 
@@ -110,7 +110,7 @@ def test_flights_that_are_not_installed_are_reported_for_each_runtime(
     def missing(folder: Path) -> list[Path]:
         raise DataMissing("the flights are not installed: make setup")
 
-    night.session = None  # type: ignore[assignment]
+    night.session = None
     monkeypatch.setattr(nightly, "write_year", missing)
     [part, _] = nightly.own_night(["--seed", "7"]).parts
     part.run(night)

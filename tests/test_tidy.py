@@ -37,9 +37,15 @@ LONGEST_MODULE = 500
 # Modules that are longer, each with the reason.
 LONGER_MODULES = {
     "engine": "the list of the public names",
-    **dict.fromkeys(("engine.checkpoint.coordinator", "engine.task.task"), "one machine is one module"),
     "engine.api.datastream": "environment and streams return each other; PyFlink has one module, too",
 }
+LONGEST_MACHINE = 900
+# One machine is one module, and no class has a parent only to be shorter.
+LONG_MACHINES = (
+    "engine.checkpoint.coordinator",
+    "engine.task.task",
+    "harness.systems.simulation.job_process",
+)
 LONGEST_FUNCTION = 70
 """In lines without the docstring."""
 
@@ -77,8 +83,9 @@ def module_has_a_docstring(module: Module) -> Problems:
 
 def sizes(module: Module) -> Problems:
     lines = module.text.count("\n")
-    if lines > LONGEST_MODULE and module.name not in LONGER_MODULES:
-        yield 1, f"has {lines} lines; the limit is {LONGEST_MODULE}"
+    longest = LONGEST_MACHINE if module.name in LONG_MACHINES else LONGEST_MODULE
+    if lines > longest and module.name not in LONGER_MODULES:
+        yield 1, f"has {lines} lines; the limit is {longest}"
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1

@@ -15,7 +15,7 @@ import yaml
 from onceproof.harness.campaign.pipeline import TRIALS
 from onceproof.harness.commands.cli import app
 from onceproof.harness.nightly.night import FOLDER_OF_CAMPAIGN, FOLDER_OF_HISTORY
-from onceproof.harness.settings.run_plan import OUT, RUN
+from onceproof.harness.settings.planning import OUT, RUN
 from tests.enumeration.__main__ import enumeration
 from tests.nightly import FOLDER_OF_FLIGHTS, FOLDER_OF_YEAR
 

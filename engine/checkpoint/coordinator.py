@@ -186,35 +186,35 @@ class CheckpointCoordinator:
         if kind is AcknowledgeCheckpoint:
             return self.acknowledge(other)
         if kind is IntervalElapsed:
-            return self._interval_elapsed(other)
+            return self.interval_elapsed(other)
         if kind is TaskRunning:
-            return self._task_running(other)
+            return self.task_running(other)
         if kind is TaskFinished:
-            return self._task_finished(other)
+            return self.task_finished(other)
         if kind is MetadataStored:
             return self.metadata_stored(other)
         if kind is AttemptStarted:
-            return self._attempt_started(other)
+            return self.attempt_started(other)
         if kind is DeclineCheckpoint:
-            return self._declined(other)
+            return self.checkpoint_declined(other)
         if kind is CheckpointExpired:
-            return self._expired(other)
+            return self.checkpoint_expired(other)
         if kind is AttemptEnded:
-            return self._attempt_ended(other)
+            return self.attempt_ended(other)
         if kind is TriggerRequested:
-            return self._trigger_requested(other)
+            return self.trigger_requested(other)
         if kind is MetadataFailed:
-            return self._metadata_failed(other)
+            return self.metadata_failed(other)
         if kind is PeriodicTriggerRequested:
-            return self._periodic_requested(other)
+            return self.periodic_requested(other)
         if kind is StartScheduler:
-            return self._start_scheduler(other)
+            return self.start_scheduler(other)
         if kind is StopScheduler:
-            return self._stop_scheduler(other)
+            return self.stop_scheduler(other)
         if kind is AbortPending:
-            return self._abort_now(other)
+            return self.abort_now(other)
         if kind is Shutdown:
-            return self._shutdown(other)
+            return self.shutdown(other)
         raise TypeError(f"the coordinator handles no {type(event).__name__}")
 
     @property
@@ -237,7 +237,8 @@ class CheckpointCoordinator:
 
     # Attempts.
 
-    def _attempt_started(self, event: AttemptStarted) -> Sequence[CoordinatorEffect]:
+    def attempt_started(self, event: AttemptStarted) -> Sequence[CoordinatorEffect]:
+        """Begin with the tasks of an attempt; none of them runs yet."""
         assert self._plan is None, "an attempt starts while another one runs"
         assert not self.pending, "an attempt starts while a checkpoint is pending"
         self._attempts.add(event.plan.attempt)
@@ -252,7 +253,8 @@ class CheckpointCoordinator:
         self._finished.clear()
         self._begin_scheduling(effects)
 
-    def _attempt_ended(self, event: AttemptEnded) -> Sequence[CoordinatorEffect]:
+    def attempt_ended(self, event: AttemptEnded) -> Sequence[CoordinatorEffect]:
+        """Abort what is pending, except for a checkpoint whose metadata is being written."""
         self._plan = None
         self._is_scheduling = False
         effects: list[CoordinatorEffect] = []
@@ -260,7 +262,8 @@ class CheckpointCoordinator:
         self._abort_pending(FAILOVER, effects)
         return effects
 
-    def _shutdown(self, event: Shutdown) -> Sequence[CoordinatorEffect]:
+    def shutdown(self, event: Shutdown) -> Sequence[CoordinatorEffect]:
+        """Refuse and abort everything: the job is over."""
         self._is_shut_down = True
         self._is_scheduling = False
         effects: list[CoordinatorEffect] = []
@@ -269,19 +272,21 @@ class CheckpointCoordinator:
         self._plan = None
         return effects
 
-    def _task_running(self, message: TaskRunning) -> Sequence[CoordinatorEffect]:
+    def task_running(self, message: TaskRunning) -> Sequence[CoordinatorEffect]:
+        """Note the task; the first checkpoint can begin when all of them run."""
         if self._plan is not None and message.attempt == self._plan.attempt:
             self._running.add(message.task)
         return ()
 
-    def _task_finished(self, message: TaskFinished) -> Sequence[CoordinatorEffect]:
+    def task_finished(self, message: TaskFinished) -> Sequence[CoordinatorEffect]:
+        """Note the task; a pending checkpoint that still waits for it is aborted."""
         if self._plan is None or message.attempt != self._plan.attempt:
             return ()
         self._finished[message.task] = None
         effects: list[CoordinatorEffect] = []
         for pending in list(self.pending.values()):
             if message.task in pending.missing:
-                self._abort(pending, TASK_FINISHED, effects)
+                self.abort(pending, TASK_FINISHED, effects)
         if effects:
             self._start_waiting(effects)
         return effects
@@ -300,7 +305,8 @@ class CheckpointCoordinator:
         self._periodic_due_ms = due_ms
         return StartTimer(due_ms, IntervalElapsed(plan.attempt))
 
-    def _interval_elapsed(self, event: IntervalElapsed) -> Sequence[CoordinatorEffect]:
+    def interval_elapsed(self, event: IntervalElapsed) -> Sequence[CoordinatorEffect]:
+        """Request the next periodic checkpoint."""
         plan = self._plan
         if plan is None or event.attempt != plan.attempt:
             return ()
@@ -317,20 +323,22 @@ class CheckpointCoordinator:
 
     # Requests.
 
-    def _start_scheduler(self, event: StartScheduler) -> Sequence[CoordinatorEffect]:
+    def start_scheduler(self, event: StartScheduler) -> Sequence[CoordinatorEffect]:
         """Restart the scheduler; queued requests are refused and pending checkpoints aborted."""
-        effects = self._stop_scheduler(StopScheduler())
+        effects = self.stop_scheduler(StopScheduler())
         self._begin_scheduling(effects)
         return effects
 
-    def _stop_scheduler(self, event: StopScheduler) -> list[CoordinatorEffect]:
+    def stop_scheduler(self, event: StopScheduler) -> list[CoordinatorEffect]:
+        """Begin no further periodic checkpoint."""
         self._is_scheduling = False
         effects: list[CoordinatorEffect] = []
         self._refuse_all(SUSPENDED, effects)
         self._abort_pending(SUSPENDED, effects)
         return effects
 
-    def _trigger_requested(self, event: TriggerRequested) -> Sequence[CoordinatorEffect]:
+    def trigger_requested(self, event: TriggerRequested) -> Sequence[CoordinatorEffect]:
+        """Queue the request of a user."""
         is_savepoint = event.kind != CHECKPOINT
         effects: list[CoordinatorEffect] = []
         self._request(
@@ -346,7 +354,8 @@ class CheckpointCoordinator:
         )
         return effects
 
-    def _periodic_requested(self, event: PeriodicTriggerRequested) -> Sequence[CoordinatorEffect]:
+    def periodic_requested(self, event: PeriodicTriggerRequested) -> Sequence[CoordinatorEffect]:
+        """Queue a periodic checkpoint."""
         effects: list[CoordinatorEffect] = []
         self._request(CheckpointRequest(self._now, is_periodic=True, number=event.number), effects)
         return effects
@@ -461,9 +470,9 @@ class CheckpointCoordinator:
                         metadata = self._with_shared_files(metadata)
                 except PartlyFinished as error:
                     # Not counted as a failure: it happens until the other subtasks have finished, too.
-                    self._abort(pending, str(error), effects)
+                    self.abort(pending, str(error), effects)
                     if (latest := self.store.latest) is not None:
-                        self._notify(latest, 0, effects)
+                        self.notify(latest, 0, effects)
                     continue
                 except UnknownSharedFile as error:
                     self._fail(pending, str(error), effects)
@@ -516,7 +525,8 @@ class CheckpointCoordinator:
     ) -> bool:
         return message.attempt == pending.attempt
 
-    def _declined(self, message: DeclineCheckpoint) -> Sequence[CoordinatorEffect]:
+    def checkpoint_declined(self, message: DeclineCheckpoint) -> Sequence[CoordinatorEffect]:
+        """Abort the checkpoint that a task declines."""
         pending = self.pending.get(message.checkpoint_id)
         if pending is None or pending.finalizing or not self._is_of_attempt(message, pending):
             return ()
@@ -524,7 +534,8 @@ class CheckpointCoordinator:
         self._fail(pending, message.reason, effects, by_task=True)
         return effects
 
-    def _expired(self, event: CheckpointExpired) -> Sequence[CoordinatorEffect]:
+    def checkpoint_expired(self, event: CheckpointExpired) -> Sequence[CoordinatorEffect]:
+        """Abort a checkpoint that has taken too long."""
         pending = self.pending.get(event.checkpoint_id)
         if pending is None or pending.finalizing or pending.attempt != event.attempt:
             return ()
@@ -533,7 +544,8 @@ class CheckpointCoordinator:
         self._fail(pending, EXPIRED, effects)
         return effects
 
-    def _metadata_failed(self, event: MetadataFailed) -> Sequence[CoordinatorEffect]:
+    def metadata_failed(self, event: MetadataFailed) -> Sequence[CoordinatorEffect]:
+        """Abort the checkpoint whose metadata could not be written."""
         effects: list[CoordinatorEffect] = []
         self._fail(self.pending[event.checkpoint_id], event.reason, effects)
         return effects
@@ -556,11 +568,12 @@ class CheckpointCoordinator:
                     f" {self._settings.tolerable_failures} failures are tolerated"
                 )
             )
-        self._abort(pending, reason, effects)
+        self.abort(pending, reason, effects)
         self._finalize_next(effects)
         self._start_waiting(effects)
 
-    def _abort_now(self, event: AbortPending) -> Sequence[CoordinatorEffect]:
+    def abort_now(self, event: AbortPending) -> Sequence[CoordinatorEffect]:
+        """Abort what is pending, for the reason that the driver gives."""
         effects: list[CoordinatorEffect] = []
         self._abort_pending(event.reason, effects)
         self._start_waiting(effects)
@@ -569,9 +582,10 @@ class CheckpointCoordinator:
     def _abort_pending(self, reason: str, effects: list[CoordinatorEffect]) -> None:
         for pending in list(self.pending.values()):
             if not pending.finalizing:
-                self._abort(pending, reason, effects)
+                self.abort(pending, reason, effects)
 
-    def _abort(self, pending: PendingCheckpoint, reason: str, effects: list[CoordinatorEffect]) -> None:
+    def abort(self, pending: PendingCheckpoint, reason: str, effects: list[CoordinatorEffect]) -> None:
+        """Give a pending checkpoint up: discard what is stored of it, and notify the tasks."""
         checkpoint_id = pending.checkpoint_id
         del self.pending[checkpoint_id]
         missing = tuple(pending.missing) if reason == EXPIRED else ()
@@ -617,15 +631,16 @@ class CheckpointCoordinator:
         if pending.kind in (CHECKPOINT, SYNC_SAVEPOINT):
             for older in [each for each in self.pending.values() if each.checkpoint_id < checkpoint_id]:
                 if older.kind == CHECKPOINT:
-                    self._abort(older, SUBSUMED, effects)
-            self._notify(pending, subsumed_id, effects)
+                    self.abort(older, SUBSUMED, effects)
+            self.notify(pending, subsumed_id, effects)
         if pending.number:
             effects.append(RequestResolved(pending.number, checkpoint_id))
         self._finalize_next(effects)
         self._start_waiting(effects)
         return effects
 
-    def _notify(self, completed: _Completed, subsumed_id: int, effects: list[CoordinatorEffect]) -> None:
+    def notify(self, completed: _Completed, subsumed_id: int, effects: list[CoordinatorEffect]) -> None:
+        """Tell the tasks that a checkpoint is complete."""
         plan = self._plan
         if plan is None or plan.attempt != completed.attempt:
             return

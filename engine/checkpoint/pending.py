@@ -124,7 +124,7 @@ class PendingCheckpoint:
             if ended:
                 self._check_partly_finished(vertex, ended)
             tasks = _tasks_of(vertex.index, vertex.parallelism)
-            subtasks = tuple([self._subtask_state(task) for task in tasks])
+            subtasks = tuple([self.subtask_state(task) for task in tasks])
             for node in vertex.operators:
                 operators.append(
                     OperatorMetadata(
@@ -164,7 +164,8 @@ class PendingCheckpoint:
                         " checkpoints go on when all have"
                     )
 
-    def _subtask_state(self, task: TaskId) -> SubtaskState:
+    def subtask_state(self, task: TaskId) -> SubtaskState:
+        """Return what the metadata lists of a subtask."""
         answer = self._answers.get(task)
         if answer is None:
             assert task in self._finished, f"checkpoint {self.checkpoint_id} has no state of {task}"

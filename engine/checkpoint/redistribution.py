@@ -160,7 +160,7 @@ def redistribute(
             for subtask in range(parallelism):
                 assignments[operator_id, subtask] = RestoreAssignment(operator_id)
             continue
-        keyed = _deal_keyed(found, parallelism, effective[operator_id])
+        keyed = deal_keyed(found, parallelism, effective[operator_id])
         lists = _deal_operator(found, parallelism)
         finished = found.is_finished
         for subtask in range(parallelism):
@@ -174,7 +174,7 @@ def _name(operator: OperatorMetadata) -> str:
     return repr(operator.uid or operator.name)
 
 
-def _deal_keyed(
+def deal_keyed(
     operator: OperatorMetadata, parallelism: int, max_parallelism: int
 ) -> list[tuple[tuple[StateHandle, tuple[int, int]], ...]]:
     """Give each new subtask the old files that may hold key groups of its range."""
@@ -277,11 +277,11 @@ def deal_out(
                 share = dealt[subtasks[item[0]]]
                 share.setdefault(name, (mode, []))[1].append(item)
         else:
-            start = _split(name, counts, dealt, start)
+            start = split(name, counts, dealt, start)
     return dealt
 
 
-def _split(
+def split(
     name: str,
     counts: Sequence[tuple[int, int]],
     dealt: list[dict[str, tuple[str, list[Slice]]]],

@@ -92,14 +92,21 @@ class JobState(Enum):
     @property
     def is_terminal(self) -> bool:
         """Return whether the job is over."""
-        return self in (JobState.FINISHED, JobState.FAILED, JobState.CANCELED)
+        return not TRANSITIONS[self]
 
 
 # Names of their own: reading a member off its enumeration costs more than a function call.
-_RUNNING: Final = JobState.RUNNING
-_FAILING: Final = JobState.FAILING
-_RESTARTING: Final = JobState.RESTARTING
-_CANCELLING: Final = JobState.CANCELLING
+_CREATED, _RUNNING, _FAILING, _RESTARTING, _CANCELLING, _FINISHED, _FAILED, _CANCELED = JobState
+
+TRANSITIONS: Final[dict[JobState, frozenset[JobState]]] = {
+    _CREATED: frozenset((_RUNNING, _CANCELED)),
+    # Running again: at another parallelism, or to commit the savepoint with which the job ends.
+    _RUNNING: frozenset(JobState) - {_CREATED},
+    _FAILING: frozenset((_RESTARTING, _CANCELLING, _CANCELED)),
+    _RESTARTING: frozenset((_RUNNING, _CANCELED)),
+    _CANCELLING: frozenset((_CANCELED,)),
+    **dict.fromkeys((_FINISHED, _FAILED, _CANCELED), frozenset()),
+}
 
 
 class JobMaster:
@@ -141,7 +148,7 @@ class JobMaster:
         self._stop_timeout_ms = stop_timeout_ms
         self._attempt_number = 0
         self.attempt: AttemptId | None = None
-        self.state = JobState.CREATED
+        self.state = _CREATED
         self.ending: EndWithSavepoint | None = None
         """The savepoint with which a user ends the job, or None."""
         self.last_failure = ""
@@ -173,7 +180,7 @@ class JobMaster:
             if type(event) is TaskFinished and event.attempt == self.attempt:
                 self._finished.add(event.task)
             if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
-                self.state = JobState.FINISHED
+                self._enter(_FINISHED)
                 return [*effects, JobFinished(self.coordinator.stopped_with is not None)]
             too_many = _too_many_failures(effects)
             if too_many is not None:
@@ -184,15 +191,18 @@ class JobMaster:
             return [*effects, *self._canceled(now)]
         return effects
 
-    def _start(self, event: StartJob, now: int) -> Sequence[MasterEffect]:
+    def start(self, event: StartJob, now: int) -> Sequence[MasterEffect]:
+        """Deploy the first attempt, once no task of an earlier job master runs."""
         self._orphans = event.orphans
-        return () if self._orphans else self._deploy()
+        return () if self._orphans else self.deploy()
 
-    def _orphan_ended(self, event: OrphanEnded, now: int) -> Sequence[MasterEffect]:
+    def orphan_ended(self, event: OrphanEnded, now: int) -> Sequence[MasterEffect]:
+        """Deploy the first attempt after the last task of an earlier job master."""
         self._orphans -= 1
-        return self._deploy() if self.state is JobState.CREATED and not self._orphans else ()
+        return self.deploy() if self.state is _CREATED and not self._orphans else ()
 
-    def _attempt_deployed(self, event: AttemptDeployed, now: int) -> Sequence[MasterEffect]:
+    def attempt_deployed(self, event: AttemptDeployed, now: int) -> Sequence[MasterEffect]:
+        """Begin the checkpoints of an attempt whose tasks are known."""
         self._tasks = len(event.plan.upstreams)
         self._finished.clear()
         effects = self.coordinator.handle(AttemptStarted(event.plan), now)
@@ -200,15 +210,17 @@ class JobMaster:
             return [*effects, *self.coordinator.handle(StopScheduler(), now)]
         return effects
 
-    def _deployment_failed(self, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
+    def deployment_failed(self, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
+        """Restart the job, or fail it for good."""
         if event.may_pass:
             return self._end_attempt(event.cause, now)
-        self.state = JobState.FAILED
+        self._enter(_FAILED)
         return (JobFailed(event.cause),)
 
-    def _restart_due(self, event: RestartDue, now: int) -> Sequence[MasterEffect]:
+    def restart_due(self, event: RestartDue, now: int) -> Sequence[MasterEffect]:
+        """Deploy the next attempt, if the job still waits for it."""
         if self.state is _RESTARTING and event.attempt == self.attempt:
-            return self._deploy()
+            return self.deploy()
         return ()
 
     @property
@@ -221,15 +233,17 @@ class JobMaster:
         """Whether a rescale would take effect now; not while the outcome of a checkpoint is open."""
         return self.goes_on and not self.coordinator.is_finalizing
 
-    def _rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
+    def rescale_requested(self, event: RescaleRequested, now: int) -> Sequence[MasterEffect]:
         """Redeploy without asking the restart strategy; ignored where the job is not rescalable."""
-        return self._redeploy(now) if self.is_rescalable else ()
+        return self.redeploy(now) if self.is_rescalable else ()
 
-    def _redeploy(self, now: int) -> Sequence[MasterEffect]:
+    def redeploy(self, now: int) -> Sequence[MasterEffect]:
+        """Replace the attempt by a new one at once."""
         assert self.attempt is not None
-        return (CancelTasks(self.attempt), *self.coordinator.handle(AttemptEnded(), now), *self._deploy())
+        return (CancelTasks(self.attempt), *self.coordinator.handle(AttemptEnded(), now), *self.deploy())
 
-    def _task_failed(self, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
+    def task_failed(self, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
+        """End the attempt of a task that failed; the restart strategy decides what follows."""
         if event.attempt != self.attempt or self.state is not _RUNNING:
             return ()
         latest = self.coordinator.latest
@@ -239,10 +253,11 @@ class JobMaster:
         )
         return self._end_attempt(event.cause, now, unrecoverable=event.unrecoverable, is_hopeless=is_hopeless)
 
-    def _deploy(self) -> Sequence[MasterEffect]:
+    def deploy(self) -> Sequence[MasterEffect]:
+        """Begin a new attempt from the latest completed checkpoint."""
         self._attempt_number += 1
         self.attempt = AttemptId(f"{self._incarnation}.{self._attempt_number}")
-        self.state = JobState.RUNNING
+        self._enter(_RUNNING)
         self._tasks = 0
         return (Deploy(self.attempt, self.coordinator.latest),)
 
@@ -264,7 +279,7 @@ class JobMaster:
             effects.extend(self._fail(cause, now))
         elif self.coordinator.is_finalizing:
             # The checkpoint may complete, which is progress.
-            self.state = JobState.FAILING
+            self._enter(_FAILING)
         elif is_hopeless:
             effects.extend(self._fail(self._equal_errors.message(cause), now))
         else:
@@ -272,17 +287,17 @@ class JobMaster:
         return effects
 
     def _fail(self, cause: str, now: int) -> Sequence[MasterEffect]:
-        self.state = JobState.FAILED
+        self._enter(_FAILED)
         return (*self.coordinator.handle(Shutdown(), now), JobFailed(cause))
 
     def _schedule_restart(self, now: int) -> Sequence[MasterEffect]:
         assert self.attempt is not None
-        self.state = JobState.RESTARTING
+        self._enter(_RESTARTING)
         return (StartRestartTimer(now + self._restart.backoff_ms(now), RestartDue(self.attempt)),)
 
     # The end that a user requests.
 
-    def _trigger_requested(self, event: TriggerRequested, now: int) -> Sequence[MasterEffect]:
+    def trigger_requested(self, event: TriggerRequested, now: int) -> Sequence[MasterEffect]:
         """Trigger a checkpoint, but none while the job ends: some tasks have stopped already."""
         if event.number and self._is_batch:
             return (RequestResolved(event.number, None, NO_SAVEPOINT_IN_BATCH),)
@@ -290,17 +305,19 @@ class JobMaster:
             return self._follow(event, self.coordinator.handle(event, now), now)
         return (RequestResolved(event.number, None, JOB_IS_ENDING),) if event.number else ()
 
-    def _stop_requested(self, event: StopRequested, now: int) -> Sequence[MasterEffect]:
+    def stop_requested(self, event: StopRequested, now: int) -> Sequence[MasterEffect]:
+        """End the job with a savepoint that the sinks commit."""
         request = TriggerRequested(SYNC_SAVEPOINT, event.number, event.drains)
-        return self._begin_ending(EndWithSavepoint(event.number, request, stops=True), now)
+        return self.begin_ending(EndWithSavepoint(event.number, request, stops=True), now)
 
-    def _cancel_requested(self, event: CancelRequested, now: int) -> Sequence[MasterEffect]:
+    def cancel_requested(self, event: CancelRequested, now: int) -> Sequence[MasterEffect]:
+        """Cancel the job, after a savepoint if one is asked for."""
         if event.number:
             request = TriggerRequested(SAVEPOINT, event.number)
-            return self._begin_ending(EndWithSavepoint(event.number, request, stops=False), now)
+            return self.begin_ending(EndWithSavepoint(event.number, request, stops=False), now)
         return () if self.state is _CANCELLING or self.state.is_terminal else self._cancel(now)
 
-    def _begin_ending(self, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
+    def begin_ending(self, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
         """Request the savepoint; until its outcome is known no other checkpoint begins."""
         if self._is_batch:
             return (RequestResolved(ending.number, None, NO_SAVEPOINT_IN_BATCH),)
@@ -371,17 +388,17 @@ class JobMaster:
             return self._end_attempt(too_many.reason, now)
         return self.coordinator.handle(StartScheduler(), now)
 
-    def _stop_overdue(self, event: StopOverdue, now: int) -> Sequence[MasterEffect]:
+    def stop_overdue(self, event: StopOverdue, now: int) -> Sequence[MasterEffect]:
         """Redeploy from the savepoint to commit it: some task missed the notification that it is complete."""
         if self.state is not _RUNNING or event.attempt != self.attempt or self.ending is None:
             return ()
         self.ending.only_commits = True
-        return self._redeploy(now)
+        return self.redeploy(now)
 
     def _stopped(self, now: int) -> Sequence[MasterEffect]:
         """Finish the job: all tasks are restored, which committed the savepoint's output."""
         assert self.attempt is not None
-        self.state = JobState.FINISHED
+        self._enter(_FINISHED)
         return (
             CancelTasks(self.attempt),
             *self.coordinator.handle(Shutdown(), now),
@@ -394,13 +411,18 @@ class JobMaster:
             effects.append(CancelTasks(self.attempt))
         effects.extend(self.coordinator.handle(AttemptEnded(), now))
         if self.coordinator.is_finalizing:
-            self.state = _CANCELLING
+            self._enter(_CANCELLING)
             return effects
         return [*effects, *self._canceled(now)]
 
     def _canceled(self, now: int) -> Sequence[MasterEffect]:
-        self.state = JobState.CANCELED
+        self._enter(_CANCELED)
         return (*self.coordinator.handle(Shutdown(), now), JobCanceled())
+
+    def _enter(self, state: JobState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"a job that is {self.state.value} becomes {state.value}")
+        self.state = state
 
     def validate(self) -> None:
         """Check what must hold between any two events; raises AssertionError naming what does not."""
@@ -423,17 +445,17 @@ _Handler: TypeAlias = Callable[[JobMaster, Any, int], Sequence[MasterEffect]]
 # The events that the master handles before the coordinator. Each lambda looks the method up when it is
 # called, so a subclass or a planted bug can replace it.
 _HANDLERS: Final[dict[type, _Handler]] = {
-    StartJob: lambda master, event, now: master._start(event, now),
-    OrphanEnded: lambda master, event, now: master._orphan_ended(event, now),
-    AttemptDeployed: lambda master, event, now: master._attempt_deployed(event, now),
-    DeploymentFailed: lambda master, event, now: master._deployment_failed(event, now),
-    RestartDue: lambda master, event, now: master._restart_due(event, now),
-    RescaleRequested: lambda master, event, now: master._rescale_requested(event, now),
-    TaskFailed: lambda master, event, now: master._task_failed(event, now),
-    TriggerRequested: lambda master, event, now: master._trigger_requested(event, now),
-    StopRequested: lambda master, event, now: master._stop_requested(event, now),
-    StopOverdue: lambda master, event, now: master._stop_overdue(event, now),
-    CancelRequested: lambda master, event, now: master._cancel_requested(event, now),
+    StartJob: lambda master, event, now: master.start(event, now),
+    OrphanEnded: lambda master, event, now: master.orphan_ended(event, now),
+    AttemptDeployed: lambda master, event, now: master.attempt_deployed(event, now),
+    DeploymentFailed: lambda master, event, now: master.deployment_failed(event, now),
+    RestartDue: lambda master, event, now: master.restart_due(event, now),
+    RescaleRequested: lambda master, event, now: master.rescale_requested(event, now),
+    TaskFailed: lambda master, event, now: master.task_failed(event, now),
+    TriggerRequested: lambda master, event, now: master.trigger_requested(event, now),
+    StopRequested: lambda master, event, now: master.stop_requested(event, now),
+    StopOverdue: lambda master, event, now: master.stop_overdue(event, now),
+    CancelRequested: lambda master, event, now: master.cancel_requested(event, now),
 }
 
 _ONLY_NOTED: Final = frozenset((AcknowledgeCheckpoint, TaskRunning))

@@ -86,15 +86,16 @@ class TimerFiring:
     def advance(self, watermark: int) -> list[Record]:
         """Set the current watermark, and fire the event-time timers that are due."""
         self._timers.watermark = watermark
-        return self._fire(self._timers.event, watermark, TimeDomain.EVENT_TIME)
+        return self.fire(self._timers.event, watermark, TimeDomain.EVENT_TIME)
 
     def at_processing_time(self, now: int) -> list[Record]:
         """Fire the processing-time timers that are due at ``now``."""
-        results = self._fire(self._timers.processing, now, TimeDomain.PROCESSING_TIME)
+        results = self.fire(self._timers.processing, now, TimeDomain.PROCESSING_TIME)
         self._timers.request_wakeup()
         return results
 
-    def _fire(self, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:
+    def fire(self, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:
+        """Fire the timers of a queue up to a time."""
         context, backend, on_timer, own = self._context, self._backend, self._on_timer, self._own
         context.firing_domain = domain
         carries_timestamp = domain is TimeDomain.EVENT_TIME

@@ -106,7 +106,7 @@ class IntervalJoinOperator(TwoInputOperator):
                 continue
             _append(self._buffers[input_index], timestamp, value)
             timers.event.register(self._keyed.current_key, (timestamp + wait, input_index))
-            self._join(value, timestamp, input_index, results)
+            self.join(value, timestamp, input_index, results)
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def process_watermark(self, timestamp: int) -> list[Record]:
@@ -118,7 +118,8 @@ class IntervalJoinOperator(TwoInputOperator):
             self._buffers[side].remove(due_ms - self._waits[side])
         return []
 
-    def _join(self, value: Any, timestamp: int, side: int, results: list[Record]) -> None:
+    def join(self, value: Any, timestamp: int, side: int, results: list[Record]) -> None:
+        """Join a record with those of the other side within its interval."""
         lower, upper = self._ranges[side]
         lower, upper = timestamp + lower, timestamp + upper
         partners = self._buffers[RIGHT - side]

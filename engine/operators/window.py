@@ -157,7 +157,7 @@ class WindowOperator(FunctionOperator):
         plain, identify = backend.common_kind(), backend.identify
         if backend.cleanups:
             backend.sweep(len(records))
-        add = self._add if self._merging is None else self._add_and_merge
+        add = self.add if self._merging is None else self.add_and_merge
         results: list[Record] = []
         late: list[Record] = []
         for record in records:
@@ -171,7 +171,7 @@ class WindowOperator(FunctionOperator):
             self._emit_late(late)
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
-    def _add(self, value: Any, timestamp: int | None, windows: Any, results: list[Record]) -> bool:
+    def add(self, value: Any, timestamp: int | None, windows: Any, results: list[Record]) -> bool:
         """Add a record to its windows that are not late, and return whether there was one."""
         was_added = False
         key, contents, keeps_times = self._keyed.current_key, self._contents, self._keeps_times
@@ -182,7 +182,7 @@ class WindowOperator(FunctionOperator):
                 contents.set_current_namespace(known[0])
                 contents.add((value, timestamp) if keeps_times else value)
                 continue
-            cleanup_ms = self._cleanup_ms(window)
+            cleanup_ms = self.cleanup_ms(window)
             if self._by_event_time and cleanup_ms <= self.timers.watermark:
                 continue
             was_added = True
@@ -208,13 +208,13 @@ class WindowOperator(FunctionOperator):
         for window in [window for window in self._windows_with_timers if window.max_timestamp() <= watermark]:
             self._known_timers -= len(self._windows_with_timers.pop(window)[1])
 
-    def _add_and_merge(self, value: Any, timestamp: int | None, windows: Any, results: list[Record]) -> bool:
+    def add_and_merge(self, value: Any, timestamp: int | None, windows: Any, results: list[Record]) -> bool:
         """Do the same as ``_add`` for merging windows."""
         was_added = False
-        window_set = self._windows_of_key()
+        window_set = self.windows_of_key()
         for window in windows:
             actual = window_set.add(window, self._merge)
-            cleanup_ms = self._cleanup_ms(actual)
+            cleanup_ms = self.cleanup_ms(actual)
             if self._by_event_time and cleanup_ms <= self.timers.watermark:
                 window_set.retire(actual)
                 continue
@@ -271,7 +271,7 @@ class WindowOperator(FunctionOperator):
         results: list[Record] = []
         while (due := timers.event.pop_due(timestamp)) is not None:
             self._keyed.current_key, timer = due
-            self._fire(timer, trigger.on_event_time, self._by_event_time, results)
+            self.fire(timer, trigger.on_event_time, self._by_event_time, results)
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
     def process_time(self, now: int) -> list[Record]:
@@ -279,23 +279,24 @@ class WindowOperator(FunctionOperator):
         results: list[Record] = []
         while (due := timers.processing.pop_due(now)) is not None:
             self._keyed.current_key, timer = due
-            self._fire(timer, trigger.on_processing_time, not self._by_event_time, results)
+            self.fire(timer, trigger.on_processing_time, not self._by_event_time, results)
         timers.request_wakeup()
         return emit_side_outputs(results, self._side_outputs) if OutputTag.exist else results
 
-    def _fire(
+    def fire(
         self,
         timer: tuple[int, Any],
         ask: Callable[[int, Any, TriggerAndEvictorContext], TriggerResult],
         cleans_up: bool,
         results: list[Record],
     ) -> None:
+        """Let the trigger decide at a timer, and remove a window that is over."""
         time, namespace = timer
         window = self._from_data(namespace)
         window_set = None
         held_under = namespace
         if self._merging is not None:
-            window_set = self._windows_of_key()
+            window_set = self.windows_of_key()
             state_window = window_set.state_window(window)
             if state_window is None:
                 # A timer of the trigger is left over; its window has been merged or cleared since.
@@ -306,7 +307,7 @@ class WindowOperator(FunctionOperator):
         result = ask(time, window, self._context)
         if result is not CONTINUE:
             self._act(result, window, results)
-        if cleans_up and time == self._cleanup_ms(window):
+        if cleans_up and time == self.cleanup_ms(window):
             self._clear(window, window_set)
         if window_set is not None:
             self._persist(window_set)
@@ -353,7 +354,7 @@ class WindowOperator(FunctionOperator):
         self._contents.update([(element.value, element.timestamp) for element in elements])
         return emitted
 
-    def _cleanup_ms(self, window: Any) -> int:
+    def cleanup_ms(self, window: Any) -> int:
         """Return the cleanup time of a window; MAX_WATERMARK means never."""
         end: int = window.max_timestamp()
         if not self._by_event_time:
@@ -371,7 +372,8 @@ class WindowOperator(FunctionOperator):
 
     # Merging.
 
-    def _windows_of_key(self) -> MergingWindowSet:
+    def windows_of_key(self) -> MergingWindowSet:
+        """Return the merging windows of the current key, as its state holds them."""
         assert self._merging is not None
         from_data = self._from_data
         pairs = [(from_data(window), from_data(state)) for window, state in self._window_set.get()]
@@ -395,12 +397,12 @@ class WindowOperator(FunctionOperator):
         for window in old:
             context.namespace = to_data(window)
             self._trigger.clear(window, context)
-            queue.delete(self._keyed.current_key, (self._cleanup_ms(window), context.namespace))
+            queue.delete(self._keyed.current_key, (self.cleanup_ms(window), context.namespace))
         self._contents.merge_namespaces(to_data(state_window), [to_data(window) for window in emptied])
 
     def _check_merged(self, merged: Any) -> None:
         now = self.timers.watermark if self._by_event_time else self._context.get_current_processing_time()
-        if self._cleanup_ms(merged) <= now:
+        if self.cleanup_ms(merged) <= now:
             raise MergedTooLate(
                 f"windows were merged into {merged}, whose time was over at {now}:"
                 f" {type(self._merging).__name__} must not let a window's end move backwards"

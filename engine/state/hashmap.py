@@ -181,7 +181,7 @@ class HashMapStateBackend(KeyedStateBackend):
 
     def snapshot(self, checkpoint_id: int | None = None) -> KeyedSnapshot:
         """Copy mutable values, share the rest."""
-        tables = [self._snapshot_of(registered) for registered in self._registered.values()]
+        tables = [self.table_snapshot(registered) for registered in self._registered.values()]
         return KeyedSnapshot(
             self.max_parallelism,
             self.key_type,
@@ -263,7 +263,7 @@ class HashMapStateBackend(KeyedStateBackend):
         if strategy.run_cleanup_for_every_record():
             self.cleanups.append(registered.cleanup)
 
-    def _snapshot_of(self, registered: Registered) -> TableSnapshot:
+    def table_snapshot(self, registered: Registered) -> TableSnapshot:
         """Return a copy of a table that later changes do not reach."""
         table, stored_type = registered.table, registered.stored_type
         try:

@@ -165,9 +165,10 @@ class SortedTask(TimedTask):
 
     # Releasing.
 
-    def _end_data(self) -> Sequence[TaskEffect]:
+    def end_data(self) -> Sequence[TaskEffect]:
+        """Release what was collected before the data ends."""
         if not self._sorts:
-            return super()._end_data()
+            return super().end_data()
         self._released = {number: each.in_order() for number, each in self._sorts.items()}
         for number in self._sorts:
             self._advance(number)
@@ -193,7 +194,7 @@ class SortedTask(TimedTask):
         if self._next:
             return effects
         self._close()
-        return [*effects, *super()._end_data()]
+        return [*effects, *super().end_data()]
 
     def _answer_barriers(self) -> list[TaskEffect]:
         effects: list[TaskEffect] = []

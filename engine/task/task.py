@@ -149,12 +149,19 @@ class TaskState(Enum):
 
 
 # Names of their own: reading a member off its enumeration costs more than a function call.
-CREATED: Final = TaskState.CREATED
-RUNNING: Final = TaskState.RUNNING
-ENDED_DATA: Final = TaskState.ENDED_DATA
-STOPPED: Final = TaskState.STOPPED
-FINISHED: Final = TaskState.FINISHED
+CREATED, RUNNING, ENDED_DATA, STOPPED, FINISHED, CANCELED = TaskState
 ALIVE: Final = (RUNNING, ENDED_DATA, STOPPED)
+
+TRANSITIONS: Final[dict[TaskState, frozenset[TaskState]]] = {
+    CREATED: frozenset((RUNNING, CANCELED)),
+    RUNNING: frozenset((ENDED_DATA, STOPPED, CANCELED)),
+    ENDED_DATA: frozenset((STOPPED, FINISHED, CANCELED)),
+    # Stopped again: another task finished before it took the savepoint, which is then asked for again.
+    STOPPED: frozenset((STOPPED, FINISHED, CANCELED)),
+    # An attempt that ends cancels all of its tasks.
+    FINISHED: frozenset((CANCELED,)),
+    CANCELED: frozenset((CANCELED,)),
+}
 
 
 class TaskSettings(Struct, frozen=True):
@@ -387,19 +394,19 @@ class Task:
             if kind is SnapshotStored:
                 return self.snapshot_stored(other)
             if kind is NotifyCheckpointComplete:
-                return self._completed(other)
+                return self.checkpoint_completed(other)
             if kind is Restore:
-                return self._restore(other)
+                return self.restore(other)
             if kind is TriggerCheckpoint:
-                return self._trigger(other)
+                return self.trigger(other)
             if kind is NotifyCheckpointAborted:
-                return self._aborted(other)
+                return self.checkpoint_aborted(other)
             if kind is TimerDue:
                 return self._timer_due(other)
             if kind is Cancel:
                 return self._cancel(other)
             if kind is SnapshotFailed:
-                return self._store_failed(other)
+                return self.snapshot_failed(other)
             if kind is WallClockAdvanced or kind is WokenUp:
                 return self._time_passed()
             raise TypeError(f"a task handles no {type(event).__name__}")
@@ -438,7 +445,7 @@ class Task:
         assert source is not None
         records = source.poll(self.read_limit)
         if not records:
-            return self._end_data() if source.exhausted else NOTHING
+            return self.end_data() if source.exhausted else NOTHING
         self.buffers_taken += 1
         if self._watches_elements:
             probe = self._probe
@@ -480,7 +487,7 @@ class Task:
         if type(element) is EndOfData:
             self._ended_channels.append(channel)
             if len(self._ended_channels) == len(self.queues):
-                return self._end_data()
+                return self.end_data()
             if self._input_time is not None:
                 self._input_time.ended(channel)
             return NOTHING
@@ -495,7 +502,7 @@ class Task:
         self._open_inputs -= 1
         effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self._context.now))
         if self._open_inputs == 0 and not self.settings.checkpointing:
-            return [*effects, *self._finish()]
+            return [*effects, *self.finish()]
         return effects
 
     def _behind(self, place: int) -> ChainTail:
@@ -523,7 +530,7 @@ class Task:
 
     # Checkpoints.
 
-    def _trigger(self, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
+    def trigger(self, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
         """Start a checkpoint. The coordinator triggers sources, and tasks whose upstreams all finished."""
         if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
@@ -533,7 +540,7 @@ class Task:
         )
         if self._timer is not None:
             self._timer.barrier_came(message.checkpoint_id, self._context.now)
-        drained = self._end_data() if message.drains and self.state is RUNNING else NOTHING
+        drained = self.end_data() if message.drains and self.state is RUNNING else NOTHING
         effects = self._barrier_effects(self._take_trigger(barrier))
         if not effects and self._comes_too_late(message.checkpoint_id):
             effects = []
@@ -595,7 +602,7 @@ class Task:
         if snapshots:
             effects.append(self._store_effect(barrier, snapshots))
         else:
-            effects.append(self._acknowledge(barrier.checkpoint_id, None))
+            effects.append(self.acknowledge(barrier.checkpoint_id, None))
 
     def _store_effect(
         self, barrier: CheckpointBarrier, snapshots: dict[str, OperatorSnapshot]
@@ -607,13 +614,14 @@ class Task:
 
     def _stop(self, checkpoint_id: int) -> None:
         """Read nothing behind the savepoint that ends the job."""
-        self.state = STOPPED
+        self._enter(STOPPED)
         self.unread.clear()
         self._first_final_checkpoint_id = checkpoint_id
         for operator in self._chain:
             operator.stop_with(checkpoint_id)
 
-    def _acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
+    def acknowledge(self, checkpoint_id: int, handle: object | None) -> Send:
+        """Tell the coordinator that the snapshot is durable."""
         ended = self._in_flight.pop(checkpoint_id)
         probe = self._probe
         probe(ACKNOWLEDGED, self.name, checkpoint_id)
@@ -637,14 +645,16 @@ class Task:
             return (DiscardSnapshot(event.handle),)
         probe = self._probe
         probe(UPLOADED, self.name, checkpoint_id)
-        return (self._acknowledge(checkpoint_id, event.handle),)
+        return (self.acknowledge(checkpoint_id, event.handle),)
 
-    def _store_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:
+    def snapshot_failed(self, event: SnapshotFailed) -> Sequence[TaskEffect]:
+        """Decline the checkpoint whose snapshot could not be stored."""
         if self._in_flight.pop(event.checkpoint_id, None) is None:
             return NOTHING
         return (Send(DeclineCheckpoint(self.attempt, self.id, event.checkpoint_id, event.reason)),)
 
-    def _completed(self, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
+    def checkpoint_completed(self, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
+        """Let the operators commit; the completion of the final checkpoint ends the task."""
         checkpoint_id = message.checkpoint_id
         is_ours = message.attempt == self.attempt and self.state in ALIVE
         if not is_ours or checkpoint_id <= self._last_notified:
@@ -656,10 +666,11 @@ class Task:
             operator.notify_checkpoint_complete(checkpoint_id)
         final = self._first_final_checkpoint_id
         if final is not None and checkpoint_id >= final:
-            return self._finish()
+            return self.finish()
         return NOTHING
 
-    def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+    def checkpoint_aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+        """Tell the operators; a checkpoint that has not begun here will be refused."""
         checkpoint_id = message.checkpoint_id
         if message.attempt != self.attempt or self.state not in ALIVE:
             return NOTHING
@@ -672,7 +683,8 @@ class Task:
 
     # Beginning and end.
 
-    def _restore(self, event: Restore) -> Sequence[TaskEffect]:
+    def restore(self, event: Restore) -> Sequence[TaskEffect]:
+        """Open the operators with their state, and run."""
         assert self.state is CREATED, f"{self.name} is restored twice"
         probe, checkpoint_id = self._probe, event.checkpoint_id or 0
         probe(RESTORING, self.name, checkpoint_id)
@@ -682,7 +694,7 @@ class Task:
             if self._watches_elements:
                 probe(ELEMENT, self.name, 0)
             self._emit(records, 0, self.queue_input[channel])
-        self.state = RUNNING
+        self._enter(RUNNING)
         probe(RESTORED, self.name, checkpoint_id)
         return [Send(TaskRunning(self.attempt, self.id))]
 
@@ -743,14 +755,15 @@ class Task:
         """Return whether the first operator gets its records key by key; only of a SortedTask."""
         return False
 
-    def _end_data(self) -> Sequence[TaskEffect]:
+    def end_data(self) -> Sequence[TaskEffect]:
+        """Pass the end of event time and of the data on; the task still answers barriers."""
         assert self.state is RUNNING, f"{self.name} ends its data in state {self.state.value}"
         self._context.pass_point(END_OF_DATA_POINT, 0)
         for position, operator in enumerate(self._chain, start=1):
             if operator.passes_watermarks:
                 self._emit(operator.process_watermark(MAX_WATERMARK), position)
             self._emit(operator.finish(), position)
-        self.state = ENDED_DATA
+        self._enter(ENDED_DATA)
         self.unread.clear()
         for output in self.outputs:
             output.broadcast(END_OF_DATA)
@@ -762,22 +775,28 @@ class Task:
         """Commit at the end of the data: without checkpoints it is the only commit there is."""
         for operator in self.operators:
             operator.commit_without_checkpoints(self._context.clock())
-        return self._finish() if self._open_inputs == 0 else NOTHING
+        return self.finish() if self._open_inputs == 0 else NOTHING
 
-    def _finish(self) -> Sequence[TaskEffect]:
+    def finish(self) -> Sequence[TaskEffect]:
+        """Close the operators, and tell the coordinator and the tasks downstream."""
         close_all(self.operators)
         for output in self.outputs:
             output.broadcast(END_OF_PARTITION)
         self.barriers.close()
-        self.state = FINISHED
+        self._enter(FINISHED)
         return (Send(TaskFinished(self.attempt, self.id)),)
 
     def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:
         is_open = self.state in ALIVE
-        self.state = TaskState.CANCELED
+        self._enter(CANCELED)
         if is_open:
             close_all(self.operators)
         return NOTHING
+
+    def _enter(self, state: TaskState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"{self.name} is {self.state.value} and becomes {state.value}")
+        self.state = state
 
     def validate(self) -> None:
         """Check what must hold between any two events; raises AssertionError naming what does not."""

@@ -92,11 +92,12 @@ class TimedTask(Task):
             records = operator.process_time(now)
             if records:
                 self._emit(records, place + 1)
-        return self._end_data() if self._ends_when_idle else NOTHING
+        return self.end_data() if self._ends_when_idle else NOTHING
 
-    def _end_data(self) -> Sequence[TaskEffect]:
+    def end_data(self) -> Sequence[TaskEffect]:
+        """End the data, unless the head of the chain waits for answers."""
         self._ends_when_idle = bool(self._chain) and self._chain[0].is_busy
-        return NOTHING if self._ends_when_idle else super()._end_data()
+        return NOTHING if self._ends_when_idle else super().end_data()
 
     def validate(self) -> None:
         """Check the task and its operators, and that the driver wakes it in time, once for each time."""

@@ -122,7 +122,7 @@ class UnalignedTask(TimedTask):
         for decision in decisions:
             if isinstance(decision, StartCheckpoint):
                 self._context.pass_point(ALIGNED, decision.barrier.checkpoint_id)
-                self._start_checkpoint(decision.barrier, effects)
+                self.start_checkpoint(decision.barrier, effects)
             elif isinstance(decision, AbortCheckpoint):
                 self._let_go(decision.checkpoint_id)
                 self._decline(decision.checkpoint_id, decision.reason, effects)
@@ -158,7 +158,8 @@ class UnalignedTask(TimedTask):
             recorder = self._recorder = InFlightRecorder(checkpoint_id, self._inputs)
         return recorder
 
-    def _start_checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+    def start_checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
+        """Take the snapshot, and let the barrier overtake what it may."""
         recorder = self._recorder_of(barrier.checkpoint_id)
         self._held = None
         self._holds = barrier.options.alignment is AlignmentKind.UNALIGNED
@@ -215,23 +216,25 @@ class UnalignedTask(TimedTask):
         elif operators:
             effects.append(store)
         else:
-            effects.append(self._acknowledge(store.checkpoint_id, None))
+            effects.append(self.acknowledge(store.checkpoint_id, None))
 
     def _let_go(self, checkpoint_id: int) -> None:
         """Collect nothing more for an aborted checkpoint."""
         if self._recorder is not None and self._recorder.checkpoint_id <= checkpoint_id:
             self._recorder = self._held = None
 
-    def _aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+    def checkpoint_aborted(self, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
+        """Stop collecting records for the checkpoint."""
         effects: list[TaskEffect] = []
         if message.attempt == self.attempt and self.state in ALIVE:
             notified = AbortNotified(message.checkpoint_id)
             effects += self._barrier_effects(self._handler.handle(notified, self._context.now))
-        return [*effects, *super()._aborted(message)]
+        return [*effects, *super().checkpoint_aborted(message)]
 
-    def _finish(self) -> Sequence[TaskEffect]:
+    def finish(self) -> Sequence[TaskEffect]:
+        """Finish; records in flight are collected no longer."""
         self._recorder = self._held = None
-        return super()._finish()
+        return super().finish()
 
     def validate(self) -> None:
         """Check the task, and that a held snapshot waits for barriers of its own checkpoint."""

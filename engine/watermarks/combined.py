@@ -31,20 +31,20 @@ class CombinedWatermark:
         self._idle[part] = False
         if timestamp > self._watermarks[part]:
             self._watermarks[part] = timestamp
-        return self._combine()
+        return self.combine()
 
     def update_status(self, part: int, is_idle: bool) -> bool:
         """Set whether a part is idle; return whether the combined watermark has advanced."""
         if self._idle[part] is is_idle:
             return False
         self._idle[part] = is_idle
-        return self._combine()
+        return self.combine()
 
     def remove(self, part: int) -> bool:
         """Remove a part that has ended; return whether the combined watermark has advanced."""
         self._watermarks.pop(part, None)
         self._idle.pop(part, None)
-        return self._combine()
+        return self.combine()
 
     def renumbered(self, parts: Mapping[int, int]) -> CombinedWatermark:
         """Return this for parts with other numbers; parts that are not listed are left out."""
@@ -66,7 +66,8 @@ class CombinedWatermark:
         """Return whether some part is not idle; unlike ``is_idle`` it looks at the parts themselves."""
         return False in self._idle.values()
 
-    def _combine(self) -> bool:
+    def combine(self) -> bool:
+        """Advance to the lowest mark of the active parts; return whether the event time has advanced."""
         if not self._watermarks:
             return False
         active = [timestamp for part, timestamp in self._watermarks.items() if not self._idle[part]]

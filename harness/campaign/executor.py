@@ -35,7 +35,6 @@ from pyspark import SparkFiles, TaskContext
 from onceproof.engine.runtime.module_archive import ModuleArchive, packed_modules, unpacked
 from onceproof.harness.campaign.file_stores import FileStore
 from onceproof.harness.campaign.scenario_worker import (
-    ScenarioProcess,
     load_as_asked,
     scenario_process,
     unpacked_batches,
@@ -46,7 +45,7 @@ from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import split_address
 from onceproof.harness.model.user_file import module_name_of
 from onceproof.harness.trials.output_files import OutputUnwritable
-from onceproof.harness.trials.pool import Batch, FamilyToLoad
+from onceproof.harness.trials.pool import Batch, FamilyToLoad, raise_error_of
 
 BATCH: Final = 50
 """How many trials a worker holds as objects: the garbage collector traverses them again and again."""
@@ -142,22 +141,22 @@ class Simulation:
         place = process.place_of(self._described())
         tables: list[pa.RecordBatch] = []
         all_verdicts: list[pa.RecordBatch] = []
-        for turns in _chunks(chain.from_iterable(self.turns)):
-            done = self._run(process, place, turns)
-            if done is None:
+        for done in process.run(self._batches(place)):
+            raise_error_of([done])
+            if not done.lines:
+                # It was too late for any of them.
                 break
-            tables += unpacked_batches(done[0])
-            all_verdicts += unpacked_batches(done[1])
+            tables += unpacked_batches(done.lines[0])
+            all_verdicts += unpacked_batches(done.lines[1])
         if tables:
             written = self._write(tables)
             for place_of_batch, batch in enumerate(all_verdicts):
                 yield with_written(batch, written if not place_of_batch else None)
 
-    def _run(self, process: ScenarioProcess, place: int, turns: range) -> Sequence[bytes] | None:
-        """Return the tables and the verdicts of some turns; None if it is too late for any."""
-        until = None if turns.start == 0 else self.deadline
-        lines = process.run(Batch(turns.start, len(turns), place=place, until=until)).lines
-        return lines or None
+    def _batches(self, place: int) -> Iterator[Batch]:
+        for turns in _chunks(chain.from_iterable(self.turns)):
+            until = None if turns.start == 0 else self.deadline
+            yield Batch(turns.start, len(turns), place=place, until=until)
 
     def _described(self) -> FamilyToLoad:
         source = self.source

@@ -27,8 +27,8 @@ from onceproof.harness.campaign.executor import Wave
 from onceproof.harness.campaign.trial_store import TrialsLost
 from onceproof.harness.campaign.trial_tables import ANSWERS
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.trials.output_files import OutputUnwritable
 from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
-from onceproof.harness.trials.runner import OutputUnwritable
 
 POLL_SECONDS: Final = 0.2
 

@@ -21,15 +21,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from pyarrow import compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
 from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session
+from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.campaign.executor import FamilySource, Simulation, Wave
 from onceproof.harness.campaign.jobs import WaveJob, run_job
 from onceproof.harness.campaign.judge import (
@@ -53,17 +52,9 @@ from onceproof.harness.campaign.trial_store import (
 from onceproof.harness.campaign.trial_tables import ANSWERS, VERDICTS, TrialTables
 from onceproof.harness.checkers.oracle_spark import SCENARIO, TRIAL_COLUMNS, arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
-from onceproof.harness.trials.minimums import Minimums
-from onceproof.harness.trials.output_files import (
-    OutcomeFile,
-    OutputUnwritable,
-    made_folder,
-    open_output,
-)
-from onceproof.harness.trials.pool import WorkerDied, WorkerFailed
-from onceproof.harness.trials.runner import RunResult, RunStopped, interrupts_held, load_families
+from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, made_folder, open_output
+from onceproof.harness.trials.runner import MISTAKES, RunResult, RunStopped, interrupts_held, load_families
 from onceproof.harness.trials.trial import check_family
 
 TRIALS: Final = "trials"
@@ -104,36 +95,17 @@ class CampaignStopped(RunStopped):
 
 
 def run_campaign(
-    names: Sequence[str],
-    *,
-    scenarios: int | None = None,
-    max_time: float | None = None,
-    seed: int = 0,
-    out: Path,
-    spark: SparkOptions = NO_OPTIONS,
+    plan: CampaignPlan,
     session: SparkSession | None = None,
     progress: Progress = lambda simulated, failed: None,
-    minimums: Minimums = Minimums(),  # noqa: B008
-    store: str | None = None,
-    budget: Budget = Budget(),  # noqa: B008
-    resumes: bool = True,
     clock: Callable[[], float] = time.time,
 ) -> CampaignResult:
     """Run scenarios of some families on Spark, up to a number or a time limit, and judge them.
 
     Args:
-        names: names or paths of the families.
-        scenarios: how many scenarios over all families; None for no limit.
-        max_time: the time limit in seconds, including the start of Spark; None for no limit.
-        seed: the seed of the campaign, from which each scenario's seed follows.
-        out: the folder that gets outcomes.jsonl.
-        spark: Spark's master and options if ``session`` is None.
+        plan: which scenarios, and where.
         session: the Spark session, which stays as it is; None for that of this process, or a new one.
         progress: called after each wave and several times a second with the numbers so far.
-        minimums: what the campaign runs although ``max_time`` is over.
-        store: the folder or address of the trials, which all executors reach; None for a folder in ``out``.
-        budget: what each scenario may use.
-        resumes: whether to resume the same campaign, or to begin anew even if another one is unfinished.
         clock: the current time in seconds since the epoch.
 
     Returns:
@@ -144,33 +116,36 @@ def run_campaign(
         OutputUnwritable: the store holds what this campaign may not replace.
     """
     started = clock()
-    families = load_families(names)
+    asked = plan.run
+    families = load_families(asked.families)
     for family in families:
         check_family(family)
-    run = RunResult(families, tuple(names), seed, 0)
+    run = RunResult(families, asked.families, asked.seed, 0)
     result = CampaignResult(run)
-    sources = _sharing_modules([FamilySource.of(name) for name in names])
-    made_folder(out)
-    trials = TrialStore(store or str(out / TRIALS), manifest_of(families, sources, seed, scenarios))
-    is_resumed = trials.resumes(resumes)
+    sources = _sharing_modules([FamilySource.of(name) for name in asked.families])
+    made_folder(asked.out)
+    manifest = manifest_of(families, sources, asked.seed, asked.scenarios)
+    trials = TrialStore(plan.store or str(asked.out / TRIALS), manifest)
+    is_resumed = trials.resumes(plan.resumes)
     result.changed = trials.changed
     with ExitStack() as stack:
         # Before anything is deleted: if Spark does not start, the results of the last campaign stay.
-        session = stack.enter_context(obtained_session(spark, "onceproof campaign", session))
+        session = stack.enter_context(obtained_session(plan.spark, "onceproof campaign", session))
         result.master = session.sparkContext.master or ""
         run.workers = session.sparkContext.defaultParallelism
         try:
             probe(session, trials.files)
             trials.begin(is_resumed)
-            lines = stack.enter_context(open_output(out))
+            lines = stack.enter_context(open_output(asked.out))
             assert lines is not None
-            ends = None if max_time is None else started + max_time, started + minimums.limit_seconds
-            pace = Pace(run.workers, scenarios, ends[0], len(families), ends[1])
-            work = _Campaign(session, result, sources, trials, lines, pace, minimums, clock, budget, progress)
+            end = None if asked.max_time is None else started + asked.max_time
+            limit = started + plan.minimums.limit_seconds
+            pace = Pace(run.workers, asked.scenarios, end, len(families), limit)
+            work = _Campaign(session, plan, result, sources, trials, lines, pace, clock, progress)
             work.run_or_keep(is_resumed)
         except KeyboardInterrupt:
             run.interrupted = True
-        except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed, SparkFailed, TrialsLost) as mistake:
+        except (*MISTAKES, SparkFailed, TrialsLost) as mistake:
             if isinstance(mistake, FamilyError):
                 # The family that is fixed is another one, and replaces what this one has left.
                 trials.end()
@@ -231,23 +206,21 @@ class _Campaign:
     def __init__(
         self,
         session: SparkSession,
+        plan: CampaignPlan,
         result: CampaignResult,
         sources: Sequence[FamilySource],
         store: TrialStore,
         lines: OutcomeFile,
         pace: Pace,
-        minimums: Minimums,
         clock: Callable[[], float],
-        budget: Budget,
         progress: Progress,
     ) -> None:
         self._session = session
+        self._plan = plan
         self._result = result
         self._store = store
         self._lines = lines
         self._progress = progress
-        self._minimums = minimums
-        self._budget = budget
         self._clock = clock
         self._trials = [
             _FamilyTrials(family, TrialTables(family.name, *arrow_schemas_of(family)), source)
@@ -288,7 +261,7 @@ class _Campaign:
         self._store.finish([trials.written for trials in self._trials])
 
     def _next_wave(self) -> WaveSize | None:
-        owed = self._minimums.owed(self._result.run)
+        owed = self._plan.minimums.owed(self._result.run)
         return self._pace.next_wave(self._taken, self._clock(), owed)
 
     def _find_finished(self) -> None:
@@ -400,7 +373,7 @@ class _Campaign:
                 place=place,
                 turns=_ranges(turns),
                 store=self._stores[place],
-                budget=self._budget,
+                budget=self._plan.run.budget,
                 deadline=size.until,
             )
             for place, turns in by_turns(unfinished, self._pace.turns_of(size.scenarios, families))

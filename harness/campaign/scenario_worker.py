@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import select
 import sys
 from dataclasses import dataclass
 from time import perf_counter
@@ -30,15 +29,12 @@ from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family, split_address
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.pool import (
-    LOOK_SECONDS,
     Batch,
     Done,
     FamilyToLoad,
     Start,
-    Worker,
+    WorkerPool,
     error_of,
-    raise_error_of,
-    without_culprit,
 )
 from onceproof.harness.trials.supervision import Notes
 from onceproof.harness.trials.trial import SIMULATED
@@ -83,64 +79,21 @@ def as_asked(message: str, address: str, asked: str) -> str:
     return message if here is None else message.replace(str(here), str(path))
 
 
-class ScenarioProcess:
-    """The process that runs the scenarios of this Spark worker."""
-
-    def __init__(self, start: Start) -> None:
-        self.start = start
-        self._families: list[FamilyToLoad] = []
-        self._worker = Worker(start, PROGRAM)
-
-    def place_of(self, family: FamilyToLoad) -> int:
-        """Return the place of a family, which the process knows from now on."""
-        if family not in self._families:
-            self._families.append(family)
-            self._worker.tell(family)
-        return self._families.index(family)
-
-    def run(self, batch: Batch) -> Done:
-        """Run a batch; scenarios that end the process have failed.
-
-        Raises:
-            FamilyError, WorkerFailed, WorkerDied: a family or this program failed.
-        """
-        while True:
-            self._worker.give(batch)
-            is_ready = False
-            while not is_ready and not self._worker.is_dead:
-                is_ready = bool(select.select([self._worker.stdout], [], [], LOOK_SECONDS)[0])
-                self._worker.look()
-            # Of a dead one that has forked, nothing comes and the stream does not end.
-            is_ready = is_ready or bool(select.select([self._worker.stdout], [], [], 0)[0])
-            done = self._worker.answer() if is_ready else None
-            if done is not None:
-                raise_error_of([done])
-                return done
-            death = self._worker.stop()
-            self._worker = Worker(self.start, PROGRAM)
-            for family in self._families:
-                self._worker.tell(family)
-            batch = without_culprit(batch, death, _warn)
-
-    def stop(self) -> None:
-        """End the process."""
-        self._worker.stop(wait=False)
-
-
 def _warn(line: str) -> None:
     print(f"onceproof: {line}", file=sys.stderr)
 
 
-_running: list[ScenarioProcess] = []
+_running: list[WorkerPool] = []
 
 
-def scenario_process(seed: int, budget: Budget) -> ScenarioProcess:
+def scenario_process(seed: int, budget: Budget) -> WorkerPool:
     """Return the process of this Spark worker, for the scenarios of a run."""
     start = Start(seed, (), SIMULATED.name, budget=budget)
     if _running and _running[0].start != start:
-        _running.pop().stop()
+        stop_scenario_process()
     if not _running:
-        _running.append(ScenarioProcess(start))
+        # It holds one batch, so that none is left over where a task ends early.
+        _running.append(WorkerPool(1, start, _warn, ahead=1, module=PROGRAM))
     return _running[0]
 
 
@@ -148,7 +101,7 @@ def scenario_process(seed: int, budget: Budget) -> ScenarioProcess:
 def stop_scenario_process() -> None:
     """End the process of this Spark worker, if it has one."""
     while _running:
-        _running.pop().stop()
+        _running.pop().close(at_once=True)
 
 
 def run_to_tables(loaded: _LoadedFamily, seed: int, batch: Batch, notes: Notes | None) -> Done:

@@ -88,7 +88,6 @@ class PythonOracle:
         "_declared",
         "_family",
         "_lengths",
-        "_parameters",
         "_records",
         "_versions",
         "_written_at_end",
@@ -101,7 +100,6 @@ class PythonOracle:
     def __init__(self, family: SupportsExpected, scenario: Scenario) -> None:
         self._family = family
         self._records = scenario.records
-        self._parameters = scenario.parameters
         options = options_of(family)
         self._declared = DeclaredRows(family, scenario, options) if options.declares else None
         self._versions = options.versions

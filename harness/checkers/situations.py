@@ -127,7 +127,6 @@ SITUATIONS: Final = (
     ),
 )
 
-BY_NAME: Final = {situation.name: situation for situation in SITUATIONS}
 NAMES: Final = tuple(situation.name for situation in SITUATIONS)
 """The names, in the order of reports."""
 

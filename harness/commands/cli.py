@@ -130,12 +130,10 @@ def run(
 ) -> None:
     """Run scenarios on this machine, check every property, and write a report."""
     from onceproof.harness.commands.run import run_command
+    from onceproof.harness.settings.planning import RUN, RunOptions, plan_run
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import RUN, plan_run
 
-    wanted = plan_run(
-        load_settings(),
-        RUN,
+    options = RunOptions(
         families=families,
         scenarios=scenarios,
         max_time=max_time,
@@ -151,7 +149,7 @@ def run(
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(run_command(wanted))
+    raise typer.Exit(run_command(plan_run(load_settings(), RUN, options)))
 
 
 @app.command()
@@ -170,12 +168,11 @@ def compare(
     """Run the same scenarios on several systems, and compare the results."""
     from onceproof.harness.commands.compare import compare_command
     from onceproof.harness.settings.comparison_plan import plan_comparison
+    from onceproof.harness.settings.planning import RunOptions
     from onceproof.harness.settings.project_settings import load_settings
 
-    wanted = plan_comparison(
-        load_settings(),
+    options = RunOptions(
         families=families,
-        systems=systems,
         scenarios=scenarios,
         seed=seed,
         workers=workers,
@@ -184,7 +181,7 @@ def compare(
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(compare_command(wanted))
+    raise typer.Exit(compare_command(plan_comparison(load_settings(), options, systems)))
 
 
 @app.command()
@@ -200,8 +197,8 @@ def check(
 ) -> None:
     """Run families without faults, and say what to fix in them."""
     from onceproof.harness.commands.check import check_command
+    from onceproof.harness.settings.planning import budget_of
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import budget_of
 
     budget = budget_of(load_settings(), scenario_time)
     raise typer.Exit(check_command(families, scenarios, seed, sql, as_json, budget))
@@ -239,13 +236,12 @@ def campaign(
 
     require("onceproof campaign", SPARK)
     from onceproof.engine.runtime.spark_options import SparkOptions
+    from onceproof.harness.campaign.campaign_plan import CampaignPlan
     from onceproof.harness.commands.campaign import campaign_command
+    from onceproof.harness.settings.planning import CAMPAIGN, RunOptions, plan_run
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import CAMPAIGN, plan_run
 
-    wanted = plan_run(
-        load_settings(),
-        CAMPAIGN,
+    options = RunOptions(
         families=families,
         scenarios=scenarios,
         max_time=max_time,
@@ -256,7 +252,12 @@ def campaign(
         as_json=as_json,
         command=_command(),
     )
-    raise typer.Exit(campaign_command(wanted, SparkOptions.of(master, conf or (), properties_file), store))
+    plan = CampaignPlan(
+        plan_run(load_settings(), CAMPAIGN, options),
+        spark=SparkOptions.of(master, conf or (), properties_file),
+        store=store,
+    )
+    raise typer.Exit(campaign_command(plan))
 
 
 @app.command()

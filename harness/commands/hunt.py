@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
@@ -28,9 +27,8 @@ from msgspec.structs import replace
 from onceproof.harness.checkers import Signature
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.commands.check import warn_of_mistakes
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import UsageError
-from onceproof.harness.model.family import Family, FamilyError, turns_of
+from onceproof.harness.model.family import Family
 from onceproof.harness.model.system import reason_against
 from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import (
@@ -43,8 +41,8 @@ from onceproof.harness.reporting.report_builder import (
 from onceproof.harness.reporting.revisions import engine_version
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.trials.examination import examine, runs_of, unexamined
-from onceproof.harness.trials.failures import identity_of, store_failure
+from onceproof.harness.trials.examination import runs_of
+from onceproof.harness.trials.failures import examine_failure, identity_of
 from onceproof.harness.trials.hunt_state import (
     Finding,
     HuntError,
@@ -54,26 +52,20 @@ from onceproof.harness.trials.hunt_state import (
     write_state,
 )
 from onceproof.harness.trials.hunting import Hunt, NewFailure
-from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder
-from onceproof.harness.trials.pool import (
-    BATCHES_AHEAD,
-    Batch,
-    Done,
-    Start,
-    WorkerDied,
-    WorkerFailed,
-    WorkerPool,
-    raise_error_of,
-)
+from onceproof.harness.trials.output_files import claimed_folder
+from onceproof.harness.trials.pool import Batch, Done, Start
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import (
+    MISTAKES,
     RunResult,
+    answers,
     interrupts_held,
     load_families,
+    turns_in_a_round,
     usable_processors,
 )
-from onceproof.harness.trials.supervision import is_lost
 from onceproof.harness.trials.trial import SIMULATED, check_family
-from onceproof.harness.trials.worker import run_batch
+from onceproof.harness.trials.worker import LoadedRun
 from onceproof.reports.headline import conclude, missing_situations, rare_texts
 from onceproof.reports.model import Failure, Report, Sizes
 from onceproof.reports.render import PAGE_NAME, render
@@ -88,38 +80,18 @@ _SHOWN: Final = ((6, 40), (3, 40), (0, 40), (0, 10))
 """How many diagrams and how many failures a page has: as many of both as fit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HuntPlan:
-    """A hunt with every option decided."""
-
-    names: tuple[str, ...]
-    by_turns: bool
-    """Whether a family has as many turns as its options say, as in a run of all."""
-    seed: int
-    max_time: float | None
-    """Seconds over all sessions; None: until it is stopped."""
-    workers: int | None
-    patience: int
-    shrink_runs: int | None
-    budget: Budget
-    out: Path
-    known: tuple[KnownSignature, ...]
-    command: str
-    as_json: bool
-
-
-def hunt_command(plan: HuntPlan) -> int:
+def hunt_command(plan: RunPlan) -> int:
     """Hunt, or go on with the hunt of the folder; print the summary and return the exit code."""
     with claimed_folder(plan.out):
         state = read_state(plan.out)
         if state is not None:
             _check_same(plan, state)
-        families = load_families(plan.names)
-        for name, family in zip(plan.names, families, strict=True):
+        families = load_families(plan.families)
+        for name, family in zip(plan.families, families, strict=True):
             if reason := reason_against(SIMULATED.name, family):
                 raise UsageError(f"{name}: {reason}, and a hunt in the simulation: use `onceproof run`")
             check_family(family)
-        warn_of_mistakes(plan.names, SIMULATED.name, plan.seed)
+        warn_of_mistakes(plan.families, SIMULATED.name, plan.seed)
         before = state.seconds if state else 0.0
         left = None if plan.max_time is None else max(0.0, plan.max_time - before)
         with progress_bar(None, left) as bar:
@@ -132,11 +104,11 @@ def hunt_command(plan: HuntPlan) -> int:
     return exit_code(report)
 
 
-def _check_same(plan: HuntPlan, state: HuntState) -> None:
+def _check_same(plan: RunPlan, state: HuntState) -> None:
     """Refuse to go on with another hunt."""
     for what, stored, asked in (
         ("seed", str(state.seed), str(plan.seed)),
-        ("families", ", ".join(state.names), ", ".join(plan.names)),
+        ("families", ", ".join(state.names), ", ".join(plan.families)),
     ):
         if stored != asked:
             raise HuntError(
@@ -148,7 +120,7 @@ def _check_same(plan: HuntPlan, state: HuntState) -> None:
 class _Session:
     """A hunt from its start, or from where it was stopped, to where it is stopped again."""
 
-    def __init__(self, plan: HuntPlan, families: Sequence[Family], state: HuntState | None, bar: Bar) -> None:
+    def __init__(self, plan: RunPlan, families: Sequence[Family], state: HuntState | None, bar: Bar) -> None:
         self._plan = plan
         self._families = tuple(families)
         self._bar = bar
@@ -160,10 +132,10 @@ class _Session:
         self._findings = {} if state is None else {key_of(each): each for each in state.findings}
         self._new: deque[NewFailure] = deque()
         self._interrupted = ""
-        self._mistakes: list[Done] = []
         self._stored_at = self._page_at = self._begun
-        turns = turns_of(families) if plan.by_turns else ()
-        self._hunt = Hunt(families, plan.patience, bar.warn, state, turns)
+        assert plan.until_exhausted is not None, "a hunt has a patience"
+        turns = turns_in_a_round(families, plan)
+        self._hunt = Hunt(families, plan.until_exhausted, bar.warn, state, turns)
         if state is not None:
             bar.warn(
                 f"the hunt resumes: {counted(self._hunt.tally.scenarios, 'scenario')} in"
@@ -183,10 +155,9 @@ class _Session:
         try:
             for done in self._answers(batches):
                 self._take(done)
-            raise_error_of(self._mistakes)
         except KeyboardInterrupt:
             self._interrupted = "interrupted from the keyboard"
-        except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed) as mistake:
+        except MISTAKES as mistake:
             return mistake
         return None
 
@@ -206,7 +177,7 @@ class _Session:
         """Return what came of it, as of a run."""
         return RunResult(
             self._families,
-            self._plan.names,
+            self._plan.families,
             self._plan.seed,
             self._workers,
             self._hunt.tally,
@@ -217,22 +188,12 @@ class _Session:
         )
 
     def _answers(self, batches: Iterator[Batch]) -> Iterator[Done]:
-        if self._plan.workers == 1:
-            system = SimulatedSystem()
-            for batch in batches:
-                yield run_batch(self._families, self._plan.seed, batch, system, watches=True)
-                if self._mistakes:
-                    return
-            return
-        start = Start(
-            self._plan.seed, self._plan.names, SIMULATED.name, watches=True, budget=self._plan.budget
-        )
-        with WorkerPool(self._workers, start, self._bar.warn, BATCHES_AHEAD) as pool:
-            yield from pool.run(batches)
+        plan = self._plan
+        start = Start(plan.seed, plan.families, SIMULATED.name, watches=True, budget=plan.budget)
+        run = LoadedRun(start, self._families, SimulatedSystem())
+        return answers(run, batches, None if plan.workers == 1 else self._workers, self._bar.warn)
 
     def _take(self, done: Done) -> None:
-        if done.family_error or done.internal_error:
-            self._mistakes.append(done)
         # An interrupt in between would count a part of the batch.
         with interrupts_held():
             self._new.extend(self._hunt.take(done))
@@ -250,20 +211,9 @@ class _Session:
         """Shrink, explain and store the failures of new kinds."""
         while self._new:
             new = self._new[0]
-            family = next(each for each in self._families if each.name == new.key[0])
-            asked = self._plan.names[self._families.index(family)]
-            known = find_known(self._plan.known, *new.key)
-            shown = f"{family.name}: {', '.join(new.key[1])}"
-            self._bar.describe(f"shrinking {shown}")
-            if is_lost(new.outcome):
-                examined = unexamined(new.scenario)
-            else:
-                shrinks = len(self._findings) < MOST_SHRUNK
-                examined = examine(SIMULATED, family, new.scenario, new.key[1], most_runs if shrinks else 0)
             group = self._hunt.tally.groups[new.key]
-            case = store_failure(
-                examined, SIMULATED, family, asked, new.scenario, self._plan.out, group, known
-            )
+            most = most_runs if len(self._findings) < MOST_SHRUNK else 0
+            case = examine_failure(self.result(), group, new.scenario, self._plan, most, self._bar.describe)
             self._findings[new.key] = Finding(
                 first=new.outcome,
                 count=1,
@@ -272,7 +222,8 @@ class _Session:
                 identity=identity_of(case),
             )
             self._new.popleft()
-            self._bar.warn(f"{'known' if known else 'FAILED'} {shown}: {case.replay}")
+            shown = f"{new.key[0]}: {', '.join(new.key[1])}"
+            self._bar.warn(f"{'known' if case.known else 'FAILED'} {shown}: {case.replay}")
 
     def _counted(self) -> list[Finding]:
         """Return the findings with how often each came."""
@@ -304,7 +255,7 @@ class _Session:
                 plan.out,
                 HuntState(
                     onceproof=engine_version(),
-                    names=list(plan.names),
+                    names=list(plan.families),
                     seed=plan.seed,
                     started=self._started.isoformat(),
                     seconds=round(self._seconds(), 3),
@@ -398,14 +349,14 @@ def _moment(text: str) -> datetime:
         return datetime.now(UTC)
 
 
-def _print(result: RunResult, report: Report, plan: HuntPlan) -> None:
+def _print(result: RunResult, report: Report, plan: RunPlan) -> None:
     if plan.as_json:
         print(msgspec.json.encode(_document(result, report, plan)).decode())
     for line in _lines(result, report, plan.out / PAGE_NAME):
         print(line, file=sys.stderr if plan.as_json else sys.stdout)
 
 
-def _document(result: RunResult, report: Report, plan: HuntPlan) -> dict[str, object]:
+def _document(result: RunResult, report: Report, plan: RunPlan) -> dict[str, object]:
     """Return what --json prints: the document of a run, and the findings; its trace hash is null."""
     return summary_document(result, report, plan.out) | {
         "trace_hash": None,

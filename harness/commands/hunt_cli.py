@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +17,7 @@ import typer
 from onceproof.harness.commands.completion import complete_family
 from onceproof.harness.commands.shared_options import AsJson, Seed, ShrinkRuns, Workers
 
+HUNT: Final = "hunt"
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 
@@ -60,27 +62,26 @@ def hunt(
     shrink_runs: ShrinkRuns = None,
     out: Annotated[
         Path, typer.Option("--out", help="Folder of the hunt; an interrupted hunt resumes.")
-    ] = Path("reports", "out", "hunt"),
+    ] = Path("reports", "out", HUNT),
     as_json: AsJson = False,
 ) -> None:
     """Search for failures for hours; an interrupted hunt resumes."""
-    from onceproof.harness.commands.hunt import HuntPlan, hunt_command
+    from onceproof.harness.commands.hunt import hunt_command
+    from onceproof.harness.settings.planning import RunOptions, plan_run
     from onceproof.harness.settings.project_settings import load_settings
-    from onceproof.harness.settings.run_plan import budget_of, families_of
+    from onceproof.harness.trials.run_plan import SYSTEM
 
-    settings = load_settings()
-    plan = HuntPlan(
-        names=families_of(settings, families),
-        by_turns=not (families or settings.families),
+    options = RunOptions(
+        families=families,
         seed=seed,
-        max_time=max_time,
-        workers=workers or settings.workers,
-        patience=patience,
-        shrink_runs=shrink_runs if shrink_runs is not None else settings.shrink_runs,
-        budget=budget_of(settings),
+        system=SYSTEM,
+        workers=workers,
+        until_exhausted=patience,
+        shrink_runs=shrink_runs,
         out=out,
-        known=settings.known,
-        command=shlex.join(("onceproof", *sys.argv[1:])),
         as_json=as_json,
+        command=shlex.join(("onceproof", *sys.argv[1:])),
     )
+    # The limits of a run in the settings are not those of a hunt.
+    plan = replace(plan_run(load_settings(), HUNT, options), scenarios=None, max_time=max_time)
     raise typer.Exit(hunt_command(plan))

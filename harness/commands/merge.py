@@ -34,6 +34,7 @@ from onceproof.harness.reporting.report_builder import build_report, write_repor
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
 from onceproof.harness.trials.failures import examine_failures
 from onceproof.harness.trials.output_files import OUTCOMES, claimed_folder, prepare_file
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult
 from onceproof.reports.headline import conclude
 from onceproof.reports.model import Report, ReportUnreadable
@@ -69,8 +70,8 @@ def merge_command(wanted: Merge) -> int:
     result = _merged(wanted, reports)
     out = wanted.out or MERGED
     with claimed_folder(out), progress_bar(None, None) as bar:
-        shrink_runs = wanted.shrink_runs
-        cases = examine_failures(result, out, bar.describe, wanted.known, shrink_runs=shrink_runs)
+        plan = RunPlan(result.names, out=out, known=wanted.known, shrink_runs=wanted.shrink_runs)
+        cases = examine_failures(result, plan, bar.describe)
         report = build_report(result, cases, wanted.command, None, wanted.known)
         ended = [
             f"{folder}: {each.interrupted}"

@@ -6,7 +6,7 @@ Slow imports stand inside the function, so that `onceproof --help` answers at on
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -23,6 +23,11 @@ from onceproof.harness.commands.shared_options import (
     PropertiesFile,
     SparkSettings,
 )
+
+NIGHT_SECONDS: Final = 60.0
+"""The campaign of a night."""
+LIMIT_SECONDS: Final = 1800.0
+"""The same, at the latest, while it has not reached its minimums."""
 
 
 def nightly(
@@ -50,20 +55,42 @@ def nightly(
 
     require("onceproof nightly", SPARK)
     from onceproof.engine.runtime.spark_options import SparkOptions
-    from onceproof.harness.commands.campaign import NightOptions, nightly_command
+    from onceproof.harness.campaign.campaign_plan import CampaignPlan
+    from onceproof.harness.generation.profiles import new_seed
+    from onceproof.harness.nightly import night
+    from onceproof.harness.settings.planning import RunOptions, decided, plan_run
     from onceproof.harness.settings.project_settings import load_settings
+    from onceproof.harness.trials.minimums import KILLS, SCENARIOS, Minimums
+    from onceproof.harness.trials.run_plan import SYSTEM
 
-    options = NightOptions(
+    settings = load_settings()
+    own: night.OwnNight | None = context.obj
+    command = shlex.join(("onceproof", *sys.argv[1:])) if own is None else own.command
+    if seed is None:
+        seed = new_seed()
+        # The command in the report repeats this night.
+        command += f" --seed {seed}"
+    options = RunOptions(
         families=families,
-        max_time=max_time,
-        limit_time=limit_time,
-        least_scenarios=least_scenarios,
-        least_kills=least_kills,
+        max_time=decided(max_time, settings.max_time, NIGHT_SECONDS),
         seed=seed,
+        system=SYSTEM,
         out=out,
         junit=junit,
         as_json=as_json,
+        command=command,
     )
-    command = shlex.join(("onceproof", *sys.argv[1:]))
-    spark = SparkOptions.of(master, conf or (), properties_file)
-    raise typer.Exit(nightly_command(load_settings(), spark, options, command, context.obj))
+    campaign = CampaignPlan(
+        plan_run(settings, "", options),
+        spark=SparkOptions.of(master, conf or (), properties_file),
+        minimums=Minimums(
+            decided(least_scenarios, settings.least_scenarios, SCENARIOS),
+            decided(least_kills, settings.least_kills, KILLS),
+            decided(limit_time, settings.limit_time, LIMIT_SECONDS),
+        ),
+        resumes=False,
+    )
+    plan = night.NightPlan(
+        campaign, history=settings.history, keep=settings.nights, parts=() if own is None else own.parts
+    )
+    raise typer.Exit(night.nightly(plan))

@@ -32,8 +32,8 @@ from onceproof.harness.model.program_family import default_system
 from onceproof.harness.model.scenario import Scenario, ScenarioError, read_scenario
 from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.model.system import find_system, let_go
+from onceproof.harness.settings.planning import budget_of
 from onceproof.harness.settings.project_settings import load_settings
-from onceproof.harness.settings.run_plan import budget_of
 from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 

@@ -16,9 +16,9 @@ from onceproof.harness.model.system import Trying, find_system, let_go
 from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import build_report, write_report_or_note
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
-from onceproof.harness.settings.run_plan import RunPlan
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, RunStopped, load_families, run, scenarios_of_share
 from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.trial import scenario_of
@@ -38,7 +38,7 @@ def run_command(plan: RunPlan) -> int:
 def _run(plan: RunPlan) -> int:
     warn_of_mistakes(plan.families, plan.system, plan.seed, plan.budget)
     families = load_families(plan.families)
-    scenarios = scenarios_of_share(families, plan.scenarios, plan.share, plan.takes_all)
+    scenarios = scenarios_of_share(families, plan)
     unwritten: list[OutputUnwritable] = []
     with progress_bar(scenarios, plan.max_time) as bar:
         result, cases, mistake = run_and_examine(plan, bar, unwritten)
@@ -95,29 +95,7 @@ def run_and_examine(
     """
     mistake: RunStopped | None = None
     try:
-        result = run(
-            plan.families,
-            scenarios=plan.scenarios,
-            max_time=plan.max_time,
-            seed=plan.seed,
-            system=plan.system,
-            workers=plan.workers,
-            share=plan.share,
-            by_turns=plan.takes_all,
-            until_exhausted=plan.until_exhausted,
-            budget=plan.budget,
-            out=plan.out,
-            progress=bar.show,
-            warn=bar.warn,
-        )
+        result = run(plan, plan.out, bar.show, bar.warn)
     except RunStopped as stopped:
         result, mistake = stopped.result, stopped
-    cases = examine_failures(
-        result,
-        plan.out,
-        bar.describe,
-        plan.known,
-        shrink_runs=plan.shrink_runs,
-        unwritten=unwritten,
-    )
-    return result, cases, mistake
+    return result, examine_failures(result, plan, bar.describe, unwritten=unwritten), mistake

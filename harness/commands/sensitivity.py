@@ -34,7 +34,9 @@ from onceproof.harness.sensitivity.designed import varies_records
 from onceproof.harness.sensitivity.experiment import COSTS, REPLICATES, DesignedTrial, Experiment
 from onceproof.harness.sensitivity.parameters import settings_of, space_of
 from onceproof.harness.trials.failures import FailureCase, examine_failures
-from onceproof.harness.trials.runner import OutputUnwritable, RunResult
+from onceproof.harness.trials.output_files import OutputUnwritable
+from onceproof.harness.trials.run_plan import RunPlan
+from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Group
 from onceproof.harness.trials.trial import check_family
 from onceproof.reports.model import Report, Sensitivity
@@ -136,7 +138,9 @@ def study_trials(
     progress("fitting the model")
     (family,) = run.families
     study = sensitivity_of(family.name, experiment, trials, command)
-    cases = examine_failures(run, folder, progress, original_of=lambda group: _original(trials, group))
+    cases = examine_failures(
+        run, RunPlan(run.names, out=folder), progress, original_of=lambda group: _original(trials, group)
+    )
     path = _keep(folder, experiment, trials, family.name)
     return SensitivityResult(study, run, cases, path, _write(before, run, cases, study, folder, master))
 

@@ -87,11 +87,6 @@ class DecisionEffects:
     decisions: tuple[DecisionEffect, ...] = ()
 
     @property
-    def is_minimal(self) -> bool:
-        """Return whether no decision can be left out without changing the failure."""
-        return all(decision.effect != "idle" for decision in self.decisions)
-
-    @property
     def sentence(self) -> str:
         """Return a summary of the effects, in one to three sentences."""
         decisions = self.decisions

@@ -147,8 +147,6 @@ class Drawing(NamedTuple):
 USUAL: Final = Drawing()
 UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), has_stories=False)
 """Faults of any kind at any of their points; what a search without any knowledge of protocols would draw."""
-PRIORITIES: Final = UNAIMED._replace(schedules=(("priority", 1),))
-"""The same under priority schedules with up to four changes, as in probabilistic concurrency testing."""
 
 
 def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:

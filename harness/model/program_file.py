@@ -17,7 +17,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -275,7 +275,3 @@ def _in_words(message: str) -> str:
     what = what[:1].lower() + what[1:]
     what = what.replace("object missing required field", "missing field").replace("`", "")
     return f"{place.strip('`.')}: {what}" if separator else what
-
-
-INPUT_KINDS: Final[tuple[InputKind, ...]] = get_args(InputKind)
-OUTPUT_KINDS: Final[tuple[OutputKind, ...]] = get_args(OutputKind)

@@ -23,6 +23,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -31,12 +32,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
 from onceproof.engine.runtime.spark_session import obtained_session
+from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.campaign.pipeline import CampaignResult, CampaignStopped, run_campaign
-from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.generation.profiles import new_seed
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, line_of
 from onceproof.harness.nightly.night_history import NightHistory
 from onceproof.harness.nightly.trend import added_to_history
@@ -50,7 +48,6 @@ from onceproof.harness.reporting.report_builder import (
 from onceproof.harness.reporting.run_summary import exit_code, summary_document, summary_lines
 from onceproof.harness.settings.project_settings import NIGHTS
 from onceproof.harness.trials.failures import FailureCase, examine_failures
-from onceproof.harness.trials.minimums import Minimums
 from onceproof.harness.trials.output_files import claimed_folder, prepare_file
 from onceproof.harness.trials.runner import RunResult, load_families
 from onceproof.harness.trials.trial import check_family
@@ -77,63 +74,50 @@ class OwnNight(NamedTuple):
     parts: Sequence[Part]
 
 
-def nightly(
-    out: Path,
-    seconds: float = 60.0,
-    seed: int | None = None,
-    command: str = "",
-    *,
-    families: Sequence[str],
-    minimums: Minimums = Minimums(),  # noqa: B008
-    parts: Sequence[Part] = (),
-    known: Sequence[KnownSignature] = (),
-    history: Path | str | None = None,
-    keep: int = NIGHTS,
-    junit: Path | None = None,
-    as_json: bool = False,
-    spark: SparkOptions = NO_OPTIONS,
-    budget: Budget = Budget(),  # noqa: B008
-) -> int:
-    """Run the nightly job, with a campaign of ``seconds``, and return the exit code.
+@dataclass(frozen=True, slots=True)
+class NightPlan:
+    """A night with every option decided."""
 
-    ``out`` is the folder of the report and its data; the next night replaces them. The campaign runs
-    ``families``, and goes on while it has not reached ``minimums``. ``parts`` are further parts of the night.
-    ``known`` holds the failures that the settings list. ``history`` is the folder or the address of the
-    history, by default one in ``out``; it keeps ``keep`` nights. ``junit`` is the path of a JUnit XML file.
-    ``spark`` holds master and options of the session that judges, and ``budget`` is what each scenario may
-    use. With ``as_json`` stdout has one document, and the summary goes to stderr.
+    campaign: CampaignPlan
+    """Its folder is that of the report and its data; the next night replaces them."""
+    _: KW_ONLY
+    history: Path | str | None = None
+    """The folder or the address of the history; None: one in the folder of the report."""
+    keep: int = NIGHTS
+    """How many nights the history keeps."""
+    parts: Sequence[Part] = ()
+    """Further parts of the night."""
+
+
+def nightly(plan: NightPlan) -> int:
+    """Run the nightly job, and return the exit code.
+
     Raises the errors of a family, of an unwritable folder, and of a campaign that stopped.
     """
     find_java(os.environ)
-    names = tuple(families)
+    run = plan.campaign.run
     # Check the families now, not after the hour before the campaign.
-    for family in load_families(names):
+    for family in load_families(run.families):
         check_family(family)
-    command = command or "onceproof nightly"
-    if seed is None:
-        seed = new_seed()
-        # The command in the report repeats this night.
-        command += f" --seed {seed}"
-    night = Night(out, seed, command, names, minimums, known)
+    night = Night(plan.campaign)
     with progress_bar(None, None) as bar:
-        nights = NightHistory(history or out / FOLDER_OF_HISTORY, keep, bar.warn)
+        nights = NightHistory(plan.history or run.out / FOLDER_OF_HISTORY, plan.keep, bar.warn)
         nights.prepare()
-        prepare_file(junit)
-        with claimed_folder(out):
+        prepare_file(run.junit)
+        with claimed_folder(run.out):
             bar.describe("starting Spark")
-            with obtained_session(spark, "onceproof nightly") as session:
-                bar.warn(f"nightly run with seed {seed}")
+            with obtained_session(plan.campaign.spark, "onceproof nightly") as session:
+                bar.warn(f"nightly run with seed {run.seed}")
                 night.session, night.bar = session, bar
                 try:
-                    for part in parts:
+                    for part in plan.parts:
                         night.attempt(part.name, partial(part.run, night))
                     bar.describe("campaign")
                     bar.begin(None)
-                    run = partial(run_campaign, session=session, budget=budget, max_time=seconds)
-                    night.attempt("campaign", lambda: night.campaign(run))
+                    night.attempt("campaign", night.campaign)
                 except KeyboardInterrupt:
                     night.interrupted = "interrupted from the keyboard"
-            return night.finish(bar, nights, junit, as_json)
+            return night.finish(nights)
 
 
 class Night:
@@ -143,30 +127,18 @@ class Night:
     """The Spark session that judges."""
     bar: Bar
 
-    def __init__(
-        self,
-        out: Path,
-        seed: int,
-        command: str,
-        families: Sequence[str],
-        minimums: Minimums,
-        known: Sequence[KnownSignature],
-    ) -> None:
-        self.out = out
-        self.seed = seed
-        self.command = command
+    def __init__(self, campaign: CampaignPlan) -> None:
+        self.plan = campaign.run
         self.real_inputs: list[RealInput] = []
         self.mutants: list[Mutant] = []
         self.shortfalls: list[str] = []
         """What a part must have run at the least and has not, each a text without a stop."""
         self.interrupted = ""
+        self._asked = campaign
         self._started = datetime.now(UTC)
         self._begun = time.perf_counter()
         self._seconds = 0.0
-        self._families = families
-        self._minimums = minimums
-        self._known = known
-        self._campaign = CampaignResult(RunResult((), (), seed, 0))
+        self._campaign = CampaignResult(RunResult((), (), self.plan.seed, 0))
         self._mistake: Exception | None = None
         """The first error of a part."""
         self._problems: list[str] = []
@@ -179,38 +151,32 @@ class Night:
             self._mistake = self._mistake or error
             self._problems.append(f"{part}: {line_of(error)}")
 
-    def campaign(self, run: Callable[..., CampaignResult]) -> None:
+    def campaign(self) -> None:
         """Run a campaign over the families."""
+        run = replace(self.plan, out=self.plan.out / FOLDER_OF_CAMPAIGN)
+        asked = replace(self._asked, run=run)
         try:
-            self._campaign = run(
-                self._families,
-                seed=self.seed,
-                out=self.out / FOLDER_OF_CAMPAIGN,
-                progress=self.bar.show_counts,
-                minimums=self._minimums,
-                resumes=False,
-            )
+            self._campaign = run_campaign(asked, self.session, self.bar.show_counts)
         except CampaignStopped as stopped:
             self._campaign = stopped.campaign
             raise
 
-    def finish(self, bar: Bar, history: NightHistory, junit: Path | None, as_json: bool) -> int:
+    def finish(self, history: NightHistory) -> int:
         """Write the report and the history, print the summary, and return the exit code."""
-        run = self._campaign.run
+        run, plan = self._campaign.run, self.plan
         cases: list[FailureCase] = []
-        self.attempt(
-            "failures", lambda: cases.extend(examine_failures(run, self.out, bar.describe, self._known))
-        )
-        bar.describe("writing the report")
+        describe = self.bar.describe
+        self.attempt("failures", lambda: cases.extend(examine_failures(run, plan, describe)))
+        describe("writing the report")
         # One length for the page and for the history.
         self._seconds = round(time.perf_counter() - self._begun, 3)
         report = added_to_history(history, self._report(cases), self._started, self._seconds)
-        page = write_report(report, self.out, junit)
-        if as_json:
-            document = night_document(summary_document(run, report, self.out), report)
+        page = write_report(report, plan.out, plan.junit)
+        if plan.as_json:
+            document = night_document(summary_document(run, report, plan.out), report)
             print(msgspec.json.encode(document).decode())
         for line in _summary(run, cases, report, page):
-            print(line, file=sys.stderr if as_json else sys.stdout)
+            print(line, file=sys.stderr if plan.as_json else sys.stdout)
         if self._mistake is not None:
             raise self._mistake
         code = exit_code(report)
@@ -219,7 +185,7 @@ class Night:
     def _report(self, cases: Sequence[FailureCase]) -> Report:
         """Return the report of this night without its history."""
         run = self._campaign.run
-        report = build_report(run, cases, self.command, self._mistake, self._known)
+        report = build_report(run, cases, self.plan.command, self._mistake, self.plan.known)
         if run.tally.scenarios:
             report = add_oracle_agreement(report, self._campaign)
         return msgspec.structs.replace(
@@ -228,7 +194,7 @@ class Night:
             mutants=tuple(self.mutants),
             interrupted=report.interrupted or self.interrupted,
             problems=(*report.problems, *self._problems),
-            shortfalls=(*self.shortfalls, *self._minimums.shortfalls(run)),
+            shortfalls=(*self.shortfalls, *self._asked.minimums.shortfalls(run)),
             facts=msgspec.structs.replace(
                 report.facts, started=time_text(self._started), night_seconds=self._seconds
             ),

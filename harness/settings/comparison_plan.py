@@ -11,7 +11,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -26,8 +26,9 @@ from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.model.system import NeedsPrograms, System, Trying, find_system, reason_against
 from onceproof.harness.model.system_homes import system_names
 from onceproof.harness.services.service import ServiceMissing
+from onceproof.harness.settings.planning import RunOptions, plan_run
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import SEED, RunPlan, plan_run
+from onceproof.harness.trials.run_plan import SEED, RunPlan
 
 COMPARE: Final = "compare"
 
@@ -47,30 +48,22 @@ class ComparisonPlan:
 
 def plan_comparison(
     settings: Settings,
-    *,
-    families: Sequence[str],
+    options: RunOptions,
     systems: str,
-    scenarios: int,
-    seed: int | None = None,
-    workers: int | None = None,
-    shrink_runs: int | None = None,
-    out: Path | None = None,
-    as_json: bool = False,
-    command: str = "",
 ) -> ComparisonPlan:
     """Decide which families run on which systems.
 
     Args:
-        families: names or paths.
+        settings: those of the project.
+        options: its scenarios are those of each family on each system.
         systems: the names of systems, with commas between them.
-        scenarios: how many of each family on each system.
 
     Raises:
         UsageError: no system is named, or none of them can run any of the families.
         UnknownSystem: a name is that of no system.
         FamilyError: a family cannot be loaded.
     """
-    loaded = {address: load_family(address) for address in families}
+    loaded = {address: load_family(address) for address in options.families or ()}
     names = dict.fromkeys(name for part in systems.split(",") if (name := part.strip()))
     if not names:
         raise UsageError(f"--systems names no system: there are {', '.join(system_names())}")
@@ -84,7 +77,7 @@ def plan_comparison(
         except (ExtraMissing, JavaMissing, ServiceMissing) as missing:
             left_out.append(f"left out: {missing}")
             continue
-        reasons = _reasons_against(system, loaded, seed or settings.seed or SEED)
+        reasons = _reasons_against(system, loaded, options.seed or settings.seed or SEED)
         fitting = []
         for address, reason in reasons.items():
             if reason:
@@ -92,28 +85,18 @@ def plan_comparison(
             else:
                 fitting.append(address)
         if fitting:
-            plan = plan_run(
-                settings,
-                COMPARE,
-                families=fitting,
-                scenarios=scenarios * len(fitting),
-                seed=seed,
-                system=name,
-                workers=workers,
-                shrink_runs=shrink_runs,
-                out=out,
-                as_json=as_json,
-                command=command,
-            )
-            runs.append(plan)
+            count = None if options.scenarios is None else options.scenarios * len(fitting)
+            own = replace(options, families=fitting, scenarios=count, system=name)
+            plan = plan_run(settings, COMPARE, own)
+            runs.append(replace(plan, out=plan.out / name))
     if not runs:
         raise UsageError(f"nothing to compare: {'; '.join(left_out)}")
     return ComparisonPlan(
-        runs=tuple([replace(plan, out=plan.out / plan.system) for plan in runs]),
+        runs=tuple(runs),
         left_out=tuple(left_out),
-        out=runs[0].out,
-        as_json=as_json,
-        command=command,
+        out=runs[0].out.parent,
+        as_json=options.as_json,
+        command=options.command,
     )
 
 

@@ -20,7 +20,6 @@ from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 
 LATE_COMMIT: Final[FaultKind] = "late_commit"
-LATE_ABORT: Final[FaultKind] = "late_abort"
 
 
 def refuse(fault: Fault | None, message: str, log_failure: Callable[[], None]) -> None:

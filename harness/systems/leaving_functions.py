@@ -26,8 +26,6 @@ RAISED: Final[tuple[Means, ...]] = ("", "interrupt", "cancelled", "generator_exi
 """The means by which a function raises."""
 ELSEWHERE: Final = "elsewhere"
 """Below the folder of the process: where a function takes it."""
-LEAVES: Final[tuple[Means, ...]] = (*RAISED, "fork", "chdir")
-"""The means by which functions leave in real processes."""
 
 
 def changes_folder(faults: Iterable[Fault]) -> bool:

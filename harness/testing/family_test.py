@@ -20,8 +20,8 @@ import msgspec
 from onceproof.harness.model.exit_codes import USAGE, exit_code_of, line_of
 from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.system import Closable, System, find_system
+from onceproof.harness.settings.planning import budget_of
 from onceproof.harness.settings.project_settings import load_settings
-from onceproof.harness.settings.run_plan import SEED, budget_of
 from onceproof.harness.testing.failure_text import PytestContext, failures_text, first_line
 from onceproof.harness.testing.family_lookup import (
     FamilyLike,
@@ -30,6 +30,7 @@ from onceproof.harness.testing.family_lookup import (
     needed_python_path,
 )
 from onceproof.harness.testing.proof import Proof, prove, replay
+from onceproof.harness.trials.run_plan import SEED
 from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.tally import Tally
 

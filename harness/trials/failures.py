@@ -25,6 +25,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -51,6 +52,7 @@ from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.examination import Examined, examine, repeats, runs_of, unexamined
 from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder, replace_file
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.supervision import is_lost, is_lost_in_generate, without_records
 from onceproof.harness.trials.tally import Group
@@ -216,54 +218,65 @@ def _effort(case: FailureCase) -> tuple[bool, int, bool, int]:
 
 def examine_failures(
     result: RunResult,
-    folder: Path,
+    plan: RunPlan,
     progress: Callable[[str], None] = lambda text: None,
-    known: Sequence[KnownSignature] = (),
     original_of: Callable[[Group], Scenario] | None = None,
-    shrink_runs: int | None = None,
     unwritten: list[OutputUnwritable] | None = None,
 ) -> list[FailureCase]:
     """Shrink, explain and write the first failure of each signature; return the findings, new ones first.
 
     Args:
-        folder: the folder of the results; scenarios go into its subfolder FOLDER.
+        result: that of the run.
+        plan: its folder, the listed failures, and in how many runs to shrink each; scenarios go into the
+            subfolder FOLDER.
         progress: called with one line before each shrink and each slow run.
-        known: the listed failures.
         original_of: returns the failing scenario of a group; None if it follows from the seed.
-        shrink_runs: in how many runs to shrink each failure; None for the system's default.
         unwritten: gets the error of each file that cannot be written; None: the first one is raised.
     """
     system = result.system
-    listed = [
-        (find_known(known, group.first.family, group.signature), group)
-        for group in result.tally.groups.values()
-    ]
-    most_runs = runs_of(system, shrink_runs)
     most = MOST_SHRUNK if repeats(system) else MOST_SHRUNK_BY_REAL_RUNS
     cases = []
     with let_go(system):
-        for number, (entry, group) in enumerate(sorted(listed, key=lambda each: each[0] is not None)):
-            text = f"shrinking {group.first.family}: {', '.join(group.signature)}"
-            progress(text)
+        for number, group in enumerate(sorted(result.tally.groups.values(), key=partial(_known_in, plan))):
             # After an interrupt failures are not shrunk, because the user wants the command to end.
             shrinks = number < most and not result.interrupted
+            most_runs = runs_of(system, plan.shrink_runs) if shrinks else 0
             original = original_of(group) if original_of else _of_seed(result, group)
-            family = result.family(group.first.family)
-
-            def show(run: int, text: str = text) -> None:
-                progress(f"{text}, run {run}")
-
-            if is_lost(group.first):
-                examined = unexamined(original)
-            else:
-                examined = examine(
-                    system, family, original, group.signature, most_runs if shrinks else 0, show
-                )
-            asked = result.asked_for(family.name)
-            cases.append(
-                store_failure(examined, system, family, asked, original, folder, group, entry, unwritten)
-            )
+            cases.append(examine_failure(result, group, original, plan, most_runs, progress, unwritten))
     return findings_of(cases)
+
+
+def examine_failure(
+    result: RunResult,
+    group: Group,
+    original: Scenario,
+    plan: RunPlan,
+    most_runs: int,
+    progress: Callable[[str], None] = lambda text: None,
+    unwritten: list[OutputUnwritable] | None = None,
+) -> FailureCase:
+    """Shrink, explain and write the first failure of a group, in ``most_runs``; see ``examine_failures``."""
+    family = result.family(group.first.family)
+    text = f"shrinking {family.name}: {', '.join(group.signature)}"
+    progress(text)
+    if is_lost(group.first):
+        examined = unexamined(original)
+    else:
+        examined = examine(
+            result.system,
+            family,
+            original,
+            group.signature,
+            most_runs,
+            lambda run: progress(f"{text}, run {run}"),
+        )
+    known = find_known(plan.known, family.name, group.signature)
+    asked = result.asked_for(family.name)
+    return store_failure(examined, result.system, family, asked, original, plan.out, group, known, unwritten)
+
+
+def _known_in(plan: RunPlan, group: Group) -> bool:
+    return find_known(plan.known, group.first.family, group.signature) is not None
 
 
 def _of_seed(result: RunResult, group: Group) -> Scenario:

@@ -134,6 +134,11 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     unaimed: bool = False
     """That of the batch."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Return whether an error ended the batch."""
+        return bool(self.family_error or self.internal_error)
+
 
 class WorkerDied(Exception):
     """A worker died and its batch cannot be run again; the message is one line."""
@@ -181,7 +186,7 @@ def _read_exactly(stream: IO[bytes], length: int) -> bytes | None:
 class Worker:
     """The parent's side of a worker process."""
 
-    def __init__(self, start: Start, module: str = _WORKER) -> None:
+    def __init__(self, start: Start, module: str) -> None:
         """Start a process that runs ``main`` of a module."""
         self.batches: deque[Batch] = deque()
         """The batches that it holds; it runs the first."""
@@ -263,16 +268,22 @@ class WorkerPool:
         start: the first message to each.
         warn: called with one line when a worker died and its batch is run again.
         ahead: how many batches a worker holds, including the one that it runs.
+        module: the one whose ``main`` is the program of the workers.
     """
 
     def __init__(
-        self, workers: int, start: Start, warn: Callable[[str], None], ahead: int = BATCHES_AHEAD
+        self,
+        workers: int,
+        start: Start,
+        warn: Callable[[str], None],
+        ahead: int = BATCHES_AHEAD,
+        module: str = _WORKER,
     ) -> None:
-        self.seconds_of_work = 0.0
-        """The run time of all scenarios, summed over the workers."""
-        self._start = start
+        self.start = start
         self._warn = warn
         self._ahead = ahead
+        self._module = module
+        self._families: list[FamilyToLoad] = []
         self._workers: list[Worker] = []
         self._selector = DefaultSelector()
         for _ in range(workers):
@@ -301,9 +312,16 @@ class WorkerPool:
                 if done is None:
                     again.extend(self._replace(key.data))
                     continue
-                self.seconds_of_work += done.seconds
-                failed = failed or bool(done.family_error or done.internal_error)
+                failed = failed or done.has_failed
                 yield done
+
+    def place_of(self, family: FamilyToLoad) -> int:
+        """Return the place of a family, which all workers know from now on."""
+        if family not in self._families:
+            self._families.append(family)
+            for worker in self._workers:
+                worker.tell(family)
+        return self._families.index(family)
 
     def __enter__(self) -> Self:
         return self
@@ -330,7 +348,9 @@ class WorkerPool:
                     worker.give(batch)
 
     def _start_worker(self) -> None:
-        worker = Worker(self._start)
+        worker = Worker(self.start, self._module)
+        for family in self._families:
+            worker.tell(family)
         self._workers.append(worker)
         self._selector.register(worker.stdout, EVENT_READ, worker)
 

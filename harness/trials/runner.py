@@ -1,6 +1,6 @@
 """A run of many scenarios, in this process or on a pool of workers: outcomes.jsonl and a tally.
 
-The rules this module lives by:
+Rules:
 
 - The number of workers changes the duration of a run and nothing else. Outcomes are written in the order of
   the run, so two runs of a seed leave the same lines except for ``milliseconds``.
@@ -16,29 +16,22 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
+from typing import Final
 
 from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, turns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.family_turns import Met, TurnsUntilExhausted
-from onceproof.harness.trials.output_files import (
-    OUTCOMES,
-    OutcomeFile,
-    OutputUnwritable,
-    emptied_folder,
-    made_folder,
-    open_output,
-)
+from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, open_output
 from onceproof.harness.trials.pool import (
     BATCH,
     BATCHES_AHEAD,
@@ -50,32 +43,13 @@ from onceproof.harness.trials.pool import (
     WorkerPool,
     raise_error_of,
 )
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.tally import Tally
-from onceproof.harness.trials.trial import (
-    SIMULATED,
-    Trial,
-    check_family,
-    run_scenario,
-    scenario_of,
-    try_scenario,
-)
-from onceproof.harness.trials.worker import run_batch
+from onceproof.harness.trials.trial import SIMULATED, check_family
+from onceproof.harness.trials.worker import LoadedRun
 
-__all__ = [
-    "OUTCOMES",
-    "OutputUnwritable",
-    "RunResult",
-    "RunStopped",
-    "Trial",
-    "emptied_folder",
-    "made_folder",
-    "open_output",
-    "run",
-    "run_scenario",
-    "scenario_of",
-    "try_scenario",
-    "usable_processors",
-]
+MISTAKES: Final = (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed)
+"""The errors that end a run early, with what it has."""
 
 
 class RunStopped(Exception):
@@ -127,34 +101,15 @@ def usable_processors() -> int:
 
 
 def run(
-    families: Sequence[str],
-    *,
-    scenarios: int | None = None,
-    max_time: float | None = None,
-    seed: int = 0,
-    system: str = "simulated",
-    workers: int | None = None,
-    share: Share = WHOLE,
-    by_turns: bool = False,
-    until_exhausted: int | None = None,
-    budget: Budget = Budget(),  # noqa: B008
+    plan: RunPlan,
     out: Path | None = None,
     progress: Callable[[Tally], None] = lambda tally: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResult:
-    """Run scenarios of some families on a system, up to a number or a time limit.
+    """Run the scenarios of a plan.
 
     Args:
-        families: names or paths.
-        scenarios: how many scenarios over all families and all shares; None for no limit.
-        max_time: the time limit in seconds; None for no limit.
-        seed: the seed of the run, from which each scenario's seed follows.
-        system: the name of the system.
-        workers: how many processes; 1 runs the scenarios in this process, None uses all processors.
-        share: the part of the run's scenarios that is run here.
-        by_turns: whether a family has as many turns as its options say, and not one as each other.
-        until_exhausted: a family ends when so many scenarios in a row met nothing new; None: it does not.
-        budget: what each scenario of the simulation may use, in other processes than this one.
+        plan: which scenarios, and where.
         out: the folder that gets outcomes.jsonl; None writes nothing.
         progress: called with the tally after each batch.
         warn: called with one line when a worker died.
@@ -165,36 +120,45 @@ def run(
     Raises:
         RunStopped: a family or a worker failed.
     """
-    loaded = load_families(families)
+    loaded = load_families(plan.families)
     for family in loaded:
         check_family(family)
-    count = workers or usable_processors()
-    turns = _turns_in_a_round(loaded, by_turns)
-    scenarios = scenarios_of_share(loaded, scenarios, share, by_turns)
+    count = plan.workers or usable_processors()
+    turns = turns_in_a_round(loaded, plan)
+    scenarios = scenarios_of_share(loaded, plan)
     if scenarios is not None:
         # Never more processes than work.
         count = max(1, min(count, scenarios))
-    result = RunResult(loaded, tuple(families), seed, count, system=find_system(system), share=share)
-    result.turns = turns
+    system = find_system(plan.system)
+    result = RunResult(loaded, plan.families, plan.seed, count, system=system, share=plan.share, turns=turns)
     started = perf_counter()
-    is_real = Capability.DETERMINISM not in result.system.capabilities
-    deadline = None if max_time is None else started + max_time
-    batches = _batches(scenarios, count, deadline, most=1 if is_real else BATCH)
+    is_real = Capability.DETERMINISM not in system.capabilities
+    size = 1 if is_real else BATCH
+    deadline = None if plan.max_time is None else started + plan.max_time
+    batches = _batches(scenarios, count, deadline, size)
     exhausting = None
-    if until_exhausted is not None:
-        exhausting = TurnsUntilExhausted(turns, scenarios, 1 if is_real else BATCH, until_exhausted)
+    if plan.until_exhausted is not None:
+        exhausting = TurnsUntilExhausted(turns, scenarios, size, plan.until_exhausted)
         batches = takewhile(lambda _: deadline is None or perf_counter() < deadline, exhausting.batches())
-    with open_output(out) as lines, let_go(result.system):
+    start = Start(
+        plan.seed,
+        plan.families,
+        system.name,
+        plan.share,
+        turns,
+        watches=exhausting is not None,
+        budget=None if is_real else plan.budget,
+    )
+    with open_output(out) as lines, let_go(system):
         ordered = _InOrder(result.tally, lines, progress, exhausting)
         try:
-            if workers == 1:
-                _run_here(result, batches, ordered)
-            else:
-                _run_in_pool(result, batches, ordered, warn, None if is_real else budget)
-            raise_error_of(ordered.mistakes)
+            workers = None if plan.workers == 1 else count
+            for done in answers(LoadedRun(start, loaded, system), batches, workers, warn):
+                result.seconds_of_work += done.seconds
+                ordered.take(done)
         except KeyboardInterrupt:
             result.interrupted = True
-        except (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed) as mistake:
+        except MISTAKES as mistake:
             raise RunStopped(result, mistake) from mistake
         finally:
             ordered.finish()
@@ -203,17 +167,47 @@ def run(
     return result
 
 
-def scenarios_of_share(
-    families: Sequence[Family], scenarios: int | None, share: Share, by_turns: bool
-) -> int | None:
-    """Return how many of a run's scenarios its share has; None for no limit. See ``run``."""
-    if scenarios is None:
+def answers(
+    run: LoadedRun, batches: Iterator[Batch], workers: int | None, warn: Callable[[str], None]
+) -> Iterator[Done]:
+    """Yield the answer to each batch as it arrives; an error is raised after the answers before it.
+
+    Args:
+        run: the run of the batches.
+        batches: they end by themselves, or with the first error.
+        workers: how many processes; None: this one.
+        warn: called with one line when a worker died.
+
+    Raises:
+        FamilyError, WorkerDied, WorkerFailed: a family or a worker failed.
+    """
+    mistakes = []
+    with ExitStack() as stack:
+        if workers is None:
+            arriving: Iterator[Done] = map(run.run_batch, batches)
+        else:
+            # On a real system a scenario takes seconds.
+            ahead = 1 if run.start.budget is None else BATCHES_AHEAD
+            arriving = stack.enter_context(WorkerPool(workers, run.start, warn, ahead)).run(batches)
+        for done in arriving:
+            yield done
+            if done.has_failed:
+                mistakes.append(done)
+                if workers is None:
+                    break
+    raise_error_of(mistakes)
+
+
+def scenarios_of_share(families: Sequence[Family], plan: RunPlan) -> int | None:
+    """Return how many of a run's scenarios its share has; None for no limit."""
+    if plan.scenarios is None:
         return None
-    return share.scenarios_in(scenarios, sum(_turns_in_a_round(families, by_turns)))
+    return plan.share.scenarios_in(plan.scenarios, sum(turns_in_a_round(families, plan)))
 
 
-def _turns_in_a_round(families: Sequence[Family], by_turns: bool) -> tuple[int, ...]:
-    return turns_of(families) if by_turns else (1,) * len(families)
+def turns_in_a_round(families: Sequence[Family], plan: RunPlan) -> tuple[int, ...]:
+    """Return how many turns each family has in a round."""
+    return turns_of(families) if plan.takes_all else (1,) * len(families)
 
 
 def load_families(names: Sequence[str]) -> tuple[Family, ...]:
@@ -245,48 +239,6 @@ def _batches(scenarios: int | None, workers: int, deadline: float | None, most: 
         first += size
 
 
-def _run_here(result: RunResult, batches: Iterator[Batch], ordered: _InOrder) -> None:
-    for batch in batches:
-        done = run_batch(
-            result.families,
-            result.seed,
-            batch,
-            result.system,
-            result.share,
-            result.turns,
-            watches=ordered.watches,
-        )
-        result.seconds_of_work += done.seconds
-        ordered.take(done)
-        if ordered.mistakes:
-            return
-
-
-def _run_in_pool(
-    result: RunResult,
-    batches: Iterator[Batch],
-    ordered: _InOrder,
-    warn: Callable[[str], None],
-    budget: Budget | None,
-) -> None:
-    """Run batches on a pool; on real systems, where a scenario takes seconds, without a budget."""
-    start = Start(
-        result.seed,
-        result.names,
-        result.system.name,
-        result.share,
-        result.turns,
-        watches=ordered.watches,
-        budget=budget,
-    )
-    with WorkerPool(result.workers, start, warn, 1 if budget is None else BATCHES_AHEAD) as pool:
-        try:
-            for done in pool.run(batches):
-                ordered.take(done)
-        finally:
-            result.seconds_of_work = pool.seconds_of_work
-
-
 class _InOrder:
     """Receives batches in any order and passes their outcomes on in the order of the run."""
 
@@ -298,8 +250,6 @@ class _InOrder:
         exhausting: TurnsUntilExhausted | None = None,
     ) -> None:
         """``exhausting``: where families end early, the order is that of each family."""
-        self.mistakes: list[Done] = []
-        self.watches = exhausting is not None
         self._exhausting = exhausting
         self._tally = tally
         self._lines = lines
@@ -309,8 +259,6 @@ class _InOrder:
 
     def take(self, done: Done) -> None:
         """Accept a batch, and pass on all batches that are next in order."""
-        if done.family_error or done.internal_error:
-            self.mistakes.append(done)
         if self._exhausting is not None:
             for each in self._exhausting.take(done):
                 self._pass_on(each)

@@ -17,6 +17,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from threading import Thread
 from time import perf_counter, sleep, time
 from typing import NamedTuple, TypeAlias
@@ -30,7 +31,7 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.seeds import WHOLE, Share, numbered
+from onceproof.harness.model.seeds import numbered
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.trials.pool import (
     Batch,
@@ -57,44 +58,48 @@ from onceproof.harness.trials.trial import StoppedInGenerate, run_scenario, scen
 _PARENT_POLL_SECONDS = 1.0
 
 
-def run_batch(
-    families: Sequence[Family],
-    seed: int,
-    batch: Batch,
-    system: System,
-    share: Share = WHOLE,
-    turns: Sequence[int] = (),
-    *,
-    watches: bool = False,
-    notes: Notes | None = None,
-) -> Done:
-    """Run the scenarios of a batch, up to the first error.
+@dataclass(frozen=True, slots=True)
+class LoadedRun:
+    """A run in a process that runs its scenarios."""
 
-    Args:
-        notes: where each scenario is noted before it begins; None: no other process watches this one.
-    """
-    started = perf_counter()
-    lines: list[bytes] = []
-    states: list[tuple[int, ...]] = []
-    family_error = internal_error = ""
-    try:
-        for tried in tried_scenarios(_drawn(families, seed, batch, share, turns), batch, system, notes):
-            lines.append(to_line(tried.outcome))
-            if watches:
-                states.append(tuple(sorted(protocol_states_of(tried.history))))
-    except Exception as error:
-        family_error, internal_error = error_of(error, batch)
-    seconds = perf_counter() - started
-    return Done(
-        batch.first,
-        tuple(lines),
-        seconds,
-        family_error,
-        internal_error,
-        batch.place,
-        tuple(states),
-        batch.unaimed,
-    )
+    start: Start
+    families: Sequence[Family]
+    system: System
+
+    def run_batch(self, batch: Batch, notes: Notes | None = None) -> Done:
+        """Run the scenarios of a batch, up to the first error.
+
+        Args:
+            batch: one of the run.
+            notes: where each scenario is noted before it begins; None: no other process watches this one.
+        """
+        started = perf_counter()
+        lines: list[bytes] = []
+        states: list[tuple[int, ...]] = []
+        errors = ("", "")
+        try:
+            for tried in tried_scenarios(self._drawn(batch), batch, self.system, notes):
+                lines.append(to_line(tried.outcome))
+                if self.start.watches:
+                    states.append(tuple(sorted(protocol_states_of(tried.history))))
+        except Exception as error:
+            errors = error_of(error, batch)
+        seconds = perf_counter() - started
+        return Done(batch.first, tuple(lines), seconds, *errors, batch.place, tuple(states), batch.unaimed)
+
+    def _drawn(self, batch: Batch) -> Iterator[tuple[Family, int, Drawing]]:
+        """Yield family, seed and drawing of the scenarios of a batch."""
+        seed, share, turns = self.start.seed, self.start.share, self.start.turns
+        if batch.place is None:
+            names = [family.name for family in self.families]
+            for place, drawn in numbered(seed, names, batch.first, batch.count, share, turns):
+                yield self.families[place], drawn, USUAL
+            return
+        family = self.families[batch.place]
+        name, drawing = (unaimed_name(family), UNAIMED) if batch.unaimed else (family.name, USUAL)
+        own = turns[batch.place : batch.place + 1]
+        for _, drawn in numbered(seed, [name], batch.first, batch.count, share, own):
+            yield family, drawn, drawing
 
 
 class Tried(NamedTuple):
@@ -149,22 +154,6 @@ def tried_scenarios(
         yield Tried(without_records(family, seed), lost_outcome(family, seed, lost), History())
 
 
-def _drawn(
-    families: Sequence[Family], seed: int, batch: Batch, share: Share, turns: Sequence[int]
-) -> Iterator[tuple[Family, int, Drawing]]:
-    """Yield family, seed and drawing of the scenarios of a batch."""
-    if batch.place is None:
-        names = [family.name for family in families]
-        for place, drawn in numbered(seed, names, batch.first, batch.count, share, turns):
-            yield families[place], drawn, USUAL
-        return
-    family = families[batch.place]
-    name, drawing = (unaimed_name(family), UNAIMED) if batch.unaimed else (family.name, USUAL)
-    own = turns[batch.place : batch.place + 1]
-    for _, drawn in numbered(seed, [name], batch.first, batch.count, share, own):
-        yield family, drawn, drawing
-
-
 def unaimed_name(family: Family) -> str:
     """Return the name from which the seeds of a family's scenarios without patterns follow."""
     return f"{family.name} unaimed"
@@ -209,17 +198,15 @@ def main() -> None:
     with ExitStack() as stack:
 
         def prepare(start: Start) -> Answer:
-            families = [load_family(name) for name in start.families]
-            system = find_system(start.system)
-            stack.enter_context(let_go(system))
+            run = LoadedRun(start, [load_family(name) for name in start.families], find_system(start.system))
+            stack.enter_context(let_go(run.system))
             if (parallelisms := start.checks) is not None:
                 from onceproof.harness.trials.supervised_checks import check_batch
 
-                return lambda batch, notes: check_batch(families[0], start.seed, batch, parallelisms, notes)
-            seed, share, turns, watches = start.seed, start.share, start.turns, start.watches
-            return lambda batch, notes: run_batch(
-                families, seed, batch, system, share, turns, watches=watches, notes=notes
-            )
+                return lambda batch, notes: check_batch(
+                    run.families[0], start.seed, batch, parallelisms, notes
+                )
+            return run.run_batch
 
         serve(prepare)
     # Threads or exit handlers of a family must not delay the parent.

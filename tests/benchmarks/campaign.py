@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.campaign.executor import digest_of
 from onceproof.harness.campaign.file_stores import store_of
 from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
@@ -27,6 +28,7 @@ from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.checkers.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.reporting.report_builder import machine_text
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 from tests.benchmarks.measurement import Measurement
 
@@ -50,11 +52,13 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:
         started = time.perf_counter() - begun
         spark_out, pool_out = Path(folder, "spark"), Path(folder, "pool")
         # Workers start, and Java compiles what it will need.
-        run_campaign(FAMILIES, scenarios=scenarios // 10 + 1, seed=SEED + 1, out=spark_out, session=session)
+        warmup = RunPlan(FAMILIES, scenarios=scenarios // 10 + 1, seed=SEED + 1, out=spark_out)
+        run_campaign(CampaignPlan(warmup), session)
+        plan = RunPlan(FAMILIES, scenarios=scenarios, seed=SEED, out=spark_out)
         spark_seconds, pool_seconds, judging_seconds = [], [], []
         for _ in range(rounds):
-            plain = run(FAMILIES, scenarios=scenarios, seed=SEED, out=pool_out)
-            campaign = run_campaign(FAMILIES, scenarios=scenarios, seed=SEED, out=spark_out, session=session)
+            plain = run(plan, pool_out)
+            campaign = run_campaign(CampaignPlan(plan), session)
             if plain.tally.trace_hash() != campaign.run.tally.trace_hash() or not campaign.passed:
                 raise NotTheSame("pool and Spark gave different verdicts on the same scenarios")
             pool_seconds.append(plain.seconds)

@@ -33,8 +33,14 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
             spark.conf.set(option, value)
 
 
-def test_engine_floor_and_peer_are_measured_side_by_side(session: SparkSession) -> None:
-    # The peer goes to Java for each key of each batch, and a cold one compiles as it goes: few keys do.
+def test_engine_floor_and_peer_are_measured_side_by_side(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One peer that writes all counts, and the one that writes the last of each batch.
+    two = {name: spark_peers.PEERS[name] for name in ("transform_with_state", "group_by_count")}
+    monkeypatch.setattr(benchmarks_spark, "PEERS", two)
+    monkeypatch.setattr(benchmarks_spark, "MANY_SUBTASKS", 8)
+    # A peer goes to Java for each key of each batch, and a cold one compiles as it goes: few keys do.
     found = measure(
         records=4_000,
         keys=(8,),
@@ -45,8 +51,7 @@ def test_engine_floor_and_peer_are_measured_side_by_side(session: SparkSession) 
         session=session,
         warms_up=False,
     )
-    peers = {f"{name}_8_keys" for name in spark_peers.PEERS}
-    assert len(peers) == 4
+    peers = {f"{name}_8_keys" for name in two}
     assert set(found.floors) == {
         "records_per_second_8_keys",
         "records_per_second_8_keys_median",
@@ -57,17 +62,18 @@ def test_engine_floor_and_peer_are_measured_side_by_side(session: SparkSession) 
         "records_per_second_8_keys",
         "epoch_ms",
         "epoch_ms_few_keys_against_many",
-        "records_per_second_8_keys_64_subtasks_against_2",
+        "records_per_second_8_keys_8_subtasks_against_2",
         "bundled_group_by_count_8_keys",
         *peers,
     }
     assert {"epoch_ms_beside_10_keys", "epoch_ms_beside_100_keys"} < set(found.figures)
     assert all(value > 0 for value in (*found.figures.values(), *found.floors.values()))
+    # Of rates that are whole numbers, a slow machine has small ones.
     assert found.ratios["transform_with_state_8_keys"] == pytest.approx(
-        found.figures["records_per_second_8_keys"] / found.floors["transform_with_state_8_keys"], rel=0.01
+        found.figures["records_per_second_8_keys"] / found.floors["transform_with_state_8_keys"], rel=0.2
     )
     assert found.ratios["bundled_group_by_count_8_keys"] == pytest.approx(
-        found.figures["bundled_records_per_second_8_keys"] / found.floors["group_by_count_8_keys"], rel=0.01
+        found.figures["bundled_records_per_second_8_keys"] / found.floors["group_by_count_8_keys"], rel=0.2
     )
 
 

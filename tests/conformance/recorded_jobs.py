@@ -243,7 +243,7 @@ WINDOW_TIMES: Final = "Results of a window carry its last timestamp"
 @contextmanager
 def window_times_of_pyflink() -> Iterator[None]:
     """Give results of windows the timestamp of the record or timer that fires them, as PyFlink does."""
-    add_to, fire, act = WindowOperator._add_to, WindowOperator._fire, WindowOperator._act
+    add_to, fire, act = WindowOperator._add_to, WindowOperator.fire, WindowOperator._act
     cause: list[int | None] = [None]
 
     def adding(self: Any, *arguments: Any) -> None:
@@ -261,7 +261,7 @@ def window_times_of_pyflink() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WindowOperator, "_add_to", adding)
-        patch.setattr(WindowOperator, "_fire", firing)
+        patch.setattr(WindowOperator, "fire", firing)
         patch.setattr(WindowOperator, "_act", acting)
         yield
 

@@ -1,11 +1,14 @@
 """The runner itself: a wrong answer or row fails, an area without an adapter is said to be not covered."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.conformance.conftest import load_jobs, load_vectors
 
 HERE = Path(__file__).parent
 
@@ -45,17 +48,19 @@ def recorded_job(name, rows, *, parallelism=1, type="LONG"):
     return {"id": name, "options": {}, "source": source, "flink": {"main": rows}}
 
 
-def run_jobs(tmp_path, jobs, *arguments):
+def run_jobs(tmp_path, jobs):
     """Run a file of jobs; give exit code, output and the figures by area."""
-    content = jobs if isinstance(jobs, str) else {"meta": {"plain": PLAIN}, "jobs": jobs}
-    return run(tmp_path, content, *arguments, kind="jobs")
+    return run(tmp_path, "jobs", {"meta": {"plain": PLAIN}, "jobs": jobs})
 
 
-def run(tmp_path, vectors, *arguments, kind="vectors"):
+def run_vectors(tmp_path, vectors, *arguments):
     """Run a file of vectors; give exit code, output and the figures by area."""
+    return run(tmp_path, "vectors", {"vectors": vectors}, *arguments)
+
+
+def run(tmp_path, kind, content, *arguments):
     path = tmp_path / f"{kind}.json"
-    content = {"vectors": vectors} if isinstance(vectors, list) else vectors
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    path.write_text(json.dumps(content))
     figures = tmp_path / "figures.json"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / f"test_{kind}.py")]
     done = subprocess.run(
@@ -65,13 +70,11 @@ def run(tmp_path, vectors, *arguments, kind="vectors"):
         text=True,
         check=False,
     )
-    areas = json.loads(figures.read_text()) if figures.exists() else None
-    return done.returncode, done.stdout + done.stderr, areas
+    return done.returncode, done.stdout + done.stderr, json.loads(figures.read_text())
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n", "2"]], ids=["alone", "two workers"])
-def test_passed_failed_and_not_covered_vectors_are_counted_separately(tmp_path, arguments):
-    code, output, areas = run(tmp_path, [RIGHT, WRONG, BROKEN, UNKNOWN], *arguments)
+def test_passed_failed_and_not_covered_vectors_of_two_workers_are_counted_apart(tmp_path):
+    code, output, areas = run_vectors(tmp_path, [RIGHT, WRONG, BROKEN, UNKNOWN], "-n", "2")
     assert code == 1
     assert areas == {
         "barrier.aligned": {"passed": 0, "total": 1, "failed": ["broken"], "departs": [], "covered": True},
@@ -84,7 +87,7 @@ def test_passed_failed_and_not_covered_vectors_are_counted_separately(tmp_path, 
 
 
 def test_departure_with_a_recorded_reason_is_counted_apart_from_what_passes(tmp_path):
-    code, output, areas = run(tmp_path, [RIGHT, DEPARTS])
+    code, output, areas = run_vectors(tmp_path, [RIGHT, DEPARTS])
     assert code == 0
     assert areas["kafka.transactional_ids"] == {
         "passed": 0,
@@ -97,7 +100,7 @@ def test_departure_with_a_recorded_reason_is_counted_apart_from_what_passes(tmp_
 
 
 def test_file_of_which_nothing_is_covered_ends_as_nothing_ran(tmp_path):
-    code, output, areas = run(tmp_path, [UNKNOWN])
+    code, output, areas = run_vectors(tmp_path, [UNKNOWN])
     assert code == 5
     assert "not covered: some.area 0/1" in output
     assert areas["some.area"]["failed"] == ["unknown"]
@@ -108,49 +111,47 @@ def test_file_of_which_nothing_is_covered_ends_as_nothing_ran(tmp_path):
     [
         ("{", "no file of vectors"),
         ("{}", "no file of vectors: KeyError: 'vectors'"),
-        ([RIGHT, RIGHT], "the id 'right' occurs twice"),
+        (json.dumps({"vectors": [RIGHT, RIGHT]}), "the id 'right' occurs twice"),
     ],
     ids=["no JSON", "no vectors", "one id twice"],
 )
 def test_unreadable_file_of_vectors_is_a_usage_error_that_names_it(tmp_path, content, words):
-    code, output, _ = run(tmp_path, content)
-    assert code == 4
-    assert f"vectors.json: {words}" in output
+    path = tmp_path / "vectors.json"
+    path.write_text(content)
+    with pytest.raises(pytest.UsageError, match=re.escape(f"vectors.json: {words}")):
+        load_vectors([path])
 
 
-def test_job_passes_where_the_rows_of_each_key_come_in_flinks_order(tmp_path):
+def test_rows_of_each_key_come_in_flinks_order_and_only_a_recorded_number_departs(tmp_path):
     other_mixture = ["['b', 2]", *(row for row in SUMS if "b" not in row)]
-    jobs = [recorded_job("sum-0", SUMS), recorded_job("sum-1", other_mixture)]
-    code, output, areas = run_jobs(tmp_path, jobs)
-    assert code == 0, output
-    assert areas == {"job.sum": {"passed": 2, "total": 2, "failed": [], "departs": [], "covered": True}}
-
-
-def test_job_fails_on_another_row_a_missing_one_and_another_order_of_a_key(tmp_path):
+    disordered = [SUMS[1], SUMS[0], *SUMS[2:]]
     jobs = [
-        recorded_job("sum-0", ["['a', 9]", *SUMS[1:]]),
-        recorded_job("sum-1", SUMS[1:]),
-        recorded_job("sum-2", [SUMS[1], SUMS[0], *SUMS[2:]]),
-        recorded_job("other-0", [SUMS[1], SUMS[0], *SUMS[2:]], parallelism=2),
-    ]
-    code, _, areas = run_jobs(tmp_path, jobs)
-    assert code == 1
-    assert areas["job.sum"]["failed"] == ["sum-0", "sum-1", "sum-2"]
-    # The order of several subtasks is chance.
-    assert areas["job.other"]["passed"] == 1
-
-
-def test_job_that_overflows_departs_only_if_flink_has_the_number(tmp_path):
-    wrapped = [*SUMS[:3], "['a', -32766]"]
-    jobs = [
-        recorded_job("sum-0", SUMS, type="SHORT"),
-        recorded_job("sum-1", wrapped, type="SHORT"),
-        recorded_job("sum-2", SUMS[:3], type="SHORT"),
+        recorded_job("right-0", SUMS),
+        recorded_job("right-1", other_mixture),
+        recorded_job("wrong-0", ["['a', 9]", *SUMS[1:]]),
+        recorded_job("wrong-1", SUMS[1:]),
+        recorded_job("wrong-2", disordered),
+        # The order of several subtasks is chance.
+        recorded_job("chance-0", disordered, parallelism=2),
+        recorded_job("overflow-0", SUMS, type="SHORT"),
+        recorded_job("overflow-1", [*SUMS[:3], "['a', -32766]"], type="SHORT"),
+        recorded_job("overflow-2", SUMS[:3], type="SHORT"),
     ]
     code, output, areas = run_jobs(tmp_path, jobs)
-    assert code == 1
-    assert areas["job.sum"]["departs"] == ["sum-0", "sum-1"]
-    assert areas["job.sum"]["failed"] == ["sum-2"]
+    assert code == 1, output
+    nothing = {"failed": [], "departs": [], "covered": True}
+    assert areas == {
+        "job.chance": {**nothing, "passed": 1, "total": 1},
+        "job.overflow": {
+            **nothing,
+            "passed": 0,
+            "total": 3,
+            "departs": ["overflow-0", "overflow-1"],
+            "failed": ["overflow-2"],
+        },
+        "job.right": {**nothing, "passed": 2, "total": 2},
+        "job.wrong": {**nothing, "passed": 0, "total": 3, "failed": ["wrong-0", "wrong-1", "wrong-2"]},
+    }
     assert "is no SHORT" in output
 
 
@@ -159,11 +160,15 @@ def test_job_that_overflows_departs_only_if_flink_has_the_number(tmp_path):
     [
         ("{", "no file of jobs"),
         ("{}", "no file of jobs: KeyError: 'meta'"),
-        ([recorded_job("sum-0", SUMS)] * 2, "the id 'sum-0' occurs twice"),
+        (
+            json.dumps({"meta": {"plain": PLAIN}, "jobs": [recorded_job("sum-0", SUMS)] * 2}),
+            "the id 'sum-0' occurs twice",
+        ),
     ],
     ids=["no JSON", "no jobs", "one id twice"],
 )
 def test_unreadable_file_of_jobs_is_a_usage_error_that_names_it(tmp_path, content, words):
-    code, output, _ = run_jobs(tmp_path, content)
-    assert code == 4
-    assert f"jobs.json: {words}" in output
+    path = tmp_path / "jobs.json"
+    path.write_text(content)
+    with pytest.raises(pytest.UsageError, match=re.escape(f"jobs.json: {words}")):
+        load_jobs(path)

@@ -60,7 +60,7 @@ def rows_of(keys: list[Any], key_type: Any, parallelism: int, mode: str = "STREA
         return None
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(KEYS_AND_TYPES)
 def test_rows_of_a_keyed_job_are_the_same_at_each_parallelism(keys_and_type):
     keys, key_type = keys_and_type

@@ -23,6 +23,7 @@ from onceproof.harness.reporting.run_summary import failure_lines
 from onceproof.harness.settings.project_settings import load_settings
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.output_files import claimed_folder
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import Group, Tally
 from onceproof.reports.text import counted, duration
@@ -85,7 +86,7 @@ def _examined(result: Enumerated, out: Path, bar: Bar, known: Sequence[KnownSign
     def original_of(group: Group) -> Any:
         return originals[group.first.family, group.signature]
 
-    return examine_failures(run, out, bar.describe, known, original_of)
+    return examine_failures(run, RunPlan(run.names, out=out, known=tuple(known)), bar.describe, original_of)
 
 
 def _lines(result: Enumerated, failures: Sequence[FailureCase]) -> Iterator[str]:

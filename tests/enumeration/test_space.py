@@ -28,6 +28,8 @@ from tests.enumeration.space import (
 from tests.enumeration.watched_world import watched_run
 
 SMALLEST = Case(SHAPES[0], Schedule())
+SAMPLE = 7
+"""One fault in this many is tried."""
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +75,18 @@ def test_a_watched_run_equals_the_run_without_watching(family: Family, base: Sce
         assert watched_run(family, scenario)[0].trace_hash == World(family, scenario).run().trace_hash
 
 
-def test_every_first_fault_fires_or_finds_no_task_to_kill(family: Family, base: Scenario) -> None:
+def test_a_first_fault_fires_or_finds_no_task_to_kill(family: Family, base: Scenario) -> None:
     _, passages, _ = watched_run(family, base)
     faults = faults_at(passages)
     assert len(faults) == len(set(faults))
     struck: Counter[int] = Counter()
-    for fault in faults:
+    tried = faults[::SAMPLE]
+    for fault in tried:
         history = World(family, with_faults(base, fault)).run()
         struck[sum(history.statistics.coverage.values())] += 1
         assert history.statistics.coverage in ({}, {(fault.kind, fault.point): 1})
     assert set(struck) <= {0, 1}
-    assert struck[1] > 0.95 * len(faults)
+    assert struck[1] > 0.95 * len(tried)
 
 
 def test_all_kinds_are_tried_at_all_points_that_an_undisturbed_run_passes(
@@ -116,7 +119,9 @@ def test_a_second_fault_strikes_after_the_first_at_its_own_passage(
 ) -> None:
     _, passages, [(_, at)] = watched_run(family, with_faults(base, first))
     after: Counter[str] = Counter()
-    for second in faults_at(passages[at:], [(first, passages[at])]):
+    seconds = faults_at(passages[at:], [(first, passages[at])])
+    kills = [each for each in seconds if each.kind in KILLS and each.point in ("restoring", "completed")]
+    for second in dict.fromkeys([*seconds[::SAMPLE], *kills]):
         _, _, struck = watched_run(family, with_faults(base, first, second))
         assert struck[0] == (first, at)
         if len(struck) == 2:

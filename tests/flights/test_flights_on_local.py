@@ -20,7 +20,7 @@ from tests.flights.plans import KILLS, LOCAL, run_plan
 from tests.flights.real_input import failed_input, real_input_of
 from tests.flights.year import YearOracle, read_flights, read_rows, scenario_of
 
-SEEDS = range(200)
+SEEDS = range(40)
 CHECKPOINTS = ROWS // LOCAL.interval_records
 SHORTEST_LOG = 104_662
 """The number of flights of La Guardia."""

@@ -15,7 +15,7 @@ from tests.flights.flights_oracle import compare_year
 from tests.flights.plans import SPARK, WORKER_KILLS, run_plan
 from tests.flights.real_input import real_input_of
 
-SEEDS = range(200)
+SEEDS = range(40)
 EPOCHS = ROWS // SPARK.interval_records
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 
 PAGE = Path(__file__).parents[2] / "harness" / "docs" / "families.md"
@@ -37,12 +38,12 @@ def test_balances_in_a_dict_are_found_within_50_scenarios(ledger: Path) -> None:
         assert code.count(sound) == 1
         code = code.replace(sound, wrong)
     ledger.write_text(code, encoding="utf-8")
-    tally = run([str(ledger)], scenarios=50, workers=1).tally
+    tally = run(RunPlan((str(ledger),), scenarios=50, workers=1)).tally
     assert ("ledger", ("exactly_once", "wrong value")) in tally.groups
 
 
 def test_balances_in_keyed_state_pass_500_scenarios(ledger: Path) -> None:
-    tally = run([str(ledger)], scenarios=500).tally
+    tally = run(RunPlan((str(ledger),), scenarios=500)).tally
     assert tally.scenarios == 500
     assert tally.failed == 0
     family = tally.families["ledger"]

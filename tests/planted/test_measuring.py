@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,14 +72,14 @@ def waits_for_ever(reached: Reached) -> Iterator[None]:
 
 
 def test_a_mutant_that_is_never_reached_is_reported_so() -> None:
-    result = measure(never_reached, [FAMILY], 1, limit=30)
-    assert (result.reached, result.killed, result.scenarios) == (False, False, 30)
+    result = measure(never_reached, [FAMILY], 1, limit=8)
+    assert (result.reached, result.killed, result.scenarios) == (False, False, 8)
     assert (result.property, result.shrunk, result.killing) == (None, None, None)
 
 
 def test_a_harmless_mutant_that_is_reached_survives() -> None:
-    result = measure(does_no_harm, [FAMILY], 1, limit=30)
-    assert (result.reached, result.killed, result.scenarios) == (True, False, 30)
+    result = measure(does_no_harm, [FAMILY], 1, limit=8)
+    assert (result.reached, result.killed, result.scenarios) == (True, False, 8)
 
 
 def test_a_killed_mutant_counts_as_reached() -> None:
@@ -96,7 +93,7 @@ def test_a_killed_mutant_counts_as_reached() -> None:
 
 
 def test_a_killed_mutant_has_a_scenario_that_shows_it() -> None:
-    result = measure(find_mutant("offsets-missing"), [FAMILY], 1)
+    result = measure(find_mutant("offsets-missing"), [FAMILY], 1, shrink_runs=40)
     killing = result.killing
     assert killing is not None
     assert killing.shrunk is not None
@@ -132,8 +129,8 @@ def test_a_failure_without_the_mutant_is_no_kill(tmp_path: Path) -> None:
     assert wrong != text
     path = tmp_path / "wrong.py"
     path.write_text(wrong)
-    result = measure(find_mutant("offsets-missing"), [load_family(str(path))], 1, limit=20)
-    assert (result.reached, result.killed, result.scenarios) == (True, False, 20)
+    result = measure(find_mutant("offsets-missing"), [load_family(str(path))], 1, limit=6)
+    assert (result.reached, result.killed, result.scenarios) == (True, False, 6)
 
 
 def test_scenario_that_fails_only_once_is_no_kill() -> None:
@@ -167,22 +164,6 @@ def test_time_in_which_other_processes_run_is_no_kill(
     assert (result.reached, result.killed, result.scenarios) == (True, False, 3)
 
 
-def test_harmless_mutant_survives_beside_busy_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Each of its runs takes a few milliseconds of processor time, and many times as long on the clock.
-    monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.5)
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * (os.cpu_count() or 1))
-    ]
-    try:
-        result = measure(does_no_harm, [FAMILY], 1, limit=60)
-    finally:
-        for process in busy:
-            process.kill()
-        for process in busy:
-            process.wait()
-    assert (result.reached, result.killed, result.scenarios) == (True, False, 60)
-
-
 @pytest.mark.parametrize(
     ("endless", "limit", "seconds"),
     # Processor time of a run; and time on the clock, in which a busy machine may run nothing for a while.
@@ -208,7 +189,7 @@ def test_a_stuck_run_that_was_stopped_in_time_is_shrunk_as_stuck() -> None:
     assert killing.signature == ("liveness", "stuck")
     family = load_family(killing.family)
     shrunk = mutation._shrunk(
-        family, killing.scenario, stuck, "liveness", ("liveness", "endless step"), shrink_runs=20
+        family, killing.scenario, stuck, "liveness", ("liveness", "endless step"), shrink_runs=2
     )
     assert shrunk.signature == killing.signature
 
@@ -217,7 +198,7 @@ def test_an_endless_step_is_shrunk_with_little_time_for_each_run(monkeypatch: py
     monkeypatch.setattr(mutation, "LONGEST_RUN_SECONDS", 0.2)
     monkeypatch.setattr(mutation, "SECONDS_TO_TELL", 0.3)
     monkeypatch.setattr(mutation, "LONGEST_SMALL_RUN_SECONDS", 0.02)
-    result = measure(computes_for_ever, [FAMILY], 1, limit=1, shrink_runs=150)
+    result = measure(computes_for_ever, [FAMILY], 1, limit=1, shrink_runs=60)
     assert result.killing is not None
     assert result.killing.signature == ("liveness", "endless step")
     assert result.shrunk is not None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from types import FunctionType
-from typing import Any
 
 import pytest
 
@@ -14,11 +15,11 @@ from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import Mutant, MutantError, Reached, mutant, replaced
 from onceproof.harness.systems.simulation.simulated_sinks import SimulatedSink
-from onceproof.harness.trials.trial import scenario_of, try_scenario
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.trials.trial import scenario_of
 from tests.planted.catalogue import built_in_mutants
 
 MUTANTS = built_in_mutants()
-IDS = [each.id for each in MUTANTS]
 CODE = (FunctionType, property, staticmethod, classmethod)
 
 
@@ -51,15 +52,14 @@ def add_members(found: Identities, name: str, owner: type) -> None:
             add_members(found, f"{name}.{inner}", part)
 
 
-@pytest.mark.parametrize("each", MUTANTS, ids=IDS)
-def test_a_mutant_changes_something_and_is_undone_exactly(each: Mutant) -> None:
+@pytest.mark.parametrize("each", [each for each in MUTANTS if each.unseen], ids=lambda each: each.id)
+def test_a_mutant_that_no_scenario_shows_changes_something(each: Mutant) -> None:
     before = everything()
     with each.applied():
         assert everything() != before
-    assert everything() == before
 
 
-def test_a_mutant_is_undone_if_the_code_under_it_raises() -> None:
+def test_all_mutants_are_undone_exactly_if_the_code_under_them_raises() -> None:
     before = everything()
     for each in MUTANTS:
         with pytest.raises(KeyError), each.applied():
@@ -69,20 +69,15 @@ def test_a_mutant_is_undone_if_the_code_under_it_raises() -> None:
 
 def test_after_all_mutants_a_scenario_gives_the_same_trace() -> None:
     family = load_family("word_count")
-    scenario = scenario_of(family, 11)
-    before = try_scenario(family, scenario).history
+    scenario = scenario_of(family, 24)
+    run = partial(SimulatedSystem().run, family, scenario)
+    before = run()
     for each in MUTANTS:
-        with each.applied():
-            try_scenario(family, scenario)
-    assert try_scenario(family, scenario).history == before_without_time(before)
-
-
-def before_without_time(history: Any) -> Any:
-    class SameButForTime:
-        def __eq__(self, other: Any) -> bool:
-            return bool(other.events == history.events and other.trace_hash == history.trace_hash)
-
-    return SameButForTime()
+        # What a mutant breaks is of no interest here.
+        with each.applied(), suppress(Exception):
+            run()
+    after = run()
+    assert (after.events, after.trace_hash) == (before.events, before.trace_hash)
 
 
 def test_an_inherited_method_is_inherited_again_after_a_mutant() -> None:

@@ -53,10 +53,9 @@ ERROR_NAMES: Final = {
 ONGOING: Final = "Ongoing"
 EMPTY: Final = "Empty"
 COMPLETE_COMMIT: Final = "CompleteCommit"
-COMPLETE_ABORT: Final = "CompleteAbort"
 """States of a transaction, as DescribeTransactions names them."""
 
-_API_VERSIONS, _METADATA, _FIND_COORDINATOR, _INIT_PRODUCER_ID = 18, 3, 10, 22
+_API_VERSIONS, _METADATA, _FIND_COORDINATOR = 18, 3, 10
 _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _DESCRIBE_CONFIGS = 65, 66, 32
 END_TXN: Final = 26
 END_TXN_VERSION: Final = 5
@@ -98,14 +97,6 @@ class ListedTransaction(NamedTuple):
     transactional_id: str
     producer_id: int
     state: str
-
-
-class ProducerIdentity(NamedTuple):
-    """The answer to InitProducerId."""
-
-    error: int
-    producer_id: int
-    producer_epoch: int
 
 
 class BrokerConnection:
@@ -240,13 +231,6 @@ class BrokerConnection:
             return found
 
         return error, answer.array(transaction)
-
-    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
-        """Take a transactional id: its open transaction is aborted, and its producer fenced."""
-        body = _text(transactional_id) + struct.pack(">iqh", timeout_ms, -1, -1) + b"\0"
-        answer = self._call(_INIT_PRODUCER_ID, 5, body)
-        answer.int32()
-        return ProducerIdentity(answer.int16(), answer.int64(), answer.int16())
 
     # ---- internal
 

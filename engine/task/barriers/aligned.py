@@ -72,9 +72,9 @@ class AlignedBarrierHandler:
         if type(event) is BarrierArrived:
             return self.barrier_arrived(event.channel, event.barrier)
         if type(event) is CancellationArrived:
-            return self._cancelled(event.checkpoint_id)
+            return self.cancelled(event.checkpoint_id)
         assert type(event) is ChannelEnded, f"{type(event).__name__} where all barriers are aligned"
-        return self._channel_ended(event.channel)
+        return self.channel_ended(event.channel)
 
     def trigger(self, barrier: CheckpointBarrier, now: int = 0) -> list[BarrierEffect]:
         """The coordinator triggers this task itself, because it has no running upstream.
@@ -107,16 +107,17 @@ class AlignedBarrierHandler:
                 return effects
         else:
             if self.latest_checkpoint_id != self._last_done:
-                effects.append(self._abort(self.latest_checkpoint_id, DECLINED_SUBSUMED))
+                effects.append(self.abort(self.latest_checkpoint_id, DECLINED_SUBSUMED))
             self.latest_checkpoint_id = checkpoint_id
             self._target = self._open_channels
             self._barrier = barrier
         self.blocked[channel] = True
         self.holds_channels.append(channel)
-        self._align(channel, effects)
+        self.align(channel, effects)
         return effects
 
-    def _channel_ended(self, channel: int) -> list[BarrierEffect]:
+    def channel_ended(self, channel: int) -> list[BarrierEffect]:
+        """Count the end of a channel as its barrier."""
         effects: list[BarrierEffect] = []
         self._open_channels -= 1
         self.ended[channel] = True
@@ -125,19 +126,21 @@ class AlignedBarrierHandler:
         if self._counts_ended_channels:
             if channel in self.holds_channels:
                 self.holds_channels.remove(channel)
-            self._align(channel, effects)
+            self.align(channel, effects)
         else:
-            effects.append(self._abort(self.latest_checkpoint_id, DECLINED_INPUT_END_OF_STREAM))
+            effects.append(self.abort(self.latest_checkpoint_id, DECLINED_INPUT_END_OF_STREAM))
         return effects
 
-    def _cancelled(self, checkpoint_id: int) -> list[BarrierEffect]:
+    def cancelled(self, checkpoint_id: int) -> list[BarrierEffect]:
+        """Abort the checkpoint of a cancellation marker."""
         if checkpoint_id > self.latest_checkpoint_id or (
             checkpoint_id == self.latest_checkpoint_id and self.pending
         ):
-            return [self._abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER)]
+            return [self.abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER)]
         return []
 
-    def _align(self, channel: int, effects: list[BarrierEffect]) -> None:
+    def align(self, channel: int, effects: list[BarrierEffect]) -> None:
+        """Block a channel until the others have delivered the barrier."""
         self._aligned.add(channel)
         if len(self._aligned) < self._target:
             return
@@ -146,7 +149,8 @@ class AlignedBarrierHandler:
         self._last_done = self.latest_checkpoint_id
         self._release()
 
-    def _abort(self, checkpoint_id: int, reason: str) -> AbortCheckpoint:
+    def abort(self, checkpoint_id: int, reason: str) -> AbortCheckpoint:
+        """End the alignment without a checkpoint."""
         self.latest_checkpoint_id = max(self.latest_checkpoint_id, checkpoint_id)
         self._last_done = self.latest_checkpoint_id
         self._release()

@@ -93,9 +93,9 @@ class BarrierTracker:
         if type(event) is BarrierArrived:
             return self.barrier_arrived(event.channel, event.barrier)
         if type(event) is CancellationArrived:
-            return self._cancelled(event.channel, event.checkpoint_id)
+            return self.cancelled(event.channel, event.checkpoint_id)
         assert type(event) is ChannelEnded, f"{type(event).__name__} where barriers are only counted"
-        return self._channel_ended(event.channel)
+        return self.channel_ended(event.channel)
 
     def trigger(self, barrier: CheckpointBarrier, now: int = 0) -> list[BarrierEffect]:
         """The coordinator triggers this task itself, because it has no running upstream."""
@@ -135,15 +135,16 @@ class BarrierTracker:
             del tracked[:-TRACKED_CHECKPOINTS]
         return []
 
-    def _cancelled(self, channel: int, checkpoint_id: int) -> list[BarrierEffect]:
+    def cancelled(self, channel: int, checkpoint_id: int) -> list[BarrierEffect]:
+        """Abort the checkpoint of a cancellation marker, and older ones."""
         tracked = self._tracked
         if not tracked and self._open_channels == 1:
             return [AbortCheckpoint(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER)]
         effects: list[BarrierEffect] = []
         while tracked and tracked[0].checkpoint_id < checkpoint_id:
-            self._abort(tracked.pop(0), DECLINED_ON_CANCELLATION_BARRIER, effects)
+            self.abort(tracked.pop(0), DECLINED_ON_CANCELLATION_BARRIER, effects)
         if tracked and tracked[0].checkpoint_id == checkpoint_id:
-            self._abort(tracked[0], DECLINED_ON_CANCELLATION_BARRIER, effects)
+            self.abort(tracked[0], DECLINED_ON_CANCELLATION_BARRIER, effects)
             if tracked[0].count(channel):
                 tracked.pop(0)
         elif checkpoint_id > self._newest_id:
@@ -154,14 +155,15 @@ class BarrierTracker:
                 tracked.insert(0, cancelled)
         return effects
 
-    def _channel_ended(self, channel: int) -> list[BarrierEffect]:
+    def channel_ended(self, channel: int) -> list[BarrierEffect]:
+        """Count the end of a channel as its barrier of all checkpoints under way."""
         self._open_channels -= 1
         self.ended[channel] = True
         effects: list[BarrierEffect] = []
         tracked = self._tracked
         if not self._counts_ended_channels:
             for known in tracked:
-                self._abort(known, DECLINED_INPUT_END_OF_STREAM, effects)
+                self.abort(known, DECLINED_INPUT_END_OF_STREAM, effects)
             tracked.clear()
             return effects
         newest = -1
@@ -182,7 +184,8 @@ class BarrierTracker:
         self._started_id = barrier.checkpoint_id
         return [StartCheckpoint(barrier)]
 
-    def _abort(self, count: BarrierCount, reason: str, effects: list[BarrierEffect]) -> None:
+    def abort(self, count: BarrierCount, reason: str, effects: list[BarrierEffect]) -> None:
+        """Drop a checkpoint, once."""
         if not count.is_aborted:
             count.is_aborted = True
             effects.append(AbortCheckpoint(count.checkpoint_id, reason))

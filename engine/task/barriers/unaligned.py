@@ -109,11 +109,11 @@ class UnalignedBarrierHandler:
         elif kind is AlignmentTimeOut:
             self._timed_out(event.checkpoint_id, effects)  # type: ignore[union-attr]
         elif kind is CancellationArrived:
-            self._cancelled(event.checkpoint_id, effects)  # type: ignore[union-attr]
+            self.cancelled(event.checkpoint_id, effects)  # type: ignore[union-attr]
         elif kind is AbortNotified:
             self._abort_notified(event.checkpoint_id, effects)  # type: ignore[union-attr]
         else:
-            self._channel_ended(event.channel, effects)  # type: ignore[union-attr]
+            self.channel_ended(event.channel, effects)  # type: ignore[union-attr]
         return effects
 
     def trigger(self, barrier: CheckpointBarrier, now: int = 0) -> list[BarrierEffect]:
@@ -181,13 +181,14 @@ class UnalignedBarrierHandler:
         else:
             self._promote(effects)
 
-    def _channel_ended(self, channel: int, effects: list[BarrierEffect]) -> None:
+    def channel_ended(self, channel: int, effects: list[BarrierEffect]) -> None:
+        """Count the end of a channel as its barrier."""
         self._open_channels -= 1
         self.ended[channel] = True
         if not self.pending:
             return
         if not self._counts_ended_channels:
-            self._abort(self.latest_checkpoint_id, DECLINED_INPUT_END_OF_STREAM, effects)
+            self.abort(self.latest_checkpoint_id, DECLINED_INPUT_END_OF_STREAM, effects)
             return
         if channel in self.holds_channels:
             self.holds_channels.remove(channel)
@@ -195,16 +196,17 @@ class UnalignedBarrierHandler:
         if len(self._delivered) >= self._target:
             self._complete(effects)
 
-    def _cancelled(self, checkpoint_id: int, effects: list[BarrierEffect]) -> None:
+    def cancelled(self, checkpoint_id: int, effects: list[BarrierEffect]) -> None:
+        """Abort the checkpoint of a cancellation marker."""
         if checkpoint_id > self.latest_checkpoint_id or (
             checkpoint_id == self.latest_checkpoint_id and self.pending
         ):
-            self._abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER, effects)
+            self.abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER, effects)
 
     def _abort_notified(self, checkpoint_id: int, effects: list[BarrierEffect]) -> None:
         latest = self.latest_checkpoint_id
         if checkpoint_id >= latest and self.pending:
-            self._abort(latest, DECLINED_ON_CANCELLATION_BARRIER, effects)
+            self.abort(latest, DECLINED_ON_CANCELLATION_BARRIER, effects)
         if checkpoint_id > latest:
             self._given_up.add(checkpoint_id)
 
@@ -213,8 +215,8 @@ class UnalignedBarrierHandler:
         if checkpoint_id not in self._given_up:
             return False
         if self.pending:
-            self._abort(self.latest_checkpoint_id, DECLINED_SUBSUMED, effects)
-        self._abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER, effects)
+            self.abort(self.latest_checkpoint_id, DECLINED_SUBSUMED, effects)
+        self.abort(checkpoint_id, DECLINED_ON_CANCELLATION_BARRIER, effects)
         return True
 
     def _is_obsolete(self, barrier: CheckpointBarrier) -> bool:
@@ -228,7 +230,7 @@ class UnalignedBarrierHandler:
         if barrier.checkpoint_id == self.latest_checkpoint_id:
             return
         if self.pending:
-            self._abort(self.latest_checkpoint_id, DECLINED_SUBSUMED, effects)
+            self.abort(self.latest_checkpoint_id, DECLINED_SUBSUMED, effects)
         self.latest_checkpoint_id = barrier.checkpoint_id
         if self._given_up:
             self._given_up = {later for later in self._given_up if later > barrier.checkpoint_id}
@@ -263,7 +265,8 @@ class UnalignedBarrierHandler:
         self._last_done = self.latest_checkpoint_id
         self._release()
 
-    def _abort(self, checkpoint_id: int, reason: str, effects: list[BarrierEffect]) -> None:
+    def abort(self, checkpoint_id: int, reason: str, effects: list[BarrierEffect]) -> None:
+        """End the alignment without a checkpoint."""
         self.latest_checkpoint_id = max(self.latest_checkpoint_id, checkpoint_id)
         self._last_done = self.latest_checkpoint_id
         self._release()

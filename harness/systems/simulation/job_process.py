@@ -1,19 +1,22 @@
 """One simulated process of the job: the engine's execution over a simulated network, storage and clock.
 
-The rules this module lives by:
+Rules:
 
 - Everything that takes time in a real process is an action on the agenda, which the schedule performs when it
   likes: messages, writes, restores, timers.
 - The process dies as a whole, and the world starts another one. What must survive it is in the storage and
   in the external system. Its tasks can die one by one.
+- The requests of coroutines (`simulated_requests.py`) are imported with the first task that has some, because
+  asyncio takes a tenth of the start of a process.
 """
 
 from __future__ import annotations
 
+import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
@@ -42,6 +45,7 @@ from onceproof.engine.messages import (
     Send,
     TaskId,
 )
+from onceproof.engine.operators.async_requests import MakeRequests
 from onceproof.engine.owned import ValueWatch
 from onceproof.engine.protocol_points import (
     COORDINATOR,
@@ -49,11 +53,13 @@ from onceproof.engine.protocol_points import (
     SNAPSHOTTED,
 )
 from onceproof.engine.runtime.deletion import Superseded, delete_if_possible
+from onceproof.engine.runtime.execution import Execution
 from onceproof.engine.runtime.recovery import Recovered, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.state.snapshot import EncodedSnapshot, encode_task_snapshot
 from onceproof.engine.task.events import (
+    WOKEN_UP,
     Restore,
     SnapshotFailed,
     SnapshotStored,
@@ -66,7 +72,6 @@ from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.action_names import NAMES, TRAVEL, WAITS
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
-from onceproof.harness.systems.simulation.execution_with_requests import ExecutionWithRequests
 from onceproof.harness.systems.simulation.io_faults import (
     MESSAGE_METHODS,
     NOW,
@@ -86,6 +91,9 @@ from onceproof.harness.systems.simulation.leak_search import report_orphan_files
 from onceproof.harness.systems.simulation.process_ports import ProcessPorts
 from onceproof.harness.systems.simulation.recorded_job_log import RecordedJobLog
 
+if TYPE_CHECKING:
+    from onceproof.harness.systems.simulation.simulated_requests import SimulatedRequests
+
 _CONTROL = CLASS_INDEX["message_control"]
 _STORE = CLASS_INDEX["store"]
 _METADATA = CLASS_INDEX["metadata"]
@@ -95,7 +103,7 @@ _TIMER = CLASS_INDEX["timer"]
 WRITE_REFUSED = "the storage refused the write"
 
 
-class SimulatedProcess(ExecutionWithRequests):
+class SimulatedProcess(Execution):
     """The job master and the tasks of one simulated process."""
 
     checks_machines = True
@@ -149,6 +157,29 @@ class SimulatedProcess(ExecutionWithRequests):
         watch = self._recorder.value_watch
         watch.forget()
         return watch
+
+    def source_waker(self) -> Callable[[TaskId], None]:
+        """Let a living task hear at once that a request has an answer; sources are woken by their input."""
+        held = weakref.ref(self)
+
+        def wake(task_id: TaskId) -> None:
+            process = held()
+            task = None if process is None else process.tasks.get(task_id)
+            if process is not None and task is not None:
+                process.task_event(task, WOKEN_UP)
+
+        return wake
+
+    def make_requests(self) -> MakeRequests:
+        """Return what runs the coroutines step by step, in the time of the simulation."""
+        clock, agenda = self._clock, self._agenda
+
+        def make(name: str, wake_up: Callable[[], None]) -> SimulatedRequests:
+            from onceproof.harness.systems.simulation.simulated_requests import SimulatedRequests
+
+            return SimulatedRequests(name, clock, agenda, wake_up)
+
+        return make
 
     def job_graph(self) -> JobGraph:
         """Return the graph at the parallelism that the last rescale asked for."""

@@ -45,6 +45,7 @@ from onceproof.engine.messages import (
 )
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.state.stored import SnapshotIndex, StateFile
+from onceproof.engine.wall_clock import WallClock
 
 SOURCES = (TaskId(0, 0), TaskId(0, 1))
 SINK = TaskId(1, 0)
@@ -64,7 +65,10 @@ class CoordinatorBench:
         self.store = CompletedCheckpointStore(self.settings.num_retained)
         for checkpoint_id in completed:
             self.store.add(CheckpointMetadata(checkpoint_id, "job", "words", 0, "checkpoint", "1.1", ()))
-        self.coordinator = CheckpointCoordinator("job", "words", self.settings, self.store)
+        self.wall_clock = WallClock()
+        self.coordinator = CheckpointCoordinator(
+            "job", "words", self.settings, self.store, wall_clock=self.wall_clock
+        )
         self.vertices = (vertex(0, "read", 2, "read"), vertex(1, "write", 1, "map", "write"))
         self.attempt = AttemptId("")
         self.now = 0

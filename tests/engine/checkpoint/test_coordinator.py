@@ -32,6 +32,16 @@ def test_a_checkpoint_begins_with_a_timer_and_a_trigger_for_each_source(bench):
     assert list(bench.coordinator.pending) == [1]
 
 
+def test_a_checkpoint_has_the_time_of_the_wall_clock_and_its_timer_the_drivers(bench):
+    bench.now, bench.wall_clock.ahead_ms = 40, 5_000
+    assert bench.request()[1:] == [
+        StartTimer(1040, CheckpointExpired("1.1", 1)),
+        Send(TriggerCheckpoint("1.1", FIRST, 1, 5_040, ahead_ms=5_000)),
+        Send(TriggerCheckpoint("1.1", SECOND, 1, 5_040, ahead_ms=5_000)),
+    ]
+    assert bench.coordinator.pending[1].timestamp_ms == 5_040
+
+
 def test_a_checkpoint_begins_only_when_every_task_runs(bench_with):
     bench = bench_with()
     bench.start(running=())

@@ -1,4 +1,4 @@
-"""Sixty acts against jobs on each runtime end in the exact rows, or in one clear error and a failed process.
+"""Acts against jobs on each runtime end in the exact rows, or in one clear error and a failed process.
 
 A round is a job with its acts, each between two gates of the job (``acted_job.py``). The seed draws the
 moments; another one: ``pytest tests/engine/runtime/test_acts.py --kill-seed 7``.
@@ -41,19 +41,13 @@ FATAL: Final = {"truncate": ".csv", "replace": ".csv", "delete": "checkpoint"}
 """What may end the job for good, and what its last line then names."""
 
 ROUNDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("one process", ("fork", "kill", "chdir", "kill", "move", "kill", "exit")),
-    ("one process", ("exit", "stop", "interrupt", "kill", "close", "fork")),
-    ("one process", ("move", "kill", "chdir", "kill", "truncate")),
-    ("one process", ("kill", "fork", "exit", "replace")),
-    ("one process", ("interrupt", "kill", "delete")),
-    ("workers", ("kill", "fork", "kill", "chdir", "exit", "kill coordinator")),
-    ("workers", ("stop", "fork", "kill", "move", "kill coordinator")),
-    ("workers", ("interrupt", "close", "kill", "truncate")),
-    ("workers", ("kill coordinator", "chdir", "replace")),
-    ("standby", ("kill", "fork", "stop", "move")),
-    ("standby", ("chdir", "kill", "exit", "kill")),
-    ("spark", ("kill", "fork", "exit", "kill driver", "move")),
-    ("spark", ("chdir", "stop", "kill", "truncate")),
+    ("one process", ("fork", "kill", "chdir", "move", "exit", "stop", "interrupt", "close", "truncate")),
+    ("one process", ("kill", "replace")),
+    ("one process", ("kill", "delete")),
+    ("workers", ("kill", "fork", "chdir", "exit", "interrupt", "close", "kill coordinator", "truncate")),
+    ("workers", ("stop", "move", "kill coordinator", "replace")),
+    ("standby", ("kill", "fork", "chdir", "stop", "exit", "move")),
+    ("spark", ("kill", "fork", "chdir", "stop", "exit", "kill driver", "move", "truncate")),
 )
 
 
@@ -315,11 +309,13 @@ def _name(place: tuple[int, tuple[str, tuple[str, ...]]]) -> str:
     return f"{number}: {runtime}: {', '.join(acts)}"
 
 
-def test_there_are_sixty_acts_of_each_kind_over_each_runtime() -> None:
-    acts = Counter(act for _, acts in ROUNDS for act in acts)
-    assert acts.total() >= 60
-    assert {runtime for runtime, _ in ROUNDS} == set(RUNTIMES)
-    assert acts.keys() >= {"kill", "stop", "move", *INSIDE, *FATAL}
+def test_a_job_on_each_runtime_meets_each_act_of_its_function() -> None:
+    met: dict[str, set[str]] = {runtime: set() for runtime in RUNTIMES}
+    for runtime, acts in ROUNDS:
+        met[runtime].update(acts)
+    for acts_met in met.values():
+        assert acts_met >= {"kill", "stop", "move", "fork", "chdir", "exit"}
+    assert set().union(*met.values()) >= {*INSIDE, *FATAL}
 
 
 @pytest.mark.local_kill

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from onceproof.engine.runtime.job_result import JobExecutionFailed
+from tests.engine.runtime.changed_input_job import run as run_job
 from tests.patience import PATIENCE_SECONDS
 
 PROGRAM = Path(__file__).with_name("changed_input_job.py")
@@ -21,12 +24,6 @@ RUNTIMES = {
     "one process": [],
     "workers": ["execution.local.workers=2", "parallelism.default=2"],
 }
-SPARK = [
-    "execution.target=spark",
-    "execution.spark.master=local[2]",
-    "execution.checkpointing.interval=200 ms",
-    "execution.checkpointing.interval-records=500",
-]
 
 
 def write_csv(path, word):
@@ -110,25 +107,25 @@ def test_file_replaced_while_the_job_is_down_is_a_failure_for_good(tmp_path, opt
     write_csv(tmp_path / "input.csv", "new")
     (tmp_path / "go").touch()
     failed(Run(tmp_path, "csv", options), tmp_path)
-    failed(Run(tmp_path, "csv", options), tmp_path)
 
 
-def test_file_cut_under_the_job_is_a_failure_for_good(tmp_path, options):
-    run = begin(tmp_path, options)
+def test_file_cut_under_the_job_is_a_failure_for_good(tmp_path):
+    run = begin(tmp_path, RUNTIMES["workers"])
     os.truncate(tmp_path / "input.csv", 100)
     (tmp_path / "go").touch()
     failed(run, tmp_path)
 
 
-def test_file_cut_and_written_anew_under_the_job_is_a_failure_for_good(tmp_path, options):
-    run = begin(tmp_path, options)
+def test_file_cut_and_written_anew_under_the_job_is_a_failure_for_good(tmp_path):
+    run = begin(tmp_path, RUNTIMES["one process"])
     write_csv(tmp_path / "other", "new")
     shutil.copyfile(tmp_path / "other", tmp_path / "input.csv")
     (tmp_path / "go").touch()
     failed(run, tmp_path)
 
 
-def test_job_goes_on_in_a_copy_of_its_file(tmp_path, options):
+def test_job_goes_on_in_a_copy_of_its_file(tmp_path):
+    options = RUNTIMES["workers"]
     begin(tmp_path, options).kill()
     shutil.copyfile(tmp_path / "input.csv", tmp_path / "_copy")
     os.replace(tmp_path / "_copy", tmp_path / "input.csv")
@@ -141,6 +138,10 @@ def check_reaction(tmp_path, options, reaction):
     """Check what a job makes of a new file at a position in the old one."""
     code, log = Run(tmp_path, "csv", [*options, f"source.on-change={reaction}"]).ended()
     assert code == 0, log
+    check_rows(tmp_path, reaction)
+
+
+def check_rows(tmp_path, reaction):
     rows = rows_in(tmp_path)
     old = [row for row in rows if row.startswith("old")]
     assert old
@@ -149,22 +150,28 @@ def check_reaction(tmp_path, options, reaction):
     assert new == (sorted(expected("new")) if reaction == "from-start" else [])
 
 
-@pytest.mark.parametrize("reaction", ["from-start", "skip"])
-def test_job_reads_the_new_file_or_leaves_it_out_where_its_options_say_so(tmp_path, options, reaction):
+@pytest.mark.parametrize(("runtime", "reaction"), [("one process", "from-start"), ("workers", "skip")])
+def test_job_reads_the_new_file_or_leaves_it_out_where_its_options_say_so(tmp_path, runtime, reaction):
+    options = RUNTIMES[runtime]
     begin(tmp_path, options).kill()
     write_csv(tmp_path / "input.csv", "new")
     (tmp_path / "go").touch()
     check_reaction(tmp_path, options, reaction)
 
 
-@pytest.mark.slow
 @pytest.mark.spark
-def test_spark_fails_and_reacts_like_the_local_runtime(tmp_path):
-    begin(tmp_path, SPARK).kill()
+def test_spark_fails_and_reacts_like_the_local_runtime(tmp_path, spark):
+    options = ["execution.checkpointing.interval-records=500"]
+    begin(tmp_path, options).kill()
     write_csv(tmp_path / "input.csv", "new")
     (tmp_path / "go").touch()
-    failed(Run(tmp_path, "csv", SPARK), tmp_path)
-    check_reaction(tmp_path, SPARK, "from-start")
+    on_spark = [*options, "execution.target=spark", f"execution.spark.master={spark.sparkContext.master}"]
+    said = f"file {tmp_path}/input.csv is not the one that was read up to byte "
+    with pytest.raises(JobExecutionFailed, match=re.escape(said)):
+        run_job(tmp_path, "csv", on_spark)
+    assert set(rows_in(tmp_path)) <= set(expected("old"))
+    run_job(tmp_path, "csv", [*on_spark, "source.on-change=from-start"])
+    check_rows(tmp_path, "from-start")
 
 
 def test_logs_that_rotate_under_a_job_that_is_killed_are_read_once(tmp_path, options, request):
@@ -173,7 +180,7 @@ def test_logs_that_rotate_under_a_job_that_is_killed_are_read_once(tmp_path, opt
     logs.mkdir()
     written, number = 0, 0
     run = None
-    for act in ["start", *["rotate", "grow", "kill"] * 4, "rotate", "rotate"]:
+    for act in ["start", *["rotate", "grow", "kill"] * 2, "rotate", "rotate"]:
         match act:
             case "rotate" if (logs / "app.log").exists():
                 for older in range(number, 0, -1):

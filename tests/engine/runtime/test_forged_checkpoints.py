@@ -166,7 +166,7 @@ def forged(magic: bytes, data: bytes, draw: Any) -> bytes:
     return seal(magic, ENCODER.encode(changed(body, place, nasty)))[0]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_forged_metadata_neither_leave_their_folder_nor_fill_the_memory(attack, data):
     try:
@@ -176,7 +176,7 @@ def test_forged_metadata_neither_leave_their_folder_nor_fill_the_memory(attack, 
         attack.repair()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_forged_state_files_neither_leave_their_folder_nor_fill_the_memory(attack, data):
     """The metadata list the forged file's length and checksum, as a careful forger's would."""

@@ -21,7 +21,8 @@ from tests.engine.runtime.killed_worker_job import is_alive
 from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
-COMES_BACK = ["returns", "raises", "leaves", "yields", "answers"]
+COMES_BACK = [("returns", 1), ("raises", 2), ("leaves", 2), ("yields", 1), ("answers", 2)]
+"""How the child comes back, and in how many workers the job runs."""
 PREAMBLE: list[str] = []
 """What the programs do first: defects are planted here."""
 
@@ -56,8 +57,7 @@ def rows(folder):
     return Counter(int(line) for path in files for line in path.read_text().split())
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("how", COMES_BACK)
+@pytest.mark.parametrize(("how", "workers"), COMES_BACK)
 def test_child_that_comes_back_from_a_function_ends_and_changes_nothing(tmp_path, start, how, workers):
     process = start("tests.engine.runtime.forking_job", tmp_path, workers, how)
     restarts, said = process.communicate(timeout=PATIENCE_SECONDS)
@@ -67,8 +67,7 @@ def test_child_that_comes_back_from_a_function_ends_and_changes_nothing(tmp_path
     assert rows(tmp_path) == Counter(range(COUNT))
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("how", ["exits", "runs a job", "pool"])
+@pytest.mark.parametrize(("how", "workers"), [("exits", 2), ("runs a job", 1), ("pool", 2)])
 def test_child_that_does_not_come_back_is_left_alone(tmp_path, start, how, workers):
     process = start("tests.engine.runtime.forking_job", tmp_path, workers, how)
     restarts, said = process.communicate(timeout=PATIENCE_SECONDS)
@@ -103,9 +102,8 @@ def test_stopped_worker_is_killed_and_the_job_resumes_from_its_last_checkpoint(t
     assert rows(tmp_path) == Counter(range(COUNT))
 
 
-@pytest.mark.parametrize("how", ["is killed", "is killed beside C code"])
-def test_monitor_of_a_killed_job_frees_its_port_although_a_forked_process_lives(tmp_path, start, how):
-    process = start("tests.engine.runtime.forking_job", tmp_path, 1, how, "rest.port=0")
+def test_monitor_of_a_killed_job_frees_its_port_although_a_forked_process_lives(tmp_path, start):
+    process = start("tests.engine.runtime.forking_job", tmp_path, 1, "is killed", "rest.port=0")
     port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", process.stderr.readline())[1])
     assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
     until = time.monotonic() + PATIENCE_SECONDS
@@ -122,9 +120,8 @@ def is_open(port):
     return True
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_daemonic_process_of_a_function_ends_with_the_job(tmp_path, start, workers):
-    process = start("tests.engine.runtime.forking_job", tmp_path, workers, "daemon")
+def test_daemonic_process_of_a_function_ends_with_the_job(tmp_path, start):
+    process = start("tests.engine.runtime.forking_job", tmp_path, 2, "daemon")
     assert process.wait(PATIENCE_SECONDS) == 0
     daemon = int((tmp_path / "daemon").read_text())
     until = time.monotonic() + PATIENCE_SECONDS

@@ -38,13 +38,6 @@ def run_program(program: str, folder: Path, **environment: str) -> subprocess.Co
     )
 
 
-START_AND_STOP = """
-from onceproof.engine.runtime.spark_session import spark_context
-with spark_context():
-    pass
-"""
-
-
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
     """Return a folder whose path is short enough to hold sockets; a session would not use a longer one."""
@@ -124,11 +117,22 @@ def test_second_session_is_refused(spark: SparkSession) -> None:
         start_spark()
 
 
-def test_start_to_stop_is_silent_leaves_nothing_and_heeds_no_other_spark(short_folder: Path) -> None:
+def test_start_to_stop_is_silent_and_leaves_nothing_not_even_of_a_killed_program(short_folder: Path) -> None:
+    program = """
+import os, signal
+from onceproof.engine.runtime import spark_session as module
+module.start_spark()
+print(module._session.running.gateway.proc.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = run_program(program, short_folder)
+    assert done.returncode == -signal.SIGKILL
+    assert list(short_folder.iterdir()) != []
+    psutil.wait_procs([psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [], 30)
     program = """
 import importlib
 import os
-from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.engine.runtime.spark_session import running_context, spark_session
 before = dict(os.environ)
 with spark_session(name="mine", configuration={"spark.sql.shuffle.partitions": "3"}) as spark:
     assert spark.sparkContext.parallelize([1, 2], 2).map(lambda number: number + 1).sum() == 5
@@ -136,7 +140,9 @@ with spark_session(name="mine", configuration={"spark.sql.shuffle.partitions": "
     assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
     assert spark.sparkContext.appName == "mine"
     assert before.items() <= os.environ.items()
+assert running_context() is None
 """
+    # What the environment says of another Spark is not heeded.
     done = run_program(
         program,
         short_folder,
@@ -149,47 +155,15 @@ with spark_session(name="mine", configuration={"spark.sql.shuffle.partitions": "
     assert list(short_folder.iterdir()) == []
 
 
-def test_killed_java_is_cleared_away_and_a_new_one_without_sql_starts(short_folder: Path) -> None:
+def test_killed_java_is_cleared_away_and_a_forgotten_stop_leaves_nothing(short_folder: Path) -> None:
     program = """
 from onceproof.engine.runtime import spark_session as module
-from onceproof.engine.runtime.spark_interrupts import own_interrupts
 module.start_spark()
 process = module._session.running.gateway.proc
 process.kill()
 process.wait()
 module.stop_spark()
-with module.spark_context(name="mine") as context:
-    assert module.running_context() is context
-    assert context.parallelize([1, 2], 2).map(lambda number: number + 1).sum() == 5
-assert module.running_context() is None
-"""
-    done = run_program(program, short_folder)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert list(short_folder.iterdir()) == []
-
-
-def test_folder_of_a_killed_program_is_removed_by_the_next_start(short_folder: Path) -> None:
-    program = """
-import os, signal
-from onceproof.engine.runtime import spark_session as module
-from onceproof.engine.runtime.spark_interrupts import own_interrupts
-module.start_spark()
-print(module._session.running.gateway.proc.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    done = run_program(program, short_folder)
-    assert done.returncode == -signal.SIGKILL
-    assert list(short_folder.iterdir()) != []
-    psutil.wait_procs([psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [], 30)
-    done = run_program(START_AND_STOP, short_folder)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert list(short_folder.iterdir()) == []
-
-
-def test_program_that_forgets_to_stop_leaves_nothing(short_folder: Path) -> None:
-    program = """
-from onceproof.engine.runtime.spark_session import SparkFailed, start_spark
-print(start_spark().range(5).count())
+print(module.start_spark().range(5).count())
 raise SystemExit(7)
 """
     done = run_program(program, short_folder)

@@ -45,10 +45,10 @@ MODES = {
 TWO = {"execution__local__workers": 2}
 
 
-@pytest.mark.parametrize("parallelism", [2, 3])
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
-def test_job_in_workers_leaves_every_row_once(job, mode, parallelism):
-    result = workers.execute(job.graph(parallelism=parallelism, **mode, **TWO))
+def test_job_in_workers_leaves_every_row_once(job, mode):
+    # One of the workers has two of three subtasks.
+    result = workers.execute(job.graph(parallelism=3, **mode, **TWO))
     assert job.rows() == job.counts
     assert result.records_read == len(job.words)
     assert result.checkpoints > 1

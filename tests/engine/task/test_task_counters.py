@@ -84,3 +84,14 @@ def test_measures_of_checkpoints_that_never_end_are_dropped(step):
         getattr(timer, step)(barrier(checkpoint_id) if step == "snapshot_begins" else checkpoint_id, 100)
     kept = [each for each in range(3 * MEASURED_AT_A_TIME) if timer.measures(each, 100) is not None]
     assert len(kept) == (MEASURED_AT_A_TIME if step == "snapshot_begins" else 0)
+
+
+def test_first_barriers_of_checkpoints_that_never_begin_are_dropped():
+    timer = CheckpointTimer()
+    for checkpoint_id in range(MEASURED_AT_A_TIME + 1):
+        timer.barrier_came(checkpoint_id, 100)
+    alignments_ms = []
+    for checkpoint_id in (0, 1):
+        timer.snapshot_begins(barrier(checkpoint_id), 200)
+        alignments_ms.append(timer.measures(checkpoint_id, 200).alignment_ms)
+    assert alignments_ms == [0, 100]

@@ -281,7 +281,7 @@ def test_a_final_checkpoint_before_the_end_is_noticed(bench):
 def test_a_finish_before_the_final_checkpoint_is_noticed(bench):
     task = ended(bench)
     task.handle(bench.trigger(5), 0)
-    task._finish()
+    task.finish()
     with pytest.raises(AssertionError, match="before its final checkpoint completed"):
         task.validate()
 

@@ -74,3 +74,18 @@ def test_a_retired_window_is_gone_and_cannot_be_retired_again():
     assert windows.state_window(window(0, 3)) is None
     with pytest.raises(KeyError, match="not in the set"):
         windows.retire(window(0, 3))
+
+
+class Together(EventTimeSessionWindows):
+    """Merges all windows, of whatever class."""
+
+    def merge_windows(self, windows, callback):
+        callback.merge(list(windows), "".join(windows))
+
+
+def test_windows_of_a_class_of_the_users_are_merged_in_the_order_they_came():
+    windows = MergingWindowSet(Together(5), [("a", "a"), ("b", "b")])
+    merges = []
+    assert windows.add("c", lambda *merge: merges.append(merge)) == "abc"
+    assert merges == [("abc", ["a", "b"], "a", ["b"])]
+    assert windows.pairs() == [("abc", "a")]

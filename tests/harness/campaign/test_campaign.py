@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
+from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.campaign.executor import FamilySource, Simulation, digest_of, load
 from onceproof.harness.campaign.file_stores import store_of
 from onceproof.harness.campaign.scenario_worker import stop_scenario_process
@@ -24,7 +25,9 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import CheckpointMode
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.trials.runner import OutputUnwritable, run
+from onceproof.harness.trials.output_files import OutputUnwritable
+from onceproof.harness.trials.run_plan import RunPlan
+from onceproof.harness.trials.runner import run
 from onceproof.harness.trials.trial import run_scenario, scenario_of
 
 if TYPE_CHECKING:
@@ -233,10 +236,16 @@ def test_a_family_whose_neighbour_is_not_in_its_folder_names_the_folder(tmp_path
 # On Spark
 
 
-def campaign(spark: SparkSession, *families: str | Path, **options: Any) -> CampaignResult:
+def campaign(
+    spark: SparkSession,
+    *families: str | Path,
+    progress: Callable[[int, int], None] = lambda simulated, failed: None,
+    **options: Any,
+) -> CampaignResult:
     from onceproof.harness.campaign.pipeline import run_campaign
 
-    return run_campaign([str(family) for family in families], session=spark, **options)
+    plan = RunPlan(tuple([str(family) for family in families]), **options)
+    return run_campaign(CampaignPlan(plan), spark, progress)
 
 
 @pytest.mark.spark
@@ -252,7 +261,7 @@ def test_a_campaign_is_the_run_of_the_same_seed(spark: SparkSession, tmp_path: P
         out=tmp_path / "spark",
         progress=lambda simulated, failed: shown.append((simulated, failed)),
     )
-    plain = run(["flights", own], scenarios=41, seed=5, workers=1, out=tmp_path / "plain")
+    plain = run(RunPlan(("flights", own), scenarios=41, seed=5, workers=1), tmp_path / "plain")
     assert result.passed
     assert result.judged == result.run.tally.scenarios == 41
     assert result.run.tally.trace_hash() == plain.tally.trace_hash()
@@ -343,7 +352,7 @@ def test_the_death_of_a_worker_does_not_change_the_result(spark: SparkSession, t
     assert died.exists()
     assert result.passed
     assert result.run.tally.scenarios == 12
-    plain = run([str(killing)], scenarios=12, workers=1)
+    plain = run(RunPlan((str(killing),), scenarios=12, workers=1))
     assert result.run.tally.trace_hash() == plain.tally.trace_hash()
 
 
@@ -409,7 +418,7 @@ def test_an_interrupt_ends_the_campaign_with_the_result_so_far(
     again = campaign(spark, "word_count", scenarios=40, out=tmp_path)
     assert again.resumed >= kept
     assert (again.judged, again.passed) == (40, True)
-    plain = run(["word_count"], scenarios=40, workers=1, out=tmp_path / "plain")
+    plain = run(RunPlan(("word_count",), scenarios=40, workers=1), tmp_path / "plain")
     assert again.run.tally.trace_hash() == plain.tally.trace_hash()
     assert without_milliseconds(tmp_path / "outcomes.jsonl") == without_milliseconds(
         tmp_path / "plain" / "outcomes.jsonl"
@@ -422,7 +431,7 @@ def test_a_campaign_that_ended_early_shows_the_number_of_unjudged_scenarios() ->
     from onceproof.harness.campaign.pipeline import CampaignResult
     from onceproof.harness.reporting.report_builder import add_oracle_agreement, build_report
 
-    result = run(["word_count"], scenarios=12, workers=1)
+    result = run(RunPlan(("word_count",), scenarios=12, workers=1))
     result.interrupted = True
     early = "interrupted from the keyboard; Spark SQL has not judged {} of 12 scenarios"
     for judged, agreed_on in ((0, None), (8, 8)):

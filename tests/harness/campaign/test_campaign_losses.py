@@ -12,6 +12,7 @@ import fsspec
 import msgspec
 import pytest
 
+from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.campaign.executor import FamilySource
 from onceproof.harness.campaign.file_stores import store_of
 from onceproof.harness.campaign.trial_store import TrialsLost, TrialStore, manifest_of
@@ -20,7 +21,9 @@ from onceproof.harness.model.exit_codes import USAGE, exit_code_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.services.object_store_server import BUCKET
-from onceproof.harness.trials.runner import OutputUnwritable, run
+from onceproof.harness.trials.output_files import OutputUnwritable
+from onceproof.harness.trials.run_plan import RunPlan
+from onceproof.harness.trials.runner import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +40,8 @@ SCENARIOS = 120
 def campaign(spark: SparkSession, family: str | Path, **options: Any) -> CampaignResult:
     from onceproof.harness.campaign.pipeline import run_campaign
 
-    return run_campaign([str(family)], session=spark, **{"scenarios": SCENARIOS, **options})
+    plan = RunPlan((str(family),), **{"scenarios": SCENARIOS, **options})
+    return run_campaign(CampaignPlan(plan), spark)
 
 
 def poisoned(folder: Path) -> Path:
@@ -53,7 +57,7 @@ def poisoned(folder: Path) -> Path:
 def test_a_family_that_aborts_its_workers_ends_no_campaign(spark: SparkSession, tmp_path: Path) -> None:
     family = poisoned(tmp_path)
     # The same scenarios as in a run, with the same outcomes.
-    plain = run([str(family)], scenarios=SCENARIOS, workers=2)
+    plain = run(RunPlan((str(family),), scenarios=SCENARIOS, workers=2))
     assert 0 < plain.tally.failed < 12
     result = campaign(spark, family, out=tmp_path / "out", budget=Budget(20.0))
     tally = result.run.tally
@@ -173,7 +177,7 @@ def test_a_full_disk_keeps_what_was_written(
     again = campaign(spark, "word_count", out=tmp_path)
     assert again.resumed == 80
     assert (again.judged, again.run.tally.scenarios, again.passed) == (SCENARIOS, SCENARIOS, True)
-    plain = run(["word_count"], scenarios=SCENARIOS, workers=1)
+    plain = run(RunPlan(("word_count",), scenarios=SCENARIOS, workers=1))
     assert again.run.tally.trace_hash() == plain.tally.trace_hash()
 
 

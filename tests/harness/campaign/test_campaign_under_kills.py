@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from onceproof.harness.model.exit_codes import FAILED
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 
 WORD_COUNT = Path(__file__).parents[3] / "scenarios" / "word_count.py"
@@ -90,7 +91,7 @@ def test_a_campaign_under_kills_has_every_scenario_and_names_the_culprit(tmp_pat
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     lines = (tmp_path / "out" / "outcomes.jsonl").read_bytes().splitlines()
     assert (len(lines), report["facts"]["scenarios"], report["oracles"]["scenarios"]) == (SCENARIOS,) * 3
-    plain = run([str(tmp_path / "aborting.py")], scenarios=SCENARIOS, seed=4, workers=2)
+    plain = run(RunPlan((str(tmp_path / "aborting.py"),), scenarios=SCENARIOS, seed=4, workers=2))
     assert report["facts"]["trace_hash"] == plain.tally.trace_hash()
     [failure] = report["failures"]
     assert (failure["property"], failure["anomaly"]) == ("no_error", "its process died: SIGABRT")

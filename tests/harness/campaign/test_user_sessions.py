@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceproof.engine.configuration import ConfigurationError
+from onceproof.harness.campaign.campaign_plan import CampaignPlan
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 
 if TYPE_CHECKING:
@@ -47,11 +49,11 @@ def test_a_campaign_keeps_the_views_and_settings_of_the_session(
     from onceproof.harness.campaign.pipeline import run_campaign
 
     # One family reads `declared` and `parameters` as well.
-    families = ["word_count", "page_windows"]
-    result = run_campaign(families, scenarios=10, out=tmp_path, session=user_session)
+    plan = RunPlan(("word_count", "page_windows"), scenarios=10, workers=1, out=tmp_path)
+    result = run_campaign(CampaignPlan(plan), user_session)
     assert result.passed
     assert result.judged == 10
-    plain = run(families, scenarios=10, workers=1)
+    plain = run(plan)
     assert result.run.tally.trace_hash() == plain.tally.trace_hash()
     check_untouched(user_session)
 
@@ -76,7 +78,8 @@ def test_the_oracle_reads_no_view_of_the_user(user_session: SparkSession) -> Non
 def test_a_session_that_is_there_is_used_and_stays(user_session: SparkSession, tmp_path: Path) -> None:
     from onceproof.harness.campaign.pipeline import run_campaign
 
-    assert run_campaign(["word_count"], scenarios=4, out=tmp_path).judged == 4
+    plan = CampaignPlan(RunPlan(("word_count",), scenarios=4, out=tmp_path))
+    assert run_campaign(plan).judged == 4
     check_untouched(user_session)
 
 
@@ -86,5 +89,6 @@ def test_a_session_of_spark_connect_is_refused(tmp_path: Path) -> None:
     class RemoteSession:
         """As pyspark.sql.connect.session.SparkSession: no subclass of the usual one."""
 
+    plan = CampaignPlan(RunPlan(("word_count",), scenarios=4, out=tmp_path))
     with pytest.raises(ConfigurationError, match=r"^a session of Spark Connect is not supported"):
-        run_campaign(["word_count"], scenarios=4, out=tmp_path, session=RemoteSession())  # type: ignore[arg-type]
+        run_campaign(plan, RemoteSession())  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from onceproof.harness.model.exit_codes import INTERNAL
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 from tests.far_spark import WORKER_CORES, WORKER_MEMORY_MB, FarSpark, NoOtherHost, far_spark
 from tests.patience import PATIENCE_SECONDS
@@ -113,7 +114,7 @@ def test_a_campaign_runs_on_another_host(cluster: FarSpark, temporary: Path, tmp
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["scenarios"] == SCENARIOS
-    plain = run([str(family / "words.py")], scenarios=SCENARIOS, seed=5, workers=1)
+    plain = run(RunPlan((str(family / "words.py"),), scenarios=SCENARIOS, seed=5, workers=1))
     assert document["trace_hash"] == plain.tally.trace_hash()
     assert list(temporary.iterdir()) == []
 

@@ -11,7 +11,9 @@ import pytest
 
 from onceproof.engine.runtime.java import JavaMissing
 from onceproof.harness.checkers.outcome import combined_hash, from_line
-from onceproof.harness.trials.runner import OUTCOMES, run
+from onceproof.harness.trials.output_files import OUTCOMES
+from onceproof.harness.trials.run_plan import RunPlan
+from onceproof.harness.trials.runner import run
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
@@ -43,7 +45,7 @@ def test_campaign_and_run_give_the_same_trace_hash(onceproof: Command, tmp_path:
     ended = onceproof("campaign", str(sales), *options, "--junit", str(tmp_path / "junit.xml"))
     assert ended.code == 0, ended.error
     document = json.loads(ended.out)
-    same = run([str(sales)], scenarios=40, seed=7, workers=1)
+    same = run(RunPlan((str(sales),), scenarios=40, seed=7, workers=1))
     assert document["trace_hash"] == same.tally.trace_hash()
     assert (document["scenarios"], document["failed"]) == (40, 0)
     report = json.loads((out / "report.json").read_bytes())

@@ -17,7 +17,7 @@ from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.model.system import System, find_system
 from onceproof.harness.settings import comparison_plan
-from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.harness.trials.output_files import OUTCOMES
 from tests.harness.commands.conftest import Command
 
 PROGRAMS_PAGE = Path(__file__).parents[3] / "harness" / "docs" / "programs.md"

@@ -14,7 +14,7 @@ import pytest
 
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.commands.interruption import interruptible
-from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.reports.text import counted
 from tests.patience import PATIENCE_SECONDS
 

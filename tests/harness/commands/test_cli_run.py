@@ -19,7 +19,7 @@ from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.systems.local.system import LocalSystem
 from onceproof.harness.systems.spark.system import SparkSystem
-from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.harness.trials.trial import as_run
 from onceproof.reports.text import counted
 

@@ -18,7 +18,7 @@ from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.fault_kinds import FAULT_KINDS
 from onceproof.harness.model.scenario import Fault, read_scenario, to_json
 from onceproof.harness.shrinking.removals import needed_of
-from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.harness.trials.trial import scenario_of
 from tests.harness.conftest import written_forgetful
 

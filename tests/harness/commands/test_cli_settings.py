@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.trials.runner import OUTCOMES
+from onceproof.harness.trials.output_files import OUTCOMES
 
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command

@@ -15,6 +15,7 @@ import pytest
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_options import SparkOptions
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 from tests.patience import PATIENCE_SECONDS
 
@@ -142,7 +143,8 @@ def test_a_campaign_uses_the_spark_of_spark_submit(tmp_path: Path) -> None:
     # The number of cores is that of spark-submit, and changes nothing.
     assert re.search(r"^30 scenarios in .* on 3 workers", done.stdout, re.MULTILINE)
     assert (
-        f"trace hash {run(['word_count'], scenarios=30, seed=3, workers=1).tally.trace_hash()}" in done.stdout
+        f"trace hash {run(RunPlan(('word_count',), scenarios=30, seed=3, workers=1)).tally.trace_hash()}"
+        in done.stdout
     )
 
 

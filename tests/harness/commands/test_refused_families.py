@@ -14,9 +14,10 @@ from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.model.family_places import family_names
 from onceproof.harness.reporting.report_builder import build_report, write_report
 from onceproof.harness.reporting.run_summary import summary_document, summary_lines
+from onceproof.harness.settings.planning import RUN, RunOptions, plan_run
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import RUN, RunPlan, plan_run
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 from onceproof.reports.model import decode, encode
 
@@ -46,7 +47,7 @@ def trying(monkeypatch: pytest.MonkeyPatch) -> Callable[[Refusals], TryingSystem
 
 
 def all_families(system: str = "simulated") -> RunPlan:
-    return plan_run(Settings(), RUN, system=system)
+    return plan_run(Settings(), RUN, RunOptions(system=system))
 
 
 def test_family_whose_job_cannot_be_built_is_left_out_with_the_reason(trying: Any) -> None:
@@ -69,7 +70,7 @@ def test_reasons_that_are_known_beforehand_stand_beside_those_that_are_tried(try
 
 def test_family_that_is_named_is_not_tried_and_stays(trying: Any) -> None:
     system = trying(lambda name: "never")
-    plan = plan_run(Settings(), RUN, families=["word_count"])
+    plan = plan_run(Settings(), RUN, RunOptions(families=["word_count"]))
     assert without_refused(plan) == plan
     assert system.tried == []
 
@@ -82,7 +83,7 @@ def test_system_that_refuses_every_family_is_an_error_in_a_line(trying: Any) -> 
 
 def test_refused_families_are_in_the_summary_the_document_and_the_page(tmp_path: Path) -> None:
     refused = (("tickets", "no operator state"), ("top_speed", "no evictors"), ("visits", "no evictors"))
-    result = run(["word_count"], scenarios=2, seed=1, workers=1)
+    result = run(RunPlan(("word_count",), scenarios=2, seed=1, workers=1))
     report = build_report(result, [], refused=refused)
     assert decode(encode(report), "report.json") == report
     lines = list(summary_lines(result, [], report, tmp_path / "index.html"))
@@ -97,7 +98,7 @@ def test_refused_families_are_in_the_summary_the_document_and_the_page(tmp_path:
 
 
 def test_cost_of_a_scenario_is_stated_where_waiting_is_measured(tmp_path: Path) -> None:
-    result = run(["word_count"], scenarios=2, seed=1, workers=1)
+    result = run(RunPlan(("word_count",), scenarios=2, seed=1, workers=1))
     page = tmp_path / "index.html"
     assert summary_document(result, build_report(result, []), page)["waiting_share"] is None
     tally = result.tally.families["word_count"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,10 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.seeds import Share, scenario_seed
 from onceproof.harness.reporting.run_summary import exhausted_lines
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.trials.output_files import OUTCOMES, OutputUnwritable
 from onceproof.harness.trials.pool import Batch, Start, WorkerDied, WorkerPool
-from onceproof.harness.trials.runner import (
-    OUTCOMES,
-    OutputUnwritable,
-    RunResult,
-    interrupts_held,
-    load_families,
-    run,
-    scenarios_of_share,
-)
+from onceproof.harness.trials.run_plan import RunPlan
+from onceproof.harness.trials.runner import RunResult, interrupts_held, load_families, run, scenarios_of_share
 from onceproof.harness.trials.tally import Tally
 
 FAMILIES = ("word_count", "page_views")
@@ -43,19 +38,19 @@ def test_share_of_a_run_has_as_many_scenarios_as_are_announced(by_turns: bool) -
     names = ("word_count", "visits_and_purchases")
     announced = []
     for first in range(2):
-        share = Share(2, first)
-        expected = scenarios_of_share(load_families(names), 6, share, by_turns)
-        assert expected == run(names, scenarios=6, share=share, by_turns=by_turns, workers=1).tally.scenarios
+        plan = RunPlan(names, scenarios=6, share=Share(2, first), takes_all=by_turns, workers=1)
+        expected = scenarios_of_share(load_families(names), plan)
+        assert expected == run(plan).tally.scenarios
         announced.append(expected)
     # In a round the second family has one turn, or two.
     assert announced == ([3, 3] if by_turns else [4, 2])
-    assert scenarios_of_share(load_families(names), None, Share(2, 0), by_turns) is None
+    assert scenarios_of_share(load_families(names), replace(plan, scenarios=None)) is None
 
 
 def test_number_of_workers_does_not_change_the_outcomes(tmp_path: Path) -> None:
     hashes = []
     for workers in (1, 2):
-        result = run(FAMILIES, scenarios=150, seed=7, workers=workers, out=tmp_path / str(workers))
+        result = run(RunPlan(FAMILIES, scenarios=150, seed=7, workers=workers), tmp_path / str(workers))
         assert result.tally.scenarios == 150
         assert result.tally.failed == 0
         hashes.append(result.tally.trace_hash())
@@ -64,8 +59,8 @@ def test_number_of_workers_does_not_change_the_outcomes(tmp_path: Path) -> None:
 
 
 def test_shorter_run_is_a_prefix_of_a_longer_one(tmp_path: Path) -> None:
-    run(FAMILIES, scenarios=5, seed=3, workers=1, out=tmp_path / "short")
-    run(FAMILIES, scenarios=12, seed=3, workers=1, out=tmp_path / "long")
+    run(RunPlan(FAMILIES, scenarios=5, seed=3, workers=1), tmp_path / "short")
+    run(RunPlan(FAMILIES, scenarios=12, seed=3, workers=1), tmp_path / "long")
     short, long = lines_of(tmp_path / "short"), lines_of(tmp_path / "long")
     assert without_times(short) == without_times(long[:5])
     assert [outcome.family for outcome in long[:4]] == ["word_count", "page_views"] * 2
@@ -74,7 +69,7 @@ def test_shorter_run_is_a_prefix_of_a_longer_one(tmp_path: Path) -> None:
 
 def test_family_that_meets_nothing_new_ends_early(tmp_path: Path) -> None:
     names = ("word_count", "tickets")
-    result = run(names, scenarios=600, until_exhausted=1, workers=1, out=tmp_path)
+    result = run(RunPlan(names, scenarios=600, until_exhausted=1, workers=1), tmp_path)
     assert set(result.exhausted) == set(names)
     for name, met in result.exhausted.items():
         assert met.scenarios == result.tally.families[name].scenarios < 300
@@ -92,13 +87,13 @@ def test_family_with_more_turns_has_more_scenarios_only_in_a_run_of_all(tmp_path
     names = ("word_count", "full_join")
     counts = {}
     for by_turns in (False, True):
-        result = run(names, scenarios=20, seed=3, workers=2, by_turns=by_turns)
+        result = run(RunPlan(names, scenarios=20, seed=3, workers=2, takes_all=by_turns))
         counts[by_turns] = [result.tally.families[name].scenarios for name in names]
     assert counts == {False: [10, 10], True: [4, 16]}
 
 
 def test_family_from_a_file_runs_in_workers(tmp_path: Path, sales: Path) -> None:
-    result = run([str(sales)], scenarios=16, workers=2)
+    result = run(RunPlan((str(sales),), scenarios=16, workers=2))
     assert result.tally.families["sales"].scenarios == 16
     assert result.family("sales").name == "sales"
     assert result.asked_for("sales") == str(sales)
@@ -111,7 +106,7 @@ def test_output_of_a_family_does_not_disturb_the_worker_messages(
     sales.write_text(
         text.replace("    rows = []", "    rows = []\n    print('so far so good')"), encoding="utf-8"
     )
-    result = run([str(sales)], scenarios=8, workers=2)
+    result = run(RunPlan((str(sales),), scenarios=8, workers=2))
     assert result.tally.scenarios == 8
     captured = capfd.readouterr()
     assert "so far so good" in captured.err
@@ -148,9 +143,11 @@ def expected(records, declared):
 def test_batch_of_a_dead_worker_runs_again(
     tmp_path: Path, sales: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sound = run([str(sales)], scenarios=64, workers=1).tally.trace_hash()
+    sound = run(RunPlan((str(sales),), scenarios=64, workers=1)).tally.trace_hash()
     warnings: list[str] = []
-    result = run([str(deadly(sales, 1))], scenarios=64, workers=2, out=tmp_path / "out", warn=warnings.append)
+    result = run(
+        RunPlan((str(deadly(sales, 1)),), scenarios=64, workers=2), tmp_path / "out", warn=warnings.append
+    )
     assert result.tally.trace_hash() == sound
     assert len(lines_of(tmp_path / "out")) == 64
     assert len(warnings) == 1
@@ -160,7 +157,7 @@ def test_batch_of_a_dead_worker_runs_again(
 def test_a_scenario_that_kills_two_workers_fails_alone(tmp_path: Path, sales: Path) -> None:
     warnings: list[str] = []
     family = str(deadly(sales, 6))
-    result = run([family], scenarios=64, workers=2, out=tmp_path / "out", warn=warnings.append)
+    result = run(RunPlan((family,), scenarios=64, workers=2), tmp_path / "out", warn=warnings.append)
     assert result.tally.scenarios == len(lines_of(tmp_path / "out")) == 64
     # Another process may have sent the first signal, so the scenario is tried again.
     assert any("are run once more" in line for line in warnings)
@@ -179,11 +176,11 @@ def test_worker_that_cannot_start_is_reported() -> None:
 
 def test_mistakes_are_reported_before_the_first_scenario(tmp_path: Path) -> None:
     with pytest.raises(FamilyError):
-        run(["word_count", "wrod_count"], scenarios=5, out=tmp_path / "out")
+        run(RunPlan(("word_count", "wrod_count"), scenarios=5), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").touch()
     with pytest.raises(OutputUnwritable, match="cannot be written to"):
-        run(["word_count"], scenarios=5, out=tmp_path / "file" / "out")
+        run(RunPlan(("word_count",), scenarios=5), tmp_path / "file" / "out")
 
 
 def test_progress_is_reported_after_each_batch() -> None:
@@ -192,7 +189,7 @@ def test_progress_is_reported_after_each_batch() -> None:
     def note(tally: Tally) -> None:
         seen.append(tally.scenarios)
 
-    result = run(["word_count"], scenarios=20, workers=1, progress=note)
+    result = run(RunPlan(("word_count",), scenarios=20, workers=1), progress=note)
     assert isinstance(result, RunResult)
     assert seen == sorted(seen)
     assert seen[-1] == 20
@@ -202,7 +199,9 @@ def test_scenarios_of_a_real_system_are_reported_one_by_one(monkeypatch: pytest.
     real = SimulatedSystem.capabilities - {Capability.DETERMINISM}
     monkeypatch.setattr(SimulatedSystem, "capabilities", real)
     seen: list[int] = []
-    run(["word_count"], scenarios=20, workers=1, progress=lambda tally: seen.append(tally.scenarios))
+    run(
+        RunPlan(("word_count",), scenarios=20, workers=1), progress=lambda tally: seen.append(tally.scenarios)
+    )
     assert seen == [*range(1, 21)]
 
 

@@ -37,7 +37,6 @@ def test_a_fault_matters_if_every_property_holds_without_it(make_scenario: Make)
     scenario = make_scenario(faults=(KILL, LOSE))
     assert effects(scenario, needs(KILL, LOSE)) == ["matters", "matters"]
     takes = measure_decisions(scenario, LOST, needs(KILL, LOSE))
-    assert takes.is_minimal
     assert takes.sentence == (
         "The failure needs all 2 decisions: without any one of them every property holds."
     )
@@ -46,7 +45,6 @@ def test_a_fault_matters_if_every_property_holds_without_it(make_scenario: Make)
 def test_a_scenario_with_an_idle_decision_is_not_minimal(make_scenario: Make) -> None:
     takes = measure_decisions(make_scenario(faults=(KILL, LOSE)), LOST, needs(LOSE))
     assert [decision.effect for decision in takes.decisions] == ["idle", "matters"]
-    assert not takes.is_minimal
     assert list(decision_lines(takes)) == [
         "1 of 2 decisions matters: without it every property holds."
         " 1 does not matter, so the scenario is not minimal.",
@@ -59,7 +57,6 @@ def test_of_two_faults_that_each_suffice_neither_matters_by_itself(make_scenario
     scenario = make_scenario(faults=(KILL, LOSE))
     takes = measure_decisions(scenario, LOST, lambda candidate: LOST if candidate.faults else None)
     assert takes.sentence.startswith("None of 2 decisions matters by itself.")
-    assert not takes.is_minimal
 
 
 def test_a_decision_can_change_the_signature(make_scenario: Make) -> None:
@@ -88,7 +85,6 @@ def test_the_parallelism_after_a_kill_is_a_decision_of_its_own(make_scenario: Ma
 def test_a_fair_run_without_faults_has_no_decisions(make_scenario: Make) -> None:
     takes = measure_decisions(make_scenario(), LOST, lambda candidate: LOST)
     assert takes.sentence.startswith("The failure needs no fault and no special schedule")
-    assert takes.is_minimal
 
 
 def test_each_choice_of_a_schedule_is_left_out_by_itself(make_scenario: Make) -> None:

@@ -11,16 +11,20 @@ from xml.etree import ElementTree
 import pytest
 
 from onceproof.engine.runtime.spark_session import SparkFailed
+from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.campaign.pipeline import CampaignResult, run_campaign
+from onceproof.harness.commands.cli import main
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import INTERRUPTED, NOTHING_RAN
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.nightly import night as nightly
-from onceproof.harness.nightly.night import Part
+from onceproof.harness.nightly.night import NightPlan, Part
 from onceproof.harness.nightly.night_history import NightHistory
 from onceproof.harness.trials.minimums import KILLS, SCENARIOS, Minimums
-from onceproof.harness.trials.runner import OUTCOMES, OutputUnwritable, RunResult, run
+from onceproof.harness.trials.output_files import OUTCOMES, OutputUnwritable
+from onceproof.harness.trials.run_plan import RunPlan
+from onceproof.harness.trials.runner import RunResult, run
 from onceproof.reports.headline import LEAST_SCENARIOS, conclude
 from onceproof.reports.model import RealInput
 from onceproof.reports.render import read
@@ -36,22 +40,24 @@ def without_spark(monkeypatch):
     def none(options, name):
         yield None
 
-    def empty(names, *, seed, **_):
-        return CampaignResult(RunResult((), (), seed, 0))
+    def empty(plan, *_):
+        return CampaignResult(RunResult((), (), plan.run.seed, 0))
 
     monkeypatch.setattr(nightly, "obtained_session", none)
     monkeypatch.setattr(nightly, "run_campaign", empty)
 
 
-def night(out, families=("word_count",), **options):
-    return nightly.nightly(out, seconds=1, families=families, **{"seed": 7, **options})
+def night(out, families=("word_count",), minimums=Minimums(), run=(), **options):  # noqa: B008
+    plan = RunPlan(tuple(families), out=out, max_time=1, **{"seed": 7, **dict(run)})
+    campaign = CampaignPlan(plan, minimums=minimums, resumes=False)
+    return nightly.nightly(NightPlan(campaign, **options))
 
 
 def campaign_of(monkeypatch, families, scenarios):
     """Let a run of some scenarios stand in for the campaign."""
 
-    def campaign(names, *, seed, **_):
-        return CampaignResult(run(families, scenarios=scenarios, seed=seed, workers=1))
+    def campaign(plan, *_):
+        return CampaignResult(run(RunPlan(families, scenarios=scenarios, seed=plan.run.seed, workers=1)))
 
     monkeypatch.setattr(nightly, "run_campaign", campaign)
 
@@ -69,7 +75,7 @@ def test_a_night_extends_its_campaign_until_it_has_reached_its_minimums(
     monkeypatch.setattr(nightly, "obtained_session", shared)
     monkeypatch.setattr(nightly, "run_campaign", partial(run_campaign, clock=lambda: next(hours)))
     minimums = Minimums(scenarios=12, kills=3, limit_seconds=1e6)
-    assert night(tmp_path, FAMILIES, minimums=minimums, junit=tmp_path / "junit.xml") == 0
+    assert night(tmp_path, FAMILIES, minimums, {"junit": tmp_path / "junit.xml"}) == 0
     report = read(tmp_path)
     had = [family.scenarios for family in report.families]
     assert min(had) >= 12
@@ -144,7 +150,7 @@ def test_parts_of_a_night_run_before_the_campaign_and_stand_in_its_report(
     flights = RealInput(name="flights", records=9, rows_expected=3, rows_actual=3)
 
     def fly(night):
-        assert (night.out, night.seed, night.command) == (tmp_path, 7, "python -m own")
+        assert (night.plan.out, night.plan.seed) == (tmp_path, 7)
         night.real_inputs.append(flights)
 
     def lack(night):
@@ -153,7 +159,7 @@ def test_parts_of_a_night_run_before_the_campaign_and_stand_in_its_report(
     def fail(night):
         raise SparkFailed("a worker died")
 
-    passing = {"command": "python -m own", "parts": [Part("flights", fly)]}
+    passing = {"parts": [Part("flights", fly)]}
     assert night(tmp_path, **passing) == 0
     assert read(tmp_path).real_inputs == (flights,)
     assert "flights: 9 records under 0 kills, equal to the row" in capsys.readouterr().out
@@ -168,10 +174,13 @@ def test_parts_of_a_night_run_before_the_campaign_and_stand_in_its_report(
     assert report.facts.scenarios == 60
 
 
-def test_a_night_without_a_seed_draws_one_and_its_report_repeats_it(without_spark, tmp_path):
-    night(tmp_path, seed=None)
-    facts = read(tmp_path).facts
-    assert facts.command == f"onceproof nightly --seed {facts.seed}"
+def test_a_night_without_a_seed_draws_one_and_its_command_repeats_it(monkeypatch):
+    plans = []
+    monkeypatch.setattr(nightly, "nightly", lambda plan: plans.append(plan.campaign.run) or 0)
+    own = nightly.OwnNight("python -m own", ())
+    assert (main(["nightly"], own), main(["nightly"], own)) == (0, 0)
+    assert [plan.command for plan in plans] == [f"python -m own --seed {plan.seed}" for plan in plans]
+    assert plans[0].seed != plans[1].seed
 
 
 def test_interrupted_night_writes_its_report(without_spark, tmp_path):
@@ -188,7 +197,7 @@ def test_a_night_whose_campaign_fails_writes_report_and_history(without_spark, t
 
     monkeypatch.setattr(nightly, "run_campaign", failing)
     with pytest.raises(SparkFailed):
-        night(tmp_path, seed=1)
+        night(tmp_path, run={"seed": 1})
     reason = "campaign: Spark could not run the campaign: a worker died"
     report = read(tmp_path)
     assert reason in report.problems
@@ -201,21 +210,21 @@ def test_a_night_whose_campaign_fails_writes_report_and_history(without_spark, t
 def test_a_night_begins_a_campaign_anew_and_in_the_budget(without_spark, tmp_path, monkeypatch):
     asked = []
 
-    def asking(names, *, seed, resumes, budget, **_):
-        asked.append((resumes, budget.seconds))
-        return CampaignResult(RunResult((), (), seed, 0))
+    def asking(plan, *_):
+        asked.append((plan.resumes, plan.run.budget.seconds))
+        return CampaignResult(RunResult((), (), plan.run.seed, 0))
 
     monkeypatch.setattr(nightly, "run_campaign", asking)
-    night(tmp_path, seed=7, budget=Budget(5.0))
+    night(tmp_path, run={"budget": Budget(5.0)})
     assert asked == [(False, 5.0)]
 
 
 def test_unwritable_history_is_reported_before_the_work_starts(without_spark, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputUnwritable, match=r"file/history: the history of nights cannot be written to"):
-        night(tmp_path / "file", seed=1)
+        night(tmp_path / "file")
     with pytest.raises(OutputUnwritable, match=r"file/nights: the history of nights cannot be written to"):
-        night(tmp_path / "out", seed=1, history=tmp_path / "file" / "nights")
+        night(tmp_path / "out", history=tmp_path / "file" / "nights")
     assert not (tmp_path / "out").exists()
 
 
@@ -228,7 +237,7 @@ def test_history_write_error_at_the_end_fails_the_night_and_keeps_its_results(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(NightHistory, "add", full)
-    assert night(tmp_path, seed=1) == 1
+    assert night(tmp_path, run={"seed": 1}) == 1
     problem = f"{tmp_path}/history: the history of nights cannot be written to: No space left on device"
     assert problem in read(tmp_path).problems
     assert problem in capsys.readouterr().out
@@ -237,14 +246,14 @@ def test_history_write_error_at_the_end_fails_the_night_and_keeps_its_results(
 def test_mistake_in_a_family_is_reported_before_the_work_starts(without_spark, tmp_path):
     (tmp_path / "broken.py").write_text("name =\n")
     with pytest.raises(FamilyError, match=r"broken.py:1: SyntaxError"):
-        night(tmp_path / "out", seed=1, families=[str(tmp_path / "broken.py")])
+        night(tmp_path / "out", [str(tmp_path / "broken.py")])
     assert not (tmp_path / "out").exists()
 
 
 def test_history_keeps_the_given_number_of_nights(without_spark, tmp_path, monkeypatch):
     campaign_of(monkeypatch, ("word_count",), 2)
     for seed in range(3):
-        night(tmp_path, seed=seed, history=tmp_path / "nights", keep=2)
+        night(tmp_path, run={"seed": seed}, history=tmp_path / "nights", keep=2)
     kept = NightHistory(tmp_path / "nights", 2, print).read()
     assert [row.seed for row in kept] == [1, 2]
     assert not (tmp_path / "history").exists()

@@ -30,7 +30,7 @@ from onceproof.harness.nightly.night_history import (
     SignatureFigures,
 )
 from onceproof.harness.services.object_store_server import BUCKET
-from onceproof.harness.trials.runner import OutputUnwritable
+from onceproof.harness.trials.output_files import OutputUnwritable
 from tests.patience import PATIENCE_SECONDS
 
 FIRST = datetime(2026, 11, 1, 2, 17, 5, 123456, UTC)

@@ -21,6 +21,7 @@ from onceproof.harness.reporting.report_builder import (
     write_report,
 )
 from onceproof.harness.systems.local.system import LocalSystem
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, run
 from onceproof.harness.trials.tally import Tally
 from onceproof.reports.headline import conclude
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def result() -> RunResult:
-    return run(["word_count", "page_views"], scenarios=400, seed=7, workers=1)
+    return run(RunPlan(("word_count", "page_views"), scenarios=400, seed=7, workers=1))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from onceproof.harness.checkers.coverage import CAMPAIGN
-from onceproof.harness.checkers.situations import BY_NAME, NAMES, RARE
+from onceproof.harness.checkers.situations import NAMES, RARE, SITUATIONS
 from onceproof.harness.model.system import System, find_system
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.trials.tally import FamilyTally, Tally
@@ -31,7 +31,7 @@ def test_large_campaign_is_asked_for_what_it_draws() -> None:
     assert rows["restored"].rare
     assert (rows["rescaled up"].required, rows["rescaled up"].rare) == (True, False)
     for name, row in rows.items():
-        situation = BY_NAME[name]
+        [situation] = [each for each in SITUATIONS if each.name == name]
         assert row.required == (situation.drawn and situation.family == "word_count")
 
 

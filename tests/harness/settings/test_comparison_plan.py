@@ -8,6 +8,7 @@ import pytest
 
 from onceproof.harness.settings import comparison_plan
 from onceproof.harness.settings.comparison_plan import plan_comparison
+from onceproof.harness.settings.planning import RunOptions
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 
@@ -15,9 +16,8 @@ from onceproof.harness.systems.simulation.simulated_system import SimulatedSyste
 def test_each_system_has_a_run_with_the_same_seed_in_its_own_folder() -> None:
     plan = plan_comparison(
         Settings(seed=5, out=Path("results")),
-        families=["word_count", "page_views"],
-        systems="simulated, local,simulated",
-        scenarios=3,
+        RunOptions(families=["word_count", "page_views"], scenarios=3),
+        "simulated, local,simulated",
     )
     assert [run.system for run in plan.runs] == ["simulated", "local"]
     assert {(run.families, run.scenarios, run.seed) for run in plan.runs} == {
@@ -30,7 +30,7 @@ def test_each_system_has_a_run_with_the_same_seed_in_its_own_folder() -> None:
 
 def test_family_that_a_system_cannot_run_is_left_out_with_the_reason() -> None:
     plan = plan_comparison(
-        Settings(), families=["word_count", "postgres_rows"], systems="local,spark", scenarios=1
+        Settings(), RunOptions(families=["word_count", "postgres_rows"], scenarios=1), "local,spark"
     )
     assert [run.families for run in plan.runs] == [("word_count", "postgres_rows"), ("word_count",)]
     assert plan.left_out == (
@@ -47,7 +47,7 @@ def test_family_whose_job_a_system_cannot_build_is_left_out_with_the_reason(
 
     monkeypatch.setattr(comparison_plan, "find_system", lambda name: Builds())
     plan = plan_comparison(
-        Settings(), families=["word_count", "page_views"], systems="simulated", scenarios=1
+        Settings(), RunOptions(families=["word_count", "page_views"], scenarios=1), "simulated"
     )
     assert [run.families for run in plan.runs] == [("word_count",)]
     assert plan.left_out == ("page_views is left out on simulated: no reduce",)

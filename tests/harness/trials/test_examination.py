@@ -23,6 +23,7 @@ from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
 from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine, runs_of
 from onceproof.harness.trials.failures import FOLDER, FailureCase, examine_failures
 from onceproof.harness.trials.real_shrinking import MOST_RUNS as REAL_MOST_RUNS
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.trial import SIMULATED, run_scenario, scenario_of
 
@@ -78,7 +79,7 @@ def result(forgetful: Path) -> RunResult:
 
 def cases_of(result: RunResult, system: OneByOne, folder: Path, shrink_runs: int = 40) -> list[FailureCase]:
     result.system = system
-    return examine_failures(result, folder, shrink_runs=shrink_runs)
+    return examine_failures(result, RunPlan((), out=folder, shrink_runs=shrink_runs))
 
 
 def test_a_failure_is_shrunk_explained_and_drawn(result: RunResult, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from onceproof.harness.reporting.run_summary import summary_lines
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.trials.failures import FailureCase, examine_failures, findings_of, identity_of
 from onceproof.harness.trials.family_mistakes import FamilyMistake
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, run
 from onceproof.reports.headline import conclude
 
@@ -56,12 +57,12 @@ def in_a_dict(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     """A run of a job with one dict in the place of state."""
     path = tmp_path_factory.mktemp("jobs") / "in_a_dict.py"
     path.write_text(IN_A_DICT)
-    return run([str(path)], scenarios=SCENARIOS, seed=0, workers=1)
+    return run(RunPlan((str(path),), scenarios=SCENARIOS, seed=0, workers=1))
 
 
 @pytest.fixture(scope="module")
 def findings(in_a_dict: RunResult, tmp_path_factory: pytest.TempPathFactory) -> list[FailureCase]:
-    return examine_failures(in_a_dict, tmp_path_factory.mktemp("out"))
+    return examine_failures(in_a_dict, RunPlan((), out=tmp_path_factory.mktemp("out")))
 
 
 def test_a_dict_in_the_place_of_state_is_one_finding(

@@ -16,7 +16,6 @@ from onceproof.harness.generation.generator import GENERATION, UNAIMED, USUAL, g
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.hunt_state import (
     STATE_FILE,
     HuntError,
@@ -25,8 +24,9 @@ from onceproof.harness.trials.hunt_state import (
     write_state,
 )
 from onceproof.harness.trials.hunting import EXHAUSTED_TURNS, SIZE, Hunt
-from onceproof.harness.trials.pool import Batch, Done
-from onceproof.harness.trials.worker import run_batch
+from onceproof.harness.trials.pool import Batch, Done, Start
+from onceproof.harness.trials.trial import SIMULATED
+from onceproof.harness.trials.worker import LoadedRun
 from tests.harness.trials.test_tally import outcome
 
 WORD_COUNT, TICKETS = load_family("word_count"), load_family("tickets")
@@ -38,8 +38,9 @@ def silent(text: str) -> None:
 
 def run(hunt: Hunt, families: list[Family], batches: int) -> None:
     """Run batches of a hunt in this process."""
+    loaded = LoadedRun(Start(0, (), SIMULATED.name, watches=True), families, SIMULATED)
     for batch in islice(hunt.batches(), batches):
-        hunt.take(run_batch(families, 0, batch, SimulatedSystem(), watches=True))
+        hunt.take(loaded.run_batch(batch))
 
 
 def state_of(hunt: Hunt) -> HuntState:

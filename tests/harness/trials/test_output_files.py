@@ -23,6 +23,7 @@ from onceproof.harness.trials.output_files import (
     prepare_file,
     write_file,
 )
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunStopped, run
 from tests.patience import PATIENCE_SECONDS
 
@@ -61,7 +62,7 @@ def test_full_disk_ends_a_run_with_its_path_and_keeps_what_is_finished() -> None
     Path("out").mkdir()
     Path("out", OUTCOMES).symlink_to("/dev/full")
     with pytest.raises(RunStopped) as stopped:
-        run(["word_count"], scenarios=40, workers=1, out=Path("out"))
+        run(RunPlan(("word_count",), scenarios=40, workers=1), Path("out"))
     assert line_of(stopped.value) == "out/outcomes.jsonl: cannot be written: No space left on device"
     assert exit_code_of(stopped.value) == USAGE
     assert 0 < stopped.value.result.tally.scenarios < 40
@@ -183,5 +184,5 @@ def test_folder_in_place_of_a_file_is_refused_before_the_work() -> None:
 
 @pytest.mark.parametrize(("scenarios", "workers"), [(1, 1), (3, 3)])
 def test_run_has_no_more_processes_than_scenarios(scenarios: int, workers: int) -> None:
-    result = run(["word_count"], scenarios=scenarios, workers=8)
+    result = run(RunPlan(("word_count",), scenarios=scenarios, workers=8))
     assert (result.workers, result.tally.scenarios) == (workers, scenarios)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.failures import examine_failures
+from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, run
 from onceproof.harness.trials.supervised_checks import supervised_mistakes
 
@@ -76,8 +78,8 @@ def family(folder: Path, deed: str, during: str) -> str:
     return str(path)
 
 
-def tried(path: str, **options: object) -> RunResult:
-    return run([path], scenarios=SCENARIOS, workers=2, budget=Budget(2.0, 256), **options)  # type: ignore[arg-type]
+def tried(path: str, out: Path | None = None, **options: Any) -> RunResult:
+    return run(RunPlan((path,), scenarios=SCENARIOS, workers=2, budget=Budget(2.0, 256), **options), out)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_a_scenario_that_never_answers_fails_alone(
     seeds = {seed for _, seed, _ in result.tally.hashes}
     assert seeds == {scenario_seed(0, "shelves", number) for number in range(SCENARIOS)}
 
-    [case] = examine_failures(result, tmp_path / "out")
+    [case] = examine_failures(result, RunPlan((), out=tmp_path / "out"))
     assert case.replay_seed == f"onceproof replay {CULPRIT} --family {path}"
     assert f"{anomaly}, during {during}" in case.explanation.sentence
     if "process ended" not in anomaly and "SIGKILL" not in anomaly:
@@ -128,7 +130,7 @@ def test_a_scenario_that_exhausts_its_memory_fails_alone(tmp_path: Path, during:
     expected = ("MemoryError", "evil") if during == "its run" else ("no_error", "memory exceeded")
     assert group.signature == expected
     # Shrinking runs it here, and is limited as well.
-    [case] = examine_failures(result, tmp_path / "out", shrink_runs=100)
+    [case] = examine_failures(result, RunPlan((), out=tmp_path / "out", shrink_runs=100))
     assert case.signature == expected
 
 

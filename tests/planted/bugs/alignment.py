@@ -40,7 +40,7 @@ def barrier_does_not_block(reached: Reached) -> Iterator[None]:
 )
 def end_of_partition_is_not_counted(reached: Reached) -> Iterator[None]:
     """The alignment waits for a barrier that never comes."""
-    ended, align = AlignedBarrierHandler._channel_ended, AlignedBarrierHandler._align
+    ended, align = AlignedBarrierHandler.channel_ended, AlignedBarrierHandler.align
     ending = False
 
     def channel_ended(self: AlignedBarrierHandler, channel: int) -> list[BarrierEffect]:
@@ -58,8 +58,8 @@ def end_of_partition_is_not_counted(reached: Reached) -> Iterator[None]:
             align(self, channel, effects)
 
     with (
-        replaced(AlignedBarrierHandler, "_channel_ended", channel_ended),
-        replaced(AlignedBarrierHandler, "_align", align_unless_ending),
+        replaced(AlignedBarrierHandler, "channel_ended", channel_ended),
+        replaced(AlignedBarrierHandler, "align", align_unless_ending),
     ):
         yield
 
@@ -95,7 +95,7 @@ def late_barrier_blocks(reached: Reached) -> Iterator[None]:
 )
 def aborted_alignment_stays_blocked(reached: Reached) -> Iterator[None]:
     """The handler clears its list of blocked channels before it resumes them."""
-    abort = AlignedBarrierHandler._abort
+    abort = AlignedBarrierHandler.abort
 
     def forgetful(self: AlignedBarrierHandler, checkpoint_id: int, reason: str) -> AbortCheckpoint:
         if self.holds_channels:
@@ -103,7 +103,7 @@ def aborted_alignment_stays_blocked(reached: Reached) -> Iterator[None]:
             self.holds_channels.clear()
         return abort(self, checkpoint_id, reason)
 
-    with replaced(AlignedBarrierHandler, "_abort", forgetful):
+    with replaced(AlignedBarrierHandler, "abort", forgetful):
         yield
 
 

@@ -179,7 +179,7 @@ def timers_fire_a_millisecond_early(reached: Reached) -> Iterator[None]:
 )
 def windows_are_cleaned_up_late(reached: Reached) -> Iterator[None]:
     """A record that comes then is no longer late: its window fires once more."""
-    sound = WindowOperator._cleanup_ms
+    sound = WindowOperator.cleanup_ms
 
     def late(self: WindowOperator, window: Any) -> int:
         cleanup_ms = sound(self, window)
@@ -187,7 +187,7 @@ def windows_are_cleaned_up_late(reached: Reached) -> Iterator[None]:
             reached()
         return cleanup_ms + 1 if self._by_event_time else cleanup_ms
 
-    with replaced(WindowOperator, "_cleanup_ms", late):
+    with replaced(WindowOperator, "cleanup_ms", late):
         yield
 
 
@@ -198,7 +198,7 @@ def windows_are_cleaned_up_late(reached: Reached) -> Iterator[None]:
 )
 def windows_are_cleaned_up_early(reached: Reached) -> Iterator[None]:
     """A record is neither in a row nor late where it comes at that watermark."""
-    sound = WindowOperator._cleanup_ms
+    sound = WindowOperator.cleanup_ms
 
     def early(self: WindowOperator, window: Any) -> int:
         cleanup_ms = sound(self, window)
@@ -206,7 +206,7 @@ def windows_are_cleaned_up_early(reached: Reached) -> Iterator[None]:
             reached()
         return cleanup_ms - 1 if self._by_event_time else cleanup_ms
 
-    with replaced(WindowOperator, "_cleanup_ms", early):
+    with replaced(WindowOperator, "cleanup_ms", early):
         yield
 
 

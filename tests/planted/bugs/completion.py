@@ -81,7 +81,7 @@ def notified_before_metadata(reached: Reached) -> Iterator[None]:
 )
 def metadata_before_all_acknowledged(reached: Reached) -> Iterator[None]:
     """The task that has not acknowledged is recorded as finished."""
-    acknowledged, subtask_state = CheckpointCoordinator.acknowledge, PendingCheckpoint._subtask_state
+    acknowledged, subtask_state = CheckpointCoordinator.acknowledge, PendingCheckpoint.subtask_state
 
     def nearly(self: PendingCheckpoint) -> bool:
         return len(self.missing) <= 1
@@ -100,7 +100,7 @@ def metadata_before_all_acknowledged(reached: Reached) -> Iterator[None]:
 
     with (
         replaced(PendingCheckpoint, "is_fully_acknowledged", property(nearly)),
-        replaced(PendingCheckpoint, "_subtask_state", state),
+        replaced(PendingCheckpoint, "subtask_state", state),
         replaced(CheckpointCoordinator, "acknowledge", once),
     ):
         yield
@@ -175,14 +175,14 @@ def subsumed_before_stored(reached: Reached) -> Iterator[None]:
 )
 def failover_ignores_metadata_in_flight(reached: Reached) -> Iterator[None]:
     """The write still succeeds: a later process finds a checkpoint that this process ignored."""
-    attempt_ended = CheckpointCoordinator._attempt_ended
-    stored, failed = CheckpointCoordinator.metadata_stored, CheckpointCoordinator._metadata_failed
+    attempt_ended = CheckpointCoordinator.attempt_ended
+    stored, failed = CheckpointCoordinator.metadata_stored, CheckpointCoordinator.metadata_failed
 
     def abort_all(self: CheckpointCoordinator, event: AttemptEnded) -> Sequence[CoordinatorEffect]:
         effects = list(attempt_ended(self, event))
         for pending in list(self.pending.values()):
             reached()
-            self._abort(pending, FAILOVER, effects)
+            self.abort(pending, FAILOVER, effects)
         return effects
 
     def stored_if_known(self: CheckpointCoordinator, event: MetadataStored) -> Sequence[CoordinatorEffect]:
@@ -192,9 +192,9 @@ def failover_ignores_metadata_in_flight(reached: Reached) -> Iterator[None]:
         return failed(self, event) if event.checkpoint_id in self.pending else ()
 
     with (
-        replaced(CheckpointCoordinator, "_attempt_ended", abort_all),
+        replaced(CheckpointCoordinator, "attempt_ended", abort_all),
         replaced(CheckpointCoordinator, "metadata_stored", stored_if_known),
-        replaced(CheckpointCoordinator, "_metadata_failed", failed_if_known),
+        replaced(CheckpointCoordinator, "metadata_failed", failed_if_known),
     ):
         yield
 

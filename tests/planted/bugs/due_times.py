@@ -49,7 +49,7 @@ def last_idle_channel_decides_the_time(reached: Reached) -> Iterator[None]:
 )
 def timers_of_one_moment_cannot_be_deleted(reached: Reached) -> Iterator[None]:
     """The timers of a bundle are read once, when it begins."""
-    fire, delete = TimerFiring._fire, TimerQueue.delete
+    fire, delete = TimerFiring.fire, TimerQueue.delete
     due: dict[int, set[Any]] = {}
 
     def firing(self: TimerFiring, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:
@@ -66,7 +66,7 @@ def timers_of_one_moment_cannot_be_deleted(reached: Reached) -> Iterator[None]:
             return
         delete(self, key, timer)
 
-    with replaced(TimerFiring, "_fire", firing), replaced(TimerQueue, "delete", unless_due):
+    with replaced(TimerFiring, "fire", firing), replaced(TimerQueue, "delete", unless_due):
         yield
 
 
@@ -104,7 +104,7 @@ def waiting_values_ask_for_no_wake_up(reached: Reached) -> Iterator[None]:
 )
 def purged_window_leaves_its_session(reached: Reached) -> Iterator[None]:
     """A later record of the session begins one of its own."""
-    act, windows_of_key = WindowOperator._act, WindowOperator._windows_of_key
+    act, windows_of_key = WindowOperator._act, WindowOperator.windows_of_key
     retire = MergingWindowSet.retire
     current: dict[int, MergingWindowSet] = {}
 
@@ -127,7 +127,7 @@ def purged_window_leaves_its_session(reached: Reached) -> Iterator[None]:
 
     with (
         replaced(WindowOperator, "_act", purging),
-        replaced(WindowOperator, "_windows_of_key", remembered),
+        replaced(WindowOperator, "windows_of_key", remembered),
         replaced(MergingWindowSet, "retire", retired_once),
     ):
         yield

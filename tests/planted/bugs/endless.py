@@ -66,7 +66,7 @@ def drained_source_reads_on(reached: Reached) -> Iterator[None]:
 )
 def drain_is_a_plain_stop(reached: Reached) -> Iterator[None]:
     """Windows and timers that are open stay open."""
-    sound = Task._trigger
+    sound = Task.trigger
 
     def plain(self: Task, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
         if message.drains:
@@ -74,7 +74,7 @@ def drain_is_a_plain_stop(reached: Reached) -> Iterator[None]:
             message = replace(message, drains=False)
         return sound(self, message)
 
-    with replaced(Task, "_trigger", plain):
+    with replaced(Task, "trigger", plain):
         yield
 
 

@@ -32,7 +32,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def refused_stop_ends_the_checkpoints(reached: Reached) -> Iterator[None]:
     """A stop switches the periodic checkpoints off before it asks for its savepoint."""
-    begin, start = JobMaster._begin_ending, CheckpointCoordinator._start_scheduler
+    begin, start = JobMaster.begin_ending, CheckpointCoordinator.start_scheduler
     beginning: list[bool] = []
 
     def begun(self: JobMaster, ending: EndWithSavepoint, now: int) -> Sequence[MasterEffect]:
@@ -49,8 +49,8 @@ def refused_stop_ends_the_checkpoints(reached: Reached) -> Iterator[None]:
         return start(self, event)
 
     with (
-        replaced(JobMaster, "_begin_ending", begun),
-        replaced(CheckpointCoordinator, "_start_scheduler", left_off),
+        replaced(JobMaster, "begin_ending", begun),
+        replaced(CheckpointCoordinator, "start_scheduler", left_off),
     ):
         yield
 
@@ -63,7 +63,7 @@ def refused_stop_ends_the_checkpoints(reached: Reached) -> Iterator[None]:
 )
 def failure_of_the_last_commit_is_ignored(reached: Reached) -> Iterator[None]:
     """Nothing restores that checkpoint any more once the job has finished."""
-    completed = Task._completed
+    completed = Task.checkpoint_completed
 
     def carefree(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
         try:
@@ -73,9 +73,9 @@ def failure_of_the_last_commit_is_ignored(reached: Reached) -> Iterator[None]:
             if final is None or message.checkpoint_id < final:
                 raise
             reached()
-            return self._finish()
+            return self.finish()
 
-    with replaced(Task, "_completed", carefree):
+    with replaced(Task, "checkpoint_completed", carefree):
         yield
 
 
@@ -112,7 +112,7 @@ def savepoint_notifies_the_tasks(reached: Reached) -> Iterator[None]:
         effects = list(stored(self, event))
         if pending.kind == SAVEPOINT:
             reached()
-            self._notify(pending, 0, effects)
+            self.notify(pending, 0, effects)
         return effects
 
     with replaced(CheckpointCoordinator, "metadata_stored", notifying):

@@ -26,7 +26,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def checkpoint_of_those_that_run(reached: Reached) -> Iterator[None]:
     """The next restore takes the state of the others for that of finished tasks."""
-    tasks, state = CheckpointCoordinator._tasks, PendingCheckpoint._subtask_state
+    tasks, state = CheckpointCoordinator._tasks, PendingCheckpoint.subtask_state
 
     def running_ones(self: CheckpointCoordinator) -> CheckpointTasks | None:
         found, plan = tasks(self), self._plan
@@ -49,7 +49,7 @@ def checkpoint_of_those_that_run(reached: Reached) -> Iterator[None]:
 
     with (
         replaced(CheckpointCoordinator, "_tasks", running_ones),
-        replaced(PendingCheckpoint, "_subtask_state", taken_for_finished),
+        replaced(PendingCheckpoint, "subtask_state", taken_for_finished),
     ):
         yield
 
@@ -62,7 +62,7 @@ def checkpoint_of_those_that_run(reached: Reached) -> Iterator[None]:
 )
 def finished_source_comes_back(reached: Reached) -> Iterator[None]:
     """A second restore takes it for one that has not begun, and it reads all its splits again."""
-    open_source, snapshot, acknowledge = SourceOperator.open, SourceOperator.snapshot_state, Task._acknowledge
+    open_source, snapshot, acknowledge = SourceOperator.open, SourceOperator.snapshot_state, Task.acknowledge
 
     def noting(self: SourceOperator, context: OperatorContext) -> None:
         open_source(self, context)
@@ -83,7 +83,7 @@ def finished_source_comes_back(reached: Reached) -> Iterator[None]:
     with (
         replaced(SourceOperator, "open", noting),
         replaced(SourceOperator, "snapshot_state", from_the_beginning),
-        replaced(Task, "_acknowledge", unfinished),
+        replaced(Task, "acknowledge", unfinished),
     ):
         yield
 

@@ -112,7 +112,7 @@ def promoted_barrier_takes_nothing(reached: Reached) -> Iterator[None]:
 )
 def restored_records_come_late(reached: Reached) -> Iterator[None]:
     """They are appended to the channels like newly arriving records."""
-    restore = Task._restore
+    restore = Task.restore
 
     def queued(self: Task, event: Restore) -> Any:
         for channel, records in event.in_flight:
@@ -121,7 +121,7 @@ def restored_records_come_late(reached: Reached) -> Iterator[None]:
             self.queues[channel].append(records)
         return restore(self, replace(event, in_flight=()))
 
-    with replaced(Task, "_restore", queued):
+    with replaced(Task, "restore", queued):
         yield
 
 

@@ -105,7 +105,7 @@ def split_that_ends_ends_the_others(reached: Reached) -> Iterator[None]:
 )
 def job_finishes_before_its_last_commit(reached: Reached) -> Iterator[None]:
     """Nothing restores that checkpoint any more once the job has finished."""
-    completed, notified = Task._completed, TwoPhaseCommitSinkFunction.notify_checkpoint_complete
+    completed, notified = Task.checkpoint_completed, TwoPhaseCommitSinkFunction.notify_checkpoint_complete
     finishing: list[bool] = []
 
     def finishes(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
@@ -123,7 +123,7 @@ def job_finishes_before_its_last_commit(reached: Reached) -> Iterator[None]:
         notified(self, checkpoint_id)
 
     with (
-        replaced(Task, "_completed", finishes),
+        replaced(Task, "checkpoint_completed", finishes),
         replaced(TwoPhaseCommitSinkFunction, "notify_checkpoint_complete", unheard),
     ):
         yield

@@ -51,7 +51,7 @@ def abort_notice_commits(reached: Reached) -> Iterator[None]:
 )
 def abort_notice_cancels_all_uploads(reached: Reached) -> Iterator[None]:
     """A notice that comes late cancels that of a newer checkpoint, which then waits for its time-out."""
-    aborted = Task._aborted
+    aborted = Task.checkpoint_aborted
 
     def cancelling(self: Task, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
         if message.attempt == self.attempt:
@@ -60,7 +60,7 @@ def abort_notice_cancels_all_uploads(reached: Reached) -> Iterator[None]:
                 del self._in_flight[checkpoint_id]
         return aborted(self, message)
 
-    with replaced(Task, "_aborted", cancelling):
+    with replaced(Task, "checkpoint_aborted", cancelling):
         yield
 
 
@@ -120,7 +120,7 @@ def latest_checkpoint_by_the_wall_clock(reached: Reached) -> Iterator[None]:
 def two_metadata_writes_at_a_time(reached: Reached) -> Iterator[None]:
     """If the older write ends last, metadata appear of a checkpoint whose files have been deleted."""
     finalize, stored = CheckpointCoordinator._finalize_next, CheckpointCoordinator.metadata_stored
-    failed = CheckpointCoordinator._metadata_failed
+    failed = CheckpointCoordinator.metadata_failed
 
     def eager(self: CheckpointCoordinator, effects: list[CoordinatorEffect]) -> None:
         every = self.pending
@@ -142,7 +142,7 @@ def two_metadata_writes_at_a_time(reached: Reached) -> Iterator[None]:
     with (
         replaced(CheckpointCoordinator, "_finalize_next", eager),
         replaced(CheckpointCoordinator, "metadata_stored", stored_if_known),
-        replaced(CheckpointCoordinator, "_metadata_failed", failed_if_known),
+        replaced(CheckpointCoordinator, "metadata_failed", failed_if_known),
     ):
         yield
 

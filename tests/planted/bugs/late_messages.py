@@ -23,7 +23,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def late_decline_fails_a_newer_checkpoint(reached: Reached) -> Iterator[None]:
     """The word comes twice, or behind the end of its checkpoint."""
-    declined = CheckpointCoordinator._declined
+    declined = CheckpointCoordinator.checkpoint_declined
 
     def by_the_newest(self: CheckpointCoordinator, message: DeclineCheckpoint) -> Sequence[CoordinatorEffect]:
         newest = max(self.pending, default=0)
@@ -32,7 +32,7 @@ def late_decline_fails_a_newer_checkpoint(reached: Reached) -> Iterator[None]:
             message = replace(message, checkpoint_id=newest)
         return declined(self, message)
 
-    with replaced(CheckpointCoordinator, "_declined", by_the_newest):
+    with replaced(CheckpointCoordinator, "checkpoint_declined", by_the_newest):
         yield
 
 
@@ -43,7 +43,7 @@ def late_decline_fails_a_newer_checkpoint(reached: Reached) -> Iterator[None]:
 )
 def late_abort_notice_ends_the_recording(reached: Reached) -> Iterator[None]:
     """The newer checkpoint then waits for a part that never comes."""
-    aborted = UnalignedTask._aborted
+    aborted = UnalignedTask.checkpoint_aborted
 
     def forgetting(self: UnalignedTask, message: NotifyCheckpointAborted) -> Sequence[TaskEffect]:
         recorder = self._recorder
@@ -52,7 +52,7 @@ def late_abort_notice_ends_the_recording(reached: Reached) -> Iterator[None]:
             self._recorder = self._held = None
         return aborted(self, message)
 
-    with replaced(UnalignedTask, "_aborted", forgetting):
+    with replaced(UnalignedTask, "checkpoint_aborted", forgetting):
         yield
 
 

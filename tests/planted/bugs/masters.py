@@ -41,7 +41,7 @@ def old_master_publishes(reached: Reached) -> Iterator[None]:
 )
 def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
     """The checkpoint was aborted and its files were deleted."""
-    expired, acknowledged = CheckpointCoordinator._expired, CheckpointCoordinator.acknowledge
+    expired, acknowledged = CheckpointCoordinator.checkpoint_expired, CheckpointCoordinator.acknowledge
     given_up: dict[int, dict[int, PendingCheckpoint]] = {}
 
     def remembered(self: CheckpointCoordinator, event: CheckpointExpired) -> Sequence[CoordinatorEffect]:
@@ -67,7 +67,7 @@ def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
         return acknowledged(self, message)
 
     with (
-        replaced(CheckpointCoordinator, "_expired", remembered),
+        replaced(CheckpointCoordinator, "checkpoint_expired", remembered),
         replaced(CheckpointCoordinator, "acknowledge", forgiving),
     ):
         yield
@@ -80,12 +80,12 @@ def late_acknowledgement_completes(reached: Reached) -> Iterator[None]:
 )
 def zombies_run_on(reached: Reached) -> Iterator[None]:
     """Their writes by key overwrite those of the new attempt."""
-    start = JobMaster._start
+    start = JobMaster.start
 
     def hasty(self: JobMaster, event: StartJob, now: int) -> Sequence[MasterEffect]:
         if event.orphans:
             reached()
         return start(self, StartJob(), now)
 
-    with replaced(JobMaster, "_start", hasty):
+    with replaced(JobMaster, "start", hasty):
         yield

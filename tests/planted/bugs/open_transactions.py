@@ -102,7 +102,7 @@ def output_of_timers_alone_is_not_prepared(reached: Reached) -> Iterator[None]:
 )
 def rescale_commits_what_is_open(reached: Reached) -> Iterator[None]:
     """Its rows are written again from the checkpoint that is restored."""
-    redeploy, close = JobMaster._redeploy, TwoPhaseCommitSinkFunction.close
+    redeploy, close = JobMaster.redeploy, TwoPhaseCommitSinkFunction.close
     revoked: set[AttemptId | None] = set()
     written: dict[int, Any] = {}
 
@@ -124,7 +124,7 @@ def rescale_commits_what_is_open(reached: Reached) -> Iterator[None]:
         close(self)
 
     with (
-        replaced(JobMaster, "_redeploy", revoking),
+        replaced(JobMaster, "redeploy", revoking),
         _noted_writes(note),
         replaced(TwoPhaseCommitSinkFunction, "close", committing),
     ):

@@ -50,7 +50,7 @@ def committables_of_the_end_are_lost(reached: Reached) -> Iterator[None]:
 )
 def overtaken_notification_trips(reached: Reached) -> Iterator[None]:
     """The task forwards the late notification, although the later one has committed everything."""
-    completed = Task._completed
+    completed = Task.checkpoint_completed
 
     def strict(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
         is_mine = message.attempt == self.attempt and self.state in ALIVE
@@ -65,7 +65,7 @@ def overtaken_notification_trips(reached: Reached) -> Iterator[None]:
             )
         return completed(self, message)
 
-    with replaced(Task, "_completed", strict):
+    with replaced(Task, "checkpoint_completed", strict):
         yield
 
 

@@ -72,7 +72,7 @@ def checkpoint_that_was_not_stored_stays_pending(reached: Reached) -> Iterator[N
 )
 def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> Iterator[None]:
     """Its tasks are gone, so nothing can complete it."""
-    attempt_started, validate = CheckpointCoordinator._attempt_started, CheckpointCoordinator.validate
+    attempt_started, validate = CheckpointCoordinator.attempt_started, CheckpointCoordinator.validate
 
     def not_aborting(self: CheckpointCoordinator, event: AttemptEnded) -> Sequence[CoordinatorEffect]:
         self._plan = None
@@ -102,8 +102,8 @@ def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> I
             self.pending = all_pending
 
     with (
-        replaced(CheckpointCoordinator, "_attempt_ended", not_aborting),
-        replaced(CheckpointCoordinator, "_attempt_started", beside_them),
+        replaced(CheckpointCoordinator, "attempt_ended", not_aborting),
+        replaced(CheckpointCoordinator, "attempt_started", beside_them),
         replaced(CheckpointCoordinator, "validate", of_this_attempt),
     ):
         yield
@@ -118,7 +118,7 @@ def failover_leaves_pending_checkpoints_to_their_time_out(reached: Reached) -> I
 )
 def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
     """What they flush then is in no savepoint, and the job that goes on flushes it again."""
-    finish = Task._finish
+    finish = Task.finish
 
     def ending_the_input(self: Task) -> Sequence[TaskEffect]:
         if self.state is STOPPED:
@@ -132,7 +132,7 @@ def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
                 self._emit([*last, *operator.finish()], position)
         return finish(self)
 
-    with replaced(Task, "_finish", ending_the_input):
+    with replaced(Task, "finish", ending_the_input):
         yield
 
 
@@ -144,7 +144,7 @@ def stop_without_drain_ends_the_input(reached: Reached) -> Iterator[None]:
 )
 def records_that_arrive_during_a_snapshot_are_stored_first(reached: Reached) -> Iterator[None]:
     """Two threads add the buffers of a channel, in any order."""
-    start_checkpoint = UnalignedTask._start_checkpoint
+    start_checkpoint = UnalignedTask.start_checkpoint
 
     class OfTwoThreads(InFlightRecorder):
         __slots__ = ("queued",)
@@ -174,7 +174,7 @@ def records_that_arrive_during_a_snapshot_are_stored_first(reached: Reached) -> 
 
     with (
         replaced(unaligned_task, "InFlightRecorder", OfTwoThreads),
-        replaced(UnalignedTask, "_start_checkpoint", counting),
+        replaced(UnalignedTask, "start_checkpoint", counting),
     ):
         yield
 
@@ -221,7 +221,7 @@ def barriers_overtake_on_broadcast_edges(reached: Reached) -> Iterator[None]:
 )
 def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterator[None]:
     """Neither the redistribution nor the backend leaves the key groups of other subtasks out."""
-    deal_keyed = redistribution._deal_keyed
+    deal_keyed = redistribution.deal_keyed
     restore = HashMapStateBackend.restore
 
     def whole_files(operator: OperatorMetadata, parallelism: int, max_parallelism: int) -> list[Any]:
@@ -252,7 +252,7 @@ def files_are_restored_with_the_key_groups_of_others(reached: Reached) -> Iterat
             self._restored[name] = table if found is None else table.joined(name, found)
 
     with (
-        replaced(redistribution, "_deal_keyed", whole_files),
+        replaced(redistribution, "deal_keyed", whole_files),
         replaced(HashMapStateBackend, "restore", all_of_them),
     ):
         yield

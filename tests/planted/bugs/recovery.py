@@ -23,7 +23,7 @@ from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 )
 def older_checkpoint_is_restored(reached: Reached) -> Iterator[None]:
     """Output of the latest checkpoint is committed already, and is committed again."""
-    deploy = JobMaster._deploy
+    deploy = JobMaster.deploy
 
     def older(self: JobMaster) -> Sequence[MasterEffect]:
         effects = list(deploy(self))
@@ -34,7 +34,7 @@ def older_checkpoint_is_restored(reached: Reached) -> Iterator[None]:
                 effects[place] = Deploy(effect.attempt, retained[-2])
         return effects
 
-    with replaced(JobMaster, "_deploy", older):
+    with replaced(JobMaster, "deploy", older):
         yield
 
 
@@ -110,7 +110,7 @@ def incarnation_repeats(reached: Reached) -> Iterator[None]:
 )
 def key_groups_cut_unevenly(reached: Reached) -> Iterator[None]:
     """A key group at the border of two ranges is in neither, and its keys start from empty state."""
-    deal = redistribution._deal_keyed
+    deal = redistribution.deal_keyed
 
     def rounded_down(max_parallelism: int, parallelism: int, index: int) -> tuple[int, int]:
         low = index * max_parallelism // parallelism
@@ -125,7 +125,7 @@ def key_groups_cut_unevenly(reached: Reached) -> Iterator[None]:
         with replaced(redistribution, "key_group_range", rounded_down):
             return deal(operator, parallelism, max_parallelism)
 
-    with replaced(redistribution, "_deal_keyed", deal_rounded):
+    with replaced(redistribution, "deal_keyed", deal_rounded):
         yield
 
 
@@ -136,7 +136,7 @@ def key_groups_cut_unevenly(reached: Reached) -> Iterator[None]:
 )
 def key_groups_stay_with_their_subtask(reached: Reached) -> Iterator[None]:
     """State is assigned by subtask index, as without a rescale."""
-    deal = redistribution._deal_keyed
+    deal = redistribution.deal_keyed
 
     def by_index(operator: OperatorMetadata, parallelism: int, max_parallelism: int) -> Any:
         dealt = deal(operator, parallelism, max_parallelism)
@@ -150,7 +150,7 @@ def key_groups_stay_with_their_subtask(reached: Reached) -> Iterator[None]:
             reached()
         return kept
 
-    with replaced(redistribution, "_deal_keyed", by_index):
+    with replaced(redistribution, "deal_keyed", by_index):
         yield
 
 
@@ -161,7 +161,7 @@ def key_groups_stay_with_their_subtask(reached: Reached) -> Iterator[None]:
 )
 def odd_elements_are_dropped(reached: Reached) -> Iterator[None]:
     """An element is a split with its offset, or the transactions of a sink."""
-    split = redistribution._split
+    split = redistribution.split
 
     def evenly(
         name: str,
@@ -177,5 +177,5 @@ def odd_elements_are_dropped(reached: Reached) -> Iterator[None]:
             slices[-1] = (holder, taken[:-1])
         return following
 
-    with replaced(redistribution, "_split", evenly):
+    with replaced(redistribution, "split", evenly):
         yield

@@ -42,7 +42,7 @@ def merged_subtasks_lose_timers(reached: Reached) -> Iterator[None]:
 )
 def split_loses_the_remainder(reached: Reached) -> Iterator[None]:
     """It shows only at another parallelism; otherwise the state is not cut."""
-    sound = redistribution._split
+    sound = redistribution.split
 
     def without_remainder(
         name: str, counts: Sequence[tuple[int, int]], dealt: list[dict[str, Any]], start: int
@@ -57,7 +57,7 @@ def split_loses_the_remainder(reached: Reached) -> Iterator[None]:
             kept.append((place, count - dropped))
         return sound(name, kept[::-1], dealt, start)
 
-    with replaced(redistribution, "_split", without_remainder):
+    with replaced(redistribution, "split", without_remainder):
         yield
 
 

@@ -34,7 +34,7 @@ def without_commits(is_skipped: Callable[[CheckpointMetadata], bool], reached: R
 
     It is asked once for each deployment, with what that restores.
     """
-    deploy, recover = JobMaster._deploy, TwoPhaseCommitSinkFunction._recover
+    deploy, recover = JobMaster.deploy, TwoPhaseCommitSinkFunction._recover
     skipped = [False]
 
     def asking(self: JobMaster) -> Sequence[MasterEffect]:
@@ -53,7 +53,10 @@ def without_commits(is_skipped: Callable[[CheckpointMetadata], bool], reached: R
             pending = ()
         return recover(self, (current, pending, user_context), restored_checkpoint_id)
 
-    with replaced(JobMaster, "_deploy", asking), replaced(TwoPhaseCommitSinkFunction, "_recover", skipping):
+    with (
+        replaced(JobMaster, "deploy", asking),
+        replaced(TwoPhaseCommitSinkFunction, "_recover", skipping),
+    ):
         yield
 
 
@@ -111,7 +114,7 @@ def unannounced_checkpoint_is_not_committed(reached: Reached) -> Iterator[None]:
 )
 def restart_without_progress_goes_one_back(reached: Reached) -> Iterator[None]:
     """Output of the later one is committed already, and is committed again."""
-    deploy = JobMaster._deploy
+    deploy = JobMaster.deploy
     last: list[tuple[int, str] | None] = [None]
 
     def falling_back(self: JobMaster) -> Sequence[MasterEffect]:
@@ -127,7 +130,7 @@ def restart_without_progress_goes_one_back(reached: Reached) -> Iterator[None]:
             last[0] = known
         return effects
 
-    with replaced(JobMaster, "_deploy", falling_back):
+    with replaced(JobMaster, "deploy", falling_back):
         yield
 
 
@@ -227,7 +230,7 @@ def aborted_ids_are_used_again(reached: Reached) -> Iterator[None]:
 )
 def first_barrier_is_swallowed(reached: Reached) -> Iterator[None]:
     """The first checkpoint after each restore waits for its time-out."""
-    restore, take = Task._restore, Task.take_checkpoint
+    restore, take = Task.restore, Task.take_checkpoint
     restored: dict[int, Task] = {}
 
     def noting(self: Task, event: Restore) -> Sequence[TaskEffect]:
@@ -241,5 +244,5 @@ def first_barrier_is_swallowed(reached: Reached) -> Iterator[None]:
             return
         take(self, barrier, effects)
 
-    with replaced(Task, "_restore", noting), replaced(Task, "take_checkpoint", swallowing):
+    with replaced(Task, "restore", noting), replaced(Task, "take_checkpoint", swallowing):
         yield

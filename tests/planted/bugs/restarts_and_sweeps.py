@@ -36,7 +36,7 @@ FIRST_ATTEMPT: Final = "1.1"
 )
 def failure_during_a_restart_begins_another(reached: Reached) -> Iterator[None]:
     """The second one deploys an attempt too, and does not end the attempt of the first."""
-    task_failed, restart_due = JobMaster._task_failed, JobMaster._restart_due
+    task_failed, restart_due = JobMaster.task_failed, JobMaster.restart_due
 
     def also_while_restarting(self: JobMaster, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
         if self.state is JobState.RESTARTING and event.attempt == self.attempt:
@@ -46,12 +46,12 @@ def failure_during_a_restart_begins_another(reached: Reached) -> Iterator[None]:
     def whatever_has_begun(self: JobMaster, event: RestartDue, now: int) -> Sequence[MasterEffect]:
         if self.state is JobState.RUNNING and event.attempt != self.attempt:
             reached()
-            return self._deploy()
+            return self.deploy()
         return restart_due(self, event, now)
 
     with (
-        replaced(JobMaster, "_task_failed", also_while_restarting),
-        replaced(JobMaster, "_restart_due", whatever_has_begun),
+        replaced(JobMaster, "task_failed", also_while_restarting),
+        replaced(JobMaster, "restart_due", whatever_has_begun),
     ):
         yield
 
@@ -64,7 +64,7 @@ def failure_during_a_restart_begins_another(reached: Reached) -> Iterator[None]:
 )
 def deployment_that_may_be_tried_again_is_forgotten(reached: Reached) -> Iterator[None]:
     """Nothing holds the tasks any more, and the job counts as running."""
-    deployment_failed = JobMaster._deployment_failed
+    deployment_failed = JobMaster.deployment_failed
 
     def forgotten(self: JobMaster, event: DeploymentFailed, now: int) -> Sequence[MasterEffect]:
         if not event.may_pass:
@@ -72,7 +72,7 @@ def deployment_that_may_be_tried_again_is_forgotten(reached: Reached) -> Iterato
         reached()
         return ()
 
-    with replaced(JobMaster, "_deployment_failed", forgotten):
+    with replaced(JobMaster, "deployment_failed", forgotten):
         yield
 
 
@@ -109,9 +109,9 @@ def older_checkpoint_begins_behind_a_newer_one(reached: Reached) -> Iterator[Non
             self.known.add(barrier.checkpoint_id)
             super()._begin(barrier, now, effects)
 
-        def _abort(self, checkpoint_id: int, reason: str, effects: list[BarrierEffect]) -> None:
+        def abort(self, checkpoint_id: int, reason: str, effects: list[BarrierEffect]) -> None:
             self.known.add(checkpoint_id)
-            super()._abort(checkpoint_id, reason, effects)
+            super().abort(checkpoint_id, reason, effects)
 
     with replaced(choice, "UnalignedBarrierHandler", WithoutASecondLook):
         yield

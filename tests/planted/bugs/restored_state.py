@@ -55,7 +55,7 @@ def unregistered_state_is_not_carried(reached: Reached) -> Iterator[None]:
 )
 def deleted_keys_come_back(reached: Reached) -> Iterator[None]:
     """After a restore keys have state that was cleared."""
-    snapshot = HashMapStateBackend._snapshot_of
+    snapshot = HashMapStateBackend.table_snapshot
     before: dict[tuple[int, str], tuple[HashMapStateBackend, dict[Any, Any]]] = {}
 
     def adding(self: HashMapStateBackend, registered: Registered) -> TableSnapshot:
@@ -70,7 +70,7 @@ def deleted_keys_come_back(reached: Reached) -> Iterator[None]:
         before[place] = self, taken.entries
         return taken
 
-    with replaced(HashMapStateBackend, "_snapshot_of", adding):
+    with replaced(HashMapStateBackend, "table_snapshot", adding):
         yield
 
 

@@ -32,8 +32,8 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 def merged_windows_are_stored_when_they_fire(reached: Reached) -> Iterator[None]:
     """A snapshot in between has the contents, and not the windows that they belong to."""
     add, find, persist = (
-        WindowOperator._add_and_merge,
-        WindowOperator._windows_of_key,
+        WindowOperator.add_and_merge,
+        WindowOperator.windows_of_key,
         WindowOperator._persist,
     )
     adding: list[bool] = []
@@ -61,8 +61,8 @@ def merged_windows_are_stored_when_they_fire(reached: Reached) -> Iterator[None]
         persist(self, window_set)
 
     with (
-        replaced(WindowOperator, "_add_and_merge", adding_to),
-        replaced(WindowOperator, "_windows_of_key", in_memory),
+        replaced(WindowOperator, "add_and_merge", adding_to),
+        replaced(WindowOperator, "windows_of_key", in_memory),
         replaced(WindowOperator, "_persist", later),
     ):
         yield
@@ -76,7 +76,7 @@ def merged_windows_are_stored_when_they_fire(reached: Reached) -> Iterator[None]
 )
 def restored_windows_forget_their_contents(reached: Reached) -> Iterator[None]:
     """They are under that of one of the windows that it was made of."""
-    find = WindowOperator._windows_of_key
+    find = WindowOperator.windows_of_key
     touched: dict[tuple[int, Any], WindowOperator] = {}
 
     def by_own_name(self: WindowOperator) -> MergingWindowSet:
@@ -93,7 +93,7 @@ def restored_windows_forget_their_contents(reached: Reached) -> Iterator[None]:
         forgetful.has_changed = True
         return forgetful
 
-    with replaced(WindowOperator, "_windows_of_key", by_own_name):
+    with replaced(WindowOperator, "windows_of_key", by_own_name):
         yield
 
 
@@ -217,7 +217,7 @@ def restored_processing_timers_wait(reached: Reached) -> Iterator[None]:
 )
 def processing_timers_are_not_stored(reached: Reached) -> Iterator[None]:
     """After a restore they never fire."""
-    snapshot = HashMapStateBackend._snapshot_of
+    snapshot = HashMapStateBackend.table_snapshot
 
     def without_them(self: HashMapStateBackend, registered: Registered) -> TableSnapshot:
         taken = snapshot(self, registered)
@@ -226,7 +226,7 @@ def processing_timers_are_not_stored(reached: Reached) -> Iterator[None]:
             taken.entries = {}
         return taken
 
-    with replaced(HashMapStateBackend, "_snapshot_of", without_them):
+    with replaced(HashMapStateBackend, "table_snapshot", without_them):
         yield
 
 
@@ -238,7 +238,7 @@ def processing_timers_are_not_stored(reached: Reached) -> Iterator[None]:
 )
 def unread_split_holds_nothing_back(reached: Reached) -> Iterator[None]:
     """The first batch of another split makes its records late."""
-    begin, combine = TimestampsAndWatermarks.__init__, CombinedWatermark._combine
+    begin, combine = TimestampsAndWatermarks.__init__, CombinedWatermark.combine
     of_splits: dict[int, CombinedWatermark] = {}
 
     def noting(self: TimestampsAndWatermarks, *arguments: Any) -> None:
@@ -259,7 +259,7 @@ def unread_split_holds_nothing_back(reached: Reached) -> Iterator[None]:
 
     with (
         replaced(TimestampsAndWatermarks, "__init__", noting),
-        replaced(CombinedWatermark, "_combine", of_those_read),
+        replaced(CombinedWatermark, "combine", of_those_read),
     ):
         yield
 
@@ -294,7 +294,7 @@ def join_takes_equal_times_for_late(reached: Reached) -> Iterator[None]:
 )
 def timer_results_carry_the_watermark(reached: Reached) -> Iterator[None]:
     """Windows behind the function put it where it does not belong."""
-    fire = TimerFiring._fire
+    fire = TimerFiring.fire
 
     def later(self: TimerFiring, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:
         results = fire(self, queue, limit, domain)
@@ -304,5 +304,5 @@ def timer_results_carry_the_watermark(reached: Reached) -> Iterator[None]:
         reached()
         return [(value, limit) for value, _ in results]
 
-    with replaced(TimerFiring, "_fire", later):
+    with replaced(TimerFiring, "fire", later):
         yield

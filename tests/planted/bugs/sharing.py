@@ -25,7 +25,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def abort_discards_shared_files(reached: Reached) -> Iterator[None]:
     """It owns the files that it stored itself, but not the others that it refers to."""
-    abort = CheckpointCoordinator._abort
+    abort = CheckpointCoordinator.abort
 
     def with_all_its_files(
         self: CheckpointCoordinator,
@@ -46,7 +46,7 @@ def abort_discards_shared_files(reached: Reached) -> Iterator[None]:
             reached()
             effects.append(DiscardSharedFiles(tuple(paths)))
 
-    with replaced(CheckpointCoordinator, "_abort", with_all_its_files):
+    with replaced(CheckpointCoordinator, "abort", with_all_its_files):
         yield
 
 

@@ -152,7 +152,7 @@ def commit_is_repeated_where_it_was_not_seen(reached: Reached) -> Iterator[None]
 )
 def second_notification_commits_again(reached: Reached) -> Iterator[None]:
     """The task passes every notification on, and the sink's commit is not idempotent."""
-    completed = Task._completed
+    completed = Task.checkpoint_completed
     notify = TwoPhaseCommitSinkFunction.notify_checkpoint_complete
 
     def each_time(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
@@ -174,7 +174,7 @@ def second_notification_commits_again(reached: Reached) -> Iterator[None]:
         done.setdefault(checkpoint_id, []).extend(due)
 
     with (
-        replaced(Task, "_completed", each_time),
+        replaced(Task, "checkpoint_completed", each_time),
         replaced(TwoPhaseCommitSinkFunction, "notify_checkpoint_complete", committing),
     ):
         yield

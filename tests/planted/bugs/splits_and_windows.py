@@ -175,7 +175,7 @@ def idle_input_holds_the_other_one_back(reached: Reached) -> Iterator[None]:
     class WithoutIdleness(CombinedWatermark):
         __slots__ = ()
 
-        def _combine(self) -> bool:
+        def combine(self) -> bool:
             active = [mark for part, mark in self._watermarks.items() if not self._idle[part]]
             self.is_idle = not active
             lowest = min(self._watermarks.values())
@@ -204,7 +204,7 @@ def idle_input_holds_the_other_one_back(reached: Reached) -> Iterator[None]:
 )
 def timer_of_an_empty_window_is_ignored(reached: Reached) -> Iterator[None]:
     """One that goes on from timer to timer stops there, and what comes later waits for the window's end."""
-    fire = WindowOperator._fire
+    fire = WindowOperator.fire
 
     def unless_empty(
         self: WindowOperator,
@@ -222,7 +222,7 @@ def timer_of_an_empty_window_is_ignored(reached: Reached) -> Iterator[None]:
 
         fire(self, timer, ask_unless_empty, cleans_up, results)
 
-    with replaced(WindowOperator, "_fire", unless_empty):
+    with replaced(WindowOperator, "fire", unless_empty):
         yield
 
 
@@ -285,7 +285,7 @@ def joined_rows_share_one_object(reached: Reached) -> Iterator[None]:
             for result in self.function.process_element(*pair, context) or ():
                 results.append((result, max(left_at, right_at)))
 
-    with replaced(IntervalJoinOperator, "_join", without_copies):
+    with replaced(IntervalJoinOperator, "join", without_copies):
         yield
 
 

@@ -23,7 +23,7 @@ from onceproof.harness.model.mutants.registry import Reached, mutant
 )
 def savepoint_restored_by_the_first_attempt_only(reached: Reached) -> Iterator[None]:
     """Only checkpoints of the job itself are restored by later attempts."""
-    deploy = JobMaster._deploy
+    deploy = JobMaster.deploy
 
     def forgetful(self: JobMaster) -> Sequence[MasterEffect]:
         effects = deploy(self)
@@ -34,7 +34,7 @@ def savepoint_restored_by_the_first_attempt_only(reached: Reached) -> Iterator[N
         reached()
         return (Deploy(self.attempt, None),)
 
-    with replaced(JobMaster, "_deploy", forgetful):
+    with replaced(JobMaster, "deploy", forgetful):
         yield
 
 
@@ -46,7 +46,7 @@ def savepoint_restored_by_the_first_attempt_only(reached: Reached) -> Iterator[N
 )
 def source_goes_on_behind_the_savepoint_of_a_stop(reached: Reached) -> Iterator[None]:
     """The job that was to stop waits for its sources."""
-    completed = Task._completed
+    completed = Task.checkpoint_completed
 
     def going_on(self: Task, message: NotifyCheckpointComplete) -> Sequence[TaskEffect]:
         final = self._first_final_checkpoint_id
@@ -60,7 +60,7 @@ def source_goes_on_behind_the_savepoint_of_a_stop(reached: Reached) -> Iterator[
         self.unread.append(None)
         return effects
 
-    with replaced(Task, "_completed", going_on):
+    with replaced(Task, "checkpoint_completed", going_on):
         yield
 
 

@@ -99,7 +99,7 @@ def acknowledged_before_durable(reached: Reached) -> Iterator[None]:
             if isinstance(effect, StoreSnapshot):
                 reached()
                 handle = handle_of(effect.path, encode_task_snapshot(effect.snapshot))
-                effects.append(self._acknowledge(effect.checkpoint_id, handle))
+                effects.append(self.acknowledge(effect.checkpoint_id, handle))
 
     def known(self: Task, event: SnapshotStored) -> Sequence[TaskEffect]:
         return stored(self, event) if event.checkpoint_id in self._in_flight else ()
@@ -134,7 +134,7 @@ def late_upload_is_kept(reached: Reached) -> Iterator[None]:
 )
 def final_checkpoint_is_not_awaited(reached: Reached) -> Iterator[None]:
     """The last transaction of a sink is in no checkpoint when the sink finishes."""
-    end_data = Task._end_data
+    end_data = Task.end_data
 
     def impatient(self: Task) -> Sequence[TaskEffect]:
         effects = end_data(self)
@@ -143,7 +143,7 @@ def final_checkpoint_is_not_awaited(reached: Reached) -> Iterator[None]:
             self._first_final_checkpoint_id = 0
         return effects
 
-    with replaced(Task, "_end_data", impatient):
+    with replaced(Task, "end_data", impatient):
         yield
 
 
@@ -155,7 +155,7 @@ def final_checkpoint_is_not_awaited(reached: Reached) -> Iterator[None]:
 )
 def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
     """Barriers of later checkpoints stay in its queues and fill them."""
-    finish = Task._finish
+    finish = Task.finish
 
     def deaf(self: Task) -> Sequence[TaskEffect]:
         effects = finish(self)
@@ -165,7 +165,7 @@ def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
                 self.barriers.blocked[channel] = True
         return effects
 
-    with replaced(Task, "_finish", deaf), replaced(outputs, "_TAKE_NO_ROOM", frozenset()):
+    with replaced(Task, "finish", deaf), replaced(outputs, "_TAKE_NO_ROOM", frozenset()):
         yield
 
 
@@ -176,7 +176,7 @@ def finished_task_keeps_its_queues(reached: Reached) -> Iterator[None]:
 )
 def trigger_is_for_sources_only(reached: Reached) -> Iterator[None]:
     """No barrier will arrive, so the final checkpoint never completes."""
-    trigger = Task._trigger
+    trigger = Task.trigger
 
     def sources_only(self: Task, message: TriggerCheckpoint) -> Sequence[TaskEffect]:
         if self.is_source:
@@ -184,7 +184,7 @@ def trigger_is_for_sources_only(reached: Reached) -> Iterator[None]:
         reached()
         return ()
 
-    with replaced(Task, "_trigger", sources_only):
+    with replaced(Task, "trigger", sources_only):
         yield
 
 

@@ -86,7 +86,7 @@ def expired_values_live_on_in_a_cache(reached: Reached) -> Iterator[None]:
 )
 def results_of_processing_timers_carry_processing_time(reached: Reached) -> Iterator[None]:
     """The two time domains have nothing to do with each other."""
-    fire = TimerFiring._fire
+    fire = TimerFiring.fire
 
     def stamped(self: TimerFiring, queue: TimerQueue, limit: int, domain: TimeDomain) -> list[Record]:
         if domain is TimeDomain.EVENT_TIME:
@@ -108,7 +108,7 @@ def results_of_processing_timers_carry_processing_time(reached: Reached) -> Iter
             reached()
         return [(value, timestamp) for (value, _), timestamp in zip(results, times, strict=True)]
 
-    with replaced(TimerFiring, "_fire", stamped):
+    with replaced(TimerFiring, "fire", stamped):
         yield
 
 
@@ -121,7 +121,7 @@ def results_of_processing_timers_carry_processing_time(reached: Reached) -> Iter
 def late_session_stays_among_the_windows(reached: Reached) -> Iterator[None]:
     """It is empty, and has no timer that would remove it."""
     add_and_merge, retire, check = (
-        WindowOperator._add_and_merge,
+        WindowOperator.add_and_merge,
         MergingWindowSet.retire,
         WindowOperator._check_merged,
     )
@@ -147,7 +147,7 @@ def late_session_stays_among_the_windows(reached: Reached) -> Iterator[None]:
             check(self, merged)
 
     with (
-        replaced(WindowOperator, "_add_and_merge", keeping),
+        replaced(WindowOperator, "add_and_merge", keeping),
         replaced(WindowOperator, "_check_merged", unless_late),
         replaced(MergingWindowSet, "retire", unless_adding),
     ):
@@ -162,7 +162,7 @@ def late_session_stays_among_the_windows(reached: Reached) -> Iterator[None]:
 )
 def pair_carries_the_time_of_the_record_that_completes_it(reached: Reached) -> Iterator[None]:
     """It depends on the order of arrival in which window they are counted, and whether they are late."""
-    join = IntervalJoinOperator._join
+    join = IntervalJoinOperator.join
 
     def at_arrival(
         self: IntervalJoinOperator, value: Any, timestamp: int, side: int, results: list[Record]
@@ -174,7 +174,7 @@ def pair_carries_the_time_of_the_record_that_completes_it(reached: Reached) -> I
                 reached()
             results.append((result, timestamp))
 
-    with replaced(IntervalJoinOperator, "_join", at_arrival):
+    with replaced(IntervalJoinOperator, "join", at_arrival):
         yield
 
 

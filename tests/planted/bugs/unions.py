@@ -44,7 +44,7 @@ def subtasks_with_union_state_end_alone(reached: Reached) -> Iterator[None]:
 )
 def last_completion_not_repeated(reached: Reached) -> Iterator[None]:
     """The others have finished, so no later checkpoint can let it finish."""
-    sound = CheckpointCoordinator._notify
+    sound = CheckpointCoordinator.notify
 
     def once(
         self: CheckpointCoordinator,
@@ -57,7 +57,7 @@ def last_completion_not_repeated(reached: Reached) -> Iterator[None]:
         else:
             reached()
 
-    with replaced(CheckpointCoordinator, "_notify", once):
+    with replaced(CheckpointCoordinator, "notify", once):
         yield
 
 

@@ -55,7 +55,7 @@ def interval_grows(reached: Reached) -> Iterator[None]:
 )
 def expiry_pauses(reached: Reached) -> Iterator[None]:
     """The timer that is under way comes too early, and is taken for a stale one."""
-    expired = CheckpointCoordinator._expired
+    expired = CheckpointCoordinator.checkpoint_expired
 
     def pausing(self: CheckpointCoordinator, event: CheckpointExpired) -> Sequence[CoordinatorEffect]:
         effects = expired(self, event)
@@ -67,7 +67,7 @@ def expiry_pauses(reached: Reached) -> Iterator[None]:
             return [*effects, StartTimer(self._periodic_due_ms, IntervalElapsed(plan.attempt))]
         return effects
 
-    with replaced(CheckpointCoordinator, "_expired", pausing):
+    with replaced(CheckpointCoordinator, "checkpoint_expired", pausing):
         yield
 
 
@@ -102,7 +102,7 @@ def failed_write_is_silent(reached: Reached) -> Iterator[None]:
             reached()
         return ()
 
-    with replaced(Task, "_store_failed", silent):
+    with replaced(Task, "snapshot_failed", silent):
         yield
 
 
@@ -113,7 +113,7 @@ def failed_write_is_silent(reached: Reached) -> Iterator[None]:
 )
 def requests_are_dropped(reached: Reached) -> Iterator[None]:
     """Each interval is as long as it should be, and no checkpoint begins."""
-    elapsed = CheckpointCoordinator._interval_elapsed
+    elapsed = CheckpointCoordinator.interval_elapsed
     dropped: dict[tuple[int, str], int] = {}
 
     def forgetful(self: CheckpointCoordinator, event: IntervalElapsed) -> Sequence[CoordinatorEffect]:
@@ -128,7 +128,7 @@ def requests_are_dropped(reached: Reached) -> Iterator[None]:
                 return [self._start_interval(plan, self._periodic_due_ms + interval_ms)]
         return elapsed(self, event)
 
-    with replaced(CheckpointCoordinator, "_interval_elapsed", forgetful):
+    with replaced(CheckpointCoordinator, "interval_elapsed", forgetful):
         yield
 
 

@@ -117,7 +117,7 @@ def early_firing_at_the_end_is_the_last(reached: Reached) -> Iterator[None]:
 )
 def one_idle_split_idles_its_source(reached: Reached) -> Iterator[None]:
     """Event time goes on without the splits that are active, and their readings are late."""
-    sound = CombinedWatermark._combine
+    sound = CombinedWatermark.combine
 
     def hasty(self: Any) -> bool:
         advanced = sound(self)
@@ -126,7 +126,7 @@ def one_idle_split_idles_its_source(reached: Reached) -> Iterator[None]:
             self.is_idle = True
         return advanced
 
-    with replaced(CombinedWatermark, "_combine", hasty):
+    with replaced(CombinedWatermark, "combine", hasty):
         yield
 
 
@@ -162,7 +162,7 @@ def sliding_windows_leave_one_out(reached: Reached) -> Iterator[None]:
 )
 def late_records_open_their_window(reached: Reached) -> Iterator[None]:
     """The rows of a window still add up to its records, so only their number tells."""
-    sound = WindowOperator._add
+    sound = WindowOperator.add
 
     def lenient(self: Any, value: Any, timestamp: int, windows: Any, results: list[Any]) -> bool:
         if sound(self, value, timestamp, windows, results):
@@ -171,8 +171,8 @@ def late_records_open_their_window(reached: Reached) -> Iterator[None]:
             reached()
             namespace = self._to_data(window)
             self._contents.set_current_namespace(namespace)
-            self._add_to(window, namespace, self._cleanup_ms(window), value, timestamp, results)
+            self._add_to(window, namespace, self.cleanup_ms(window), value, timestamp, results)
         return True
 
-    with replaced(WindowOperator, "_add", lenient):
+    with replaced(WindowOperator, "add", lenient):
         yield

@@ -26,7 +26,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
 from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.kafka_broker import KafkaBroker
-from onceproof.harness.services.service import ServiceMissing
 from tests.engine.connectors.kafka.killed_kafka_job import (
     KEYS,
     NUMBERS,
@@ -45,17 +44,11 @@ LONGEST_WAIT_SECONDS = 0.3
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[tuple[KafkaBroker, CuttingProxy]]:
-    """A broker of its own, to which clients come through a proxy only."""
-    started = KafkaBroker(tmp_path / "broker", dies_with_parent=True, has_proxy=True)
-    proxy = CuttingProxy(started.proxied_port, started.proxy_port)
-    try:
-        started.start()
-    except ServiceMissing as error:
-        pytest.skip(str(error))
-    yield started, proxy
-    proxy.close()
-    started.kill()
+def proxy(kafka_broker: KafkaBroker) -> Iterator[CuttingProxy]:
+    """The proxy through which alone the writer comes to the broker."""
+    made = CuttingProxy(kafka_broker.proxied_port, kafka_broker.proxy_port)
+    yield made
+    made.close()
 
 
 class Watcher(threading.Thread):
@@ -144,9 +137,9 @@ def expected(rows: int) -> list[int]:
 
 @pytest.mark.local_kill
 def test_each_number_is_counted_once_while_both_ends_are_killed(
-    broker: tuple[KafkaBroker, CuttingProxy], tmp_path: Path, pytestconfig: pytest.Config
+    kafka_broker: KafkaBroker, proxy: CuttingProxy, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    started, proxy = broker
+    started = kafka_broker
     kills = max(len(FIRST), pytestconfig.getoption("--kills") // 10)
     random = Random(pytestconfig.getoption("--kill-seed"))
     rows = BATCH_ROWS * (kills + 1)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
+from collections import Counter
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -129,68 +126,26 @@ def test_rest_follows_the_wish_of_the_source_within_bounds(retry_ms, rest):
     assert rest_ms(retry_ms) == rest
 
 
-PROGRAM = """
-import sys, time
-from pathlib import Path
-
-from onceproof.engine import (
-    Configuration, Duration, Encoder, FileSink, FileSource, StreamExecutionEnvironment, StreamFormat, Types
-)
-
-options = {
-    "execution.target": "spark",
-    "execution.spark.master": "local[2,4]",
-    "execution.checkpointing.interval": "200 ms",
-    "execution.checkpointing.dir": "checkpoints",
-    "parallelism.default": 2,
-}
-
-
-def pair(word):
-    return word, 1
-
-
-def first(pair):
-    return pair[0]
-
-
-def rows():
-    parts = [path for path in Path("rows").glob("part-*")]
-    return sorted(line for part in parts for line in part.read_text().splitlines())
-
-
-env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
-text = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "in")
-source = text.monitor_continuously(Duration.of_millis(100)).build()
-words = env.from_source(source, None, "words", Types.STRING()).uid("words")
-counts = words.map(pair).key_by(first, Types.STRING()).sum(1).uid("counts")
-counts.sink_to(FileSink.for_row_format("rows", Encoder.csv_encoder()).build()).uid("files")
-client = env.execute_async("words")
-for number in range(3):
-    Path("in/_new").write_text("a\\nb\\n")
-    Path("in/_new").rename(f"in/{number}")
-    deadline = time.monotonic() + 600
-    while len(rows()) < 2 * (number + 1) and time.monotonic() < deadline:
-        time.sleep(0.05)
-client.stop_with_savepoint(False, "savepoints").result()
-result = client.get_job_execution_result().result()
-print(result.records_read, rows())
-"""
-
-
-@pytest.mark.slow
 @pytest.mark.spark
-def test_folder_is_monitored_on_spark_until_the_job_is_stopped(tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
+def test_folder_is_monitored_on_spark_until_the_job_is_stopped(job, spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(folder))
+    job.source = text.monitor_continuously(Duration.of_millis(100)).build()
+    env = job.environment(
+        execution__target="spark",
+        execution__spark__master=spark.sparkContext.master,
+        execution__checkpointing__interval="200 ms",
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "6 ['a,1', 'a,2', 'a,3', 'b,1', 'b,2', 'b,3']\n"
+    job.describe(env, before=as_tuples)
+    client = env.execute_async("words")
+    for number in range(3):
+        (folder / "_new").write_text("a\nb\n")
+        (folder / "_new").rename(folder / str(number))
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not job.output.exists() or job.rows().total() < 2 * (number + 1):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    assert client.get_job_execution_result().result().records_read == 6
+    assert job.rows() == Counter(f"('{word}', {count})" for word in "ab" for count in (1, 2, 3))

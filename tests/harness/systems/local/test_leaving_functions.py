@@ -9,7 +9,7 @@ from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.leaving_functions import LEAVES
+from onceproof.harness.systems.leaving_functions import RAISED
 from onceproof.harness.systems.local.system import LocalSystem, LocalWorkersSystem
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import with_bug
@@ -17,6 +17,7 @@ from tests.planted.catalogue import with_bug
 pytestmark = pytest.mark.local_kill
 
 WORD_COUNT = load_family("word_count")
+LEAVES = (*RAISED, "fork", "chdir")
 
 
 def tried(system, *every_means, **options):

@@ -9,8 +9,8 @@ import pytest
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.family import options_of
 from onceproof.harness.model.family_places import family_names, load_family
+from onceproof.harness.settings.planning import CAMPAIGN, RUN, RunOptions, plan_run
 from onceproof.harness.settings.project_settings import Settings
-from onceproof.harness.settings.run_plan import CAMPAIGN, RUN, plan_run
 
 SETTINGS = Settings(
     families=("page_views",),
@@ -26,9 +26,9 @@ SETTINGS = Settings(
 
 
 def test_a_real_system_runs_for_a_time_where_nothing_is_said() -> None:
-    wanted = plan_run(Settings(), RUN, families=["word_count"], system="local")
+    wanted = plan_run(Settings(), RUN, RunOptions(families=["word_count"], system="local"))
     assert (wanted.scenarios, wanted.max_time) == (None, 300.0)
-    asked = plan_run(Settings(scenarios=7), RUN, families=["word_count"], system="local")
+    asked = plan_run(Settings(scenarios=7), RUN, RunOptions(families=["word_count"], system="local"))
     assert (asked.scenarios, asked.max_time) == (7, None)
 
 
@@ -42,14 +42,14 @@ def test_default_plan_runs_all_families_for_1000_scenarios() -> None:
 
 @pytest.mark.parametrize("system", ["simulated", "local"])
 def test_systems_with_the_engine_and_servers_run_all_built_in_families(system: str) -> None:
-    wanted = plan_run(Settings(), RUN, system=system)
+    wanted = plan_run(Settings(), RUN, RunOptions(system=system))
     assert wanted.families == tuple(family_names())
     assert (wanted.refused, wanted.takes_all) == ((), True)
 
 
 @pytest.mark.parametrize("system", ["spark", "relay"])
 def test_systems_without_servers_leave_out_the_families_that_need_one(system: str) -> None:
-    wanted = plan_run(Settings(), RUN, system=system)
+    wanted = plan_run(Settings(), RUN, RunOptions(system=system))
     needing = [name for name in family_names() if options_of(load_family(name)).servers]
     assert tuple(name for name, _ in wanted.refused) == tuple(needing) != ()
     assert all("the family needs" in reason for _, reason in wanted.refused)
@@ -57,24 +57,24 @@ def test_systems_without_servers_leave_out_the_families_that_need_one(system: st
 
 
 def test_structured_streaming_runs_only_families_with_a_streaming_query() -> None:
-    wanted = plan_run(Settings(), RUN, system="structured_streaming")
+    wanted = plan_run(Settings(), RUN, RunOptions(system="structured_streaming"))
     assert {"word_count", "page_views", "running_sum", "flights", "word_table"} == set(wanted.families)
     assert sorted((*wanted.families, *dict(wanted.refused))) == family_names()
     assert set(dict(wanted.refused).values()) == {
         "the family has no streaming_query",
         *(reason for reason in dict(wanted.refused).values() if "it starts no server" in reason),
     }
-    named = plan_run(Settings(), RUN, system="structured_streaming", families=["word_commits"])
+    named = plan_run(Settings(), RUN, RunOptions(system="structured_streaming", families=["word_commits"]))
     assert (named.families, named.refused, named.takes_all) == (("word_commits",), (), False)
 
 
 def test_bytewax_runs_only_families_with_a_flow() -> None:
-    wanted = plan_run(Settings(), RUN, system="bytewax")
+    wanted = plan_run(Settings(), RUN, RunOptions(system="bytewax"))
     assert {"word_count", "page_windows", "running_sum"} == set(wanted.families)
 
 
 def test_quix_runs_only_families_with_an_application() -> None:
-    wanted = plan_run(Settings(), RUN, system="quix")
+    wanted = plan_run(Settings(), RUN, RunOptions(system="quix"))
     assert {"word_count", "early_totals", "running_sum"} == set(wanted.families)
 
 
@@ -90,13 +90,15 @@ def test_options_override_the_settings() -> None:
     wanted = plan_run(
         SETTINGS,
         RUN,
-        families=["word_count"],
-        scenarios=0,
-        seed=0,
-        system="simulated",
-        workers=1,
-        shrink_runs=0,
-        out=Path("here"),
+        RunOptions(
+            families=["word_count"],
+            scenarios=0,
+            seed=0,
+            system="simulated",
+            workers=1,
+            shrink_runs=0,
+            out=Path("here"),
+        ),
     )
     assert wanted.families == ("word_count",)
     assert (wanted.scenarios, wanted.seed) == (0, 0)
@@ -104,4 +106,4 @@ def test_options_override_the_settings() -> None:
     assert wanted.shrink_runs == 0
     # The setting of the other limit is ignored.
     assert wanted.max_time is None
-    assert plan_run(SETTINGS, RUN, max_time=1.0).scenarios is None
+    assert plan_run(SETTINGS, RUN, RunOptions(max_time=1.0)).scenarios is None

@@ -1,6 +1,6 @@
 """The plan of a run or a campaign, merged from the command line, pyproject.toml and the defaults.
 
-The rules this module lives by:
+Rules:
 
 - The command line overrides pyproject.toml, and that overrides the defaults. Only this module merges them.
 - `--scenarios` and `--max-time` are one decision: if the command line has one of them, the setting of the
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.budget import MEMORY_MB, Budget
 from onceproof.harness.model.budget import SECONDS as SECONDS_OF_SCENARIO
 from onceproof.harness.model.family_places import family_names, is_program, load_family
@@ -23,6 +22,7 @@ from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import reason_against
 from onceproof.harness.settings.project_settings import Settings
+from onceproof.harness.trials.run_plan import OUT, SEED, SYSTEM, RunPlan
 
 Value = TypeVar("Value")
 
@@ -30,95 +30,61 @@ SCENARIOS: Final = 1000
 """How many scenarios a run of the simulation has if nothing says it: seconds of work."""
 SECONDS: Final = 300.0
 """For how long a run of a real system goes on if nothing says it: a thousand scenarios may take an hour."""
-SEED: Final = 0
-SYSTEM: Final = "simulated"
-OUT: Final = Path("reports", "out")
 RUN: Final = "run"
 CAMPAIGN: Final = "campaign"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """A run or a campaign with every option decided."""
+class RunOptions:
+    """What the command line says of a run; None leaves an option to the settings and the defaults."""
 
-    families: tuple[str, ...]
-    """Names or paths."""
-    refused: tuple[tuple[str, str], ...]
-    """Built-in families that the system cannot run, each with the reason; empty if families are named."""
-    takes_all: bool
-    """Whether no family is named: the run is of all that the system can run."""
-    scenarios: int | None
-    max_time: float | None
-    """Seconds. At least one of the two limits is set; the first one that is reached ends the run."""
-    seed: int
-    system: str
-    workers: int | None
-    """Worker processes; None: one per processor."""
-    share: Share
-    """The part of the run's scenarios that is run here."""
-    until_exhausted: int | None
-    """After how many scenarios without anything new a family ends early; None: it does not."""
-    shrink_runs: int | None
-    """Seconds to shrink each failure; None: the default of the system."""
-    budget: Budget
-    """What each scenario of the simulation may use."""
-    out: Path
-    junit: Path | None
-    """Path of the JUnit XML file; None: do not write one."""
-    known: tuple[KnownSignature, ...]
-    as_json: bool
-    command: str
-    """The command line as the user typed it."""
+    families: Sequence[str] | None = None
+    scenarios: int | None = None
+    max_time: float | None = None
+    seed: int | None = None
+    system: str | None = None
+    workers: int | None = None
+    shrink_runs: int | None = None
+    scenario_time: float | None = None
+    out: Path | None = None
+    junit: Path | None = None
+    share: Share = WHOLE
+    until_exhausted: int | None = None
+    as_json: bool = False
+    command: str = ""
 
 
-def plan_run(
-    settings: Settings,
-    folder: str,
-    *,
-    families: Sequence[str] | None = None,
-    scenarios: int | None = None,
-    max_time: float | None = None,
-    seed: int | None = None,
-    system: str | None = None,
-    workers: int | None = None,
-    shrink_runs: int | None = None,
-    scenario_time: float | None = None,
-    out: Path | None = None,
-    junit: Path | None = None,
-    share: Share = WHOLE,
-    until_exhausted: int | None = None,
-    as_json: bool = False,
-    command: str = "",
-) -> RunPlan:
+def plan_run(settings: Settings, folder: str, options: RunOptions = RunOptions()) -> RunPlan:
     """Merge the options of a command with the settings and the defaults.
 
-    ``folder`` is the folder for results below the setting `out`; None stands for an option that the command
-    line leaves out.
+    ``folder`` is the folder for results below the setting `out`.
     """
-    on_trial = system_of(settings, families, system)
+    on_trial = system_of(settings, options.families, options.system)
+    scenarios, max_time = options.scenarios, options.max_time
     if scenarios is None and max_time is None:
         scenarios, max_time = settings.scenarios, settings.max_time
         if scenarios is None and max_time is None:
             scenarios, max_time = (SCENARIOS, None) if on_trial == SYSTEM else (None, SECONDS)
-    takes_all = not (families or settings.families)
+    takes_all = not (options.families or settings.families)
+    share = options.share
     return RunPlan(
-        families=families_of(settings, families, on_trial),
-        refused=refused_by(on_trial) if takes_all else (),
+        families_of(settings, options.families, on_trial),
         takes_all=takes_all,
+        refused=refused_by(on_trial) if takes_all else (),
         scenarios=scenarios,
         max_time=max_time,
-        seed=decided(seed, settings.seed, SEED),
+        seed=decided(options.seed, settings.seed, SEED),
         system=on_trial,
-        workers=workers if workers is not None else settings.workers,
+        workers=options.workers if options.workers is not None else settings.workers,
         share=Share(share.of, share.first % share.of),
-        until_exhausted=until_exhausted,
-        shrink_runs=shrink_runs if shrink_runs is not None else settings.shrink_runs,
-        budget=budget_of(settings, scenario_time),
-        out=out or (settings.out or OUT) / folder,
-        junit=junit,
+        until_exhausted=options.until_exhausted,
+        shrink_runs=options.shrink_runs if options.shrink_runs is not None else settings.shrink_runs,
+        budget=budget_of(settings, options.scenario_time),
+        out=options.out or (settings.out or OUT) / folder,
+        junit=options.junit,
         known=settings.known,
-        as_json=as_json,
-        command=command,
+        as_json=options.as_json,
+        command=options.command,
     )
 
 
