@@ -38,6 +38,7 @@ LONGEST_MODULE = 500
 LONGER_MODULES = {
     "engine": "the list of the public names",
     "engine.api.datastream": "environment and streams return each other; PyFlink has one module, too",
+    "harness.model.faults": "one table is one module",
 }
 LONGEST_MACHINE = 900
 # One machine is one module, and no class has a parent only to be shorter.
