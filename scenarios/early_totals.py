@@ -266,4 +266,4 @@ def arrival_states(parameters: Mapping[str, Parameter]) -> tuple[str, ...]:
     return ("window-contents", "firings") if parameters.get(FORM) == PURGED else ()
 
 
-options = FamilyOptions(declares=True, arrival_states=arrival_states, quix_app=quix_app)
+options = FamilyOptions(declares=True, arrival_states=arrival_states, jobs={"quix": quix_app})

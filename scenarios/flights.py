@@ -183,4 +183,4 @@ def expected(records: Records, declared: Declared) -> Rows:
     return rows
 
 
-options = FamilyOptions(streaming_query=streaming_query)
+options = FamilyOptions(jobs={"structured_streaming": streaming_query})

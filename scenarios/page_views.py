@@ -112,4 +112,4 @@ def expected(records: Records, declared: Declared) -> Rows:
     return rows
 
 
-options = FamilyOptions(any_backend=True, streaming_query=streaming_query, with_key=with_key)
+options = FamilyOptions(any_backend=True, jobs={"structured_streaming": streaming_query}, with_key=with_key)

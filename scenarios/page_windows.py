@@ -214,4 +214,4 @@ def _may_be(given: int, due: int, declared: Declared) -> bool:
     return given == due if declared.is_whole else given <= due
 
 
-options = FamilyOptions(declares=True, any_backend=True, answers=window_of, bytewax_flow=bytewax_flow)
+options = FamilyOptions(declares=True, any_backend=True, answers=window_of, jobs={"bytewax": bytewax_flow})

@@ -114,5 +114,6 @@ def expected(records: Records, declared: Declared) -> Rows:
 
 
 options = FamilyOptions(
-    any_backend=True, streaming_query=streaming_query, bytewax_flow=bytewax_flow, quix_app=quix_app
+    any_backend=True,
+    jobs={"structured_streaming": streaming_query, "bytewax": bytewax_flow, "quix": quix_app},
 )

@@ -151,8 +151,6 @@ def expected(records: Records, declared: Declared) -> Rows:
 options = FamilyOptions(
     any_backend=True,
     at_least_once="effects",
-    streaming_query=streaming_query,
-    bytewax_flow=bytewax_flow,
-    quix_app=quix_app,
+    jobs={"structured_streaming": streaming_query, "bytewax": bytewax_flow, "quix": quix_app},
     with_key=with_key,
 )

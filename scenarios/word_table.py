@@ -52,4 +52,4 @@ def expected(records: Records, declared: Declared) -> Rows:
     return list(counts.items())
 
 
-options = FamilyOptions(table_keys=KEYS, streaming_query=streaming_query, versions=versions)
+options = FamilyOptions(table_keys=KEYS, jobs={"structured_streaming": streaming_query}, versions=versions)

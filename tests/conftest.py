@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceproof.harness.generation.strategies import register_profiles
 from tests.left_processes import LeftProcesses
+from tests.property_shards import register_profiles
 from tests.servers import (
     SERVERS,
     database,

@@ -27,7 +27,7 @@ from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.nightly.night import Night, OwnNight, Part
-from onceproof.harness.systems.kit.driver_process import DriverFailed
+from onceproof.harness.systems.kit.drivers import DriverFailed
 from onceproof.harness.trials.mutant_trials import Result, measure_all
 from onceproof.harness.trials.output_files import emptied_folder
 from onceproof.harness.trials.runner import usable_processors

@@ -56,7 +56,7 @@ IO_MODULES = ("asyncio", "multiprocessing", "secrets", "select", "socket", "thre
 
 # Unpickling can execute code from a file. The client of Flink registers modules, and reads nothing.
 UNPICKLERS = ("pickle", "_pickle", "cloudpickle", "dill", "shelve", "marshal")
-MAY_PICKLE = ("engine.types", "harness.systems.flink.client.flink_client", "tests")
+MAY_PICKLE = ("engine.types", "harness.systems.flink.client.main", "tests")
 
 # A clone installs from the package index of its owner's pip, so no file names an index.
 REGISTRY = re.compile(
@@ -71,7 +71,7 @@ LISTS_OF_KINDS = {
     "harness.checkers.situations": "fields with the names of kinds",
     "harness.systems.local.points": "one kind has a method of its own, and one is missing at a point",
     "harness.systems.process.server_strikes": "what strikes a server, which is nothing else",
-    "harness.systems.program.program_system": "one kind has a method of its own",
+    "harness.systems.program.points": "one kind has a method of its own",
 }
 
 OLD_FIELD = re.compile(r"\s*:(param|raises?|returns?|yields?)\b[^:]*:")

@@ -238,6 +238,11 @@ class OperatorFactory:
         self._arguments = arguments
 
     @property
+    def function(self) -> Any:
+        """The function, of which each operator has a copy."""
+        return self._function
+
+    @property
     def function_name(self) -> str:
         """The name of the function's class."""
         return type(self._function).__name__

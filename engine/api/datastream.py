@@ -299,6 +299,8 @@ class StreamExecutionEnvironment(JobDescription):
 
         Returns the runtime's result. Raises the error that failed the job.
         """
+        if (taken := self._taken(job_name)) is not None:
+            return taken.get_job_execution_result().result()
         graph = self._take_job_graph(job_name)
         with executing(graph) as result:
             result.set_result(self._run(graph))
@@ -326,6 +328,8 @@ class StreamExecutionEnvironment(JobDescription):
 
         Returns the client of the job. The job runs in a thread; the process does not end before it.
         """
+        if (taken := self._taken(job_name)) is not None:
+            return taken
         graph = self._take_job_graph(job_name)
         program = current_program()
         program.check_not_executed(graph)
@@ -359,6 +363,8 @@ class StreamExecutionEnvironment(JobDescription):
         rows = CollectedRows()
         sink = CollectSink(rows, transactional=job_settings(self._configuration).enabled)
         stream.sink_to(sink).name("Data stream collect sink").set_parallelism(1)
+        if (taken := self._taken(job_name)) is not None:
+            return CloseableIterator(rows, taken)
         directory = self._configuration.get(CHECKPOINT_DIRECTORY)
         # The rows live only as long as this process, so no checkpoint that counts on them may outlive it.
         self._configuration.remove_config(CHECKPOINT_DIRECTORY.key)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final, Self
@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from onceproof.engine.api.batch_execution import RuntimeExecutionMode, in_runtime_mode
 from onceproof.engine.api.checkpoint_config import CheckpointConfig, CheckpointingMode
 from onceproof.engine.api.execution_config import ExecutionConfig
+from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.api.operator_settings import Upstreams
 from onceproof.engine.api.restart_strategy_options import RestartStrategyConfiguration
 from onceproof.engine.api.slot_sharing import SlotSharingGroup, group_name
@@ -338,6 +339,16 @@ class JobDescription:
             configuration.get(SORTED_INPUTS_MEMORY),
         )
 
+    @property
+    def operators(self) -> Sequence[StreamNode]:
+        """The operators of the job, upstream ones first (ours)."""
+        return with_upstreams(self._nodes)
+
+    def adopt(self, operators: Sequence[StreamNode]) -> None:
+        """Describe operators of another environment in this one, in place of its own (ours)."""
+        self._nodes = list(operators)
+        self._next_number = 1 + max([node.number for node in operators], default=-1)
+
     def close(self) -> None:
         """Do nothing: an environment holds nothing open between executions."""
 
@@ -394,6 +405,16 @@ class JobDescription:
         if self._max_parallelism is not None:
             effective.set(MAX_PARALLELISM, self._max_parallelism)
         return effective
+
+    def _taken(self, job_name: str | None) -> JobClient | None:
+        """Hand the job to a submission that takes it, and return the client; None: the job is to run."""
+        for each in submissions():
+            if each.takes is not None:
+                self._override_as_submitted()
+                client = each.takes(self, job_name or self._configuration.get(JOB_NAME) or "")
+                self._nodes = []
+                return client
+        return None
 
     def _take_job_graph(self, job_name: str | None) -> JobGraph:
         """Build the job graph that is about to run, forget its nodes and announce it."""

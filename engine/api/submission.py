@@ -18,13 +18,14 @@ from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from onceproof.engine.api.job_client import CompletableFuture
+from onceproof.engine.api.job_client import CompletableFuture, JobClient
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.graph import InvalidJob, JobGraph
 
 Announce: TypeAlias = Callable[[JobGraph], None]
 Explain: TypeAlias = Callable[[Configuration], None]
 Begins: TypeAlias = Callable[[str], None]
+Takes: TypeAlias = Callable[[Any, str], JobClient]
 
 
 class Submission(NamedTuple):
@@ -40,6 +41,9 @@ class Submission(NamedTuple):
     """Called before that with the options that count."""
     begins: Begins | None
     """Called with the id of each job that its runtime has taken."""
+    takes: Takes | None = None
+    """Called in place of running a job, with its description and its name, "" for none. The program gets the
+    client that it returns."""
 
 
 ENDING_SECONDS: Final = 5.0
@@ -124,18 +128,19 @@ def submitted(
     overrides: Configuration | None = None,
     explain: Explain | None = None,
     begins: Begins | None = None,
+    takes: Takes | None = None,
 ) -> Iterator[None]:
     """Run a program as Flink's command line does.
 
     Inside the context every new environment gets the options of ``configuration`` over its own, and every job
     those of ``overrides`` over everything. Just before a job runs ``explain`` is called with the options that
     count, then ``announce`` with the job graph, and ``begins`` with its id once nothing refuses it any more.
-    ``program`` names the file.
+    With ``takes`` no job runs: it takes their descriptions. ``program`` names the file.
     """
     current_program()
     _process.programs.append(Program(program))
     overriding = Configuration() if overrides is None else overrides
-    _process.submissions.append(Submission(configuration, overriding, announce, explain, begins))
+    _process.submissions.append(Submission(configuration, overriding, announce, explain, begins, takes))
     try:
         yield
     finally:

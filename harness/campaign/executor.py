@@ -42,7 +42,7 @@ from onceproof.harness.campaign.scenario_worker import (
 from onceproof.harness.campaign.trial_tables import WRITTEN, TrialTables
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
-from onceproof.harness.model.family_places import split_address
+from onceproof.harness.model.family_places import joined_address, split_address
 from onceproof.harness.model.user_file import module_name_of
 from onceproof.harness.trials.output_files import OutputUnwritable
 from onceproof.harness.trials.pool import Batch, FamilyToLoad, raise_error_of
@@ -111,7 +111,7 @@ def _local_address(source: FamilySource) -> str:
     # A worker runs no finalizers, so the copy stands below Spark's own folder, which ends with the executor.
     below = None if TaskContext.get() is None else SparkFiles.getRootDirectory()
     copy = unpacked(source.modules, below) / source.place
-    return f"{copy}:{attribute}" if attribute else str(copy)
+    return joined_address(copy, attribute)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

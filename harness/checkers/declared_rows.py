@@ -69,7 +69,8 @@ class DeclaredRows:
         if self._options.late is not None:
             declared = self._possible(records, visible, history, checkpoint)
         rows = Counter(self._expected(records, declared, is_whole))
-        if history is None or not self._scenario.is_exactly_once or self._options.table_keys:
+        options = self._options
+        if history is None or not self._scenario.is_exactly_once or options.table_keys or options.settles:
             return rows
         counted = Counter(visible)
         if rows == counted:

@@ -30,6 +30,13 @@ from onceproof.harness.commands.job_cli import checkpoints, jobs
 from onceproof.harness.commands.merge_cli import merge
 from onceproof.harness.commands.mutants_cli import mutants
 from onceproof.harness.commands.nightly_cli import nightly
+from onceproof.harness.commands.script_options import (
+    Arguments,
+    JobName,
+    Samples,
+    addresses_of,
+    with_arguments,
+)
 from onceproof.harness.commands.serve_cli import serve
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.setup_cli import completion, doctor, init
@@ -126,6 +133,9 @@ def run(
         Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
     ] = None,
     junit: Junit = None,
+    sample: Samples = None,
+    job: JobName = None,
+    argument: Arguments = None,
     as_json: AsJson = False,
 ) -> None:
     """Run scenarios on this machine, check every property, and write a report."""
@@ -134,7 +144,7 @@ def run(
     from onceproof.harness.settings.project_settings import load_settings
 
     options = RunOptions(
-        families=families,
+        families=addresses_of(families, sample, job, argument),
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,
@@ -193,6 +203,9 @@ def check(
     seed: Seed = 0,
     sql: ComparesSql = None,
     scenario_time: ScenarioTime = None,
+    sample: Samples = None,
+    job: JobName = None,
+    argument: Arguments = None,
     as_json: AsJson = False,
 ) -> None:
     """Run families without faults, and say what to fix in them."""
@@ -201,7 +214,8 @@ def check(
     from onceproof.harness.settings.project_settings import load_settings
 
     budget = budget_of(load_settings(), scenario_time)
-    raise typer.Exit(check_command(families, scenarios, seed, sql, as_json, budget))
+    asked = addresses_of(families, sample, job, argument)
+    raise typer.Exit(check_command(asked, scenarios, seed, sql, as_json, budget))
 
 
 @app.command()
@@ -271,10 +285,14 @@ def replay(
     as_json: AsJson = False,
     as_program: AsProgram = False,
     bisect: Bisect = False,
+    sample: Samples = None,
+    job: JobName = None,
+    argument: Arguments = None,
 ) -> None:
     """Run one scenario again, with the same verdict and the same trace hash."""
     from onceproof.harness.commands.replay import replay_command
 
+    family = _of_script(family, sample, job, argument)
     raise typer.Exit(replay_command(subject, family, trace, system, as_json, task or (), whole, as_program))
 
 
@@ -285,11 +303,15 @@ def explain(
     system: RunSystem = None,
     out: ExplainOut = EXPLAIN_FOLDER,
     shrink_runs: ExplainShrinkRuns = None,
+    sample: Samples = None,
+    job: JobName = None,
+    argument: Arguments = None,
     as_json: AsJson = False,
 ) -> None:
     """Shrink a failing scenario, explain why it fails, and write a page about it."""
     from onceproof.harness.commands.explain import explain_command
 
+    family = _of_script(family, sample, job, argument)
     raise typer.Exit(explain_command(subject, family, system, out, shrink_runs, _command(), as_json))
 
 
@@ -366,6 +388,14 @@ def _everyday_first() -> None:
 _everyday_first()
 
 
+def _of_script(
+    family: str | None, samples: Sequence[str] | None, job: str | None, arguments: Sequence[str] | None
+) -> str | None:
+    """Return the address of a family with what the options say of a script."""
+    found = addresses_of([family] if family else [], samples, job, arguments)
+    return found[0] if found else None
+
+
 def _command() -> str:
     """Return the command line as the user typed it."""
     return shlex.join(("onceproof", *sys.argv[1:]))
@@ -380,7 +410,7 @@ def main(arguments: Sequence[str] | None = None, night: OwnNight | None = None) 
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = DEBUG in given
     # The user adds --debug to the end of the line that failed, so it may stand anywhere.
-    given = [argument for argument in given if argument != DEBUG]
+    given = with_arguments([argument for argument in given if argument != DEBUG])
     if completions.is_asked():
         return completions.answer(app)
     if not given:

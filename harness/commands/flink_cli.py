@@ -22,8 +22,8 @@ def install(as_json: AsJson = False) -> None:
     """Install Flink into your cache, once: minutes and a gigabyte."""
     import json
 
-    from onceproof.harness.systems.flink.flink_cluster import archive_classes
-    from onceproof.harness.systems.flink.flink_home import VERSION, install_flink
+    from onceproof.harness.systems.flink.cluster import archive_classes
+    from onceproof.harness.systems.flink.home import VERSION, install_flink
 
     home = install_flink()
     archive_classes(home)

@@ -30,6 +30,7 @@ from onceproof.harness.generation.drawn_operations import (
     draw_rescales,
 )
 from onceproof.harness.generation.drawn_times import with_times
+from onceproof.harness.generation.drawn_workloads import workload_of
 from onceproof.harness.generation.fault_patterns import (
     MOST_FAULTS,
     FaultDraw,
@@ -60,7 +61,6 @@ from onceproof.harness.model.family import (
     Workload,
     options_of,
     tasks_with,
-    workload_of,
 )
 from onceproof.harness.model.family_places import is_built_in
 from onceproof.harness.model.fault_kinds import FaultKind
@@ -178,7 +178,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     kinds, unfit = draw_kinds(chance), unfit_kinds(family)
     rescales = chance.chance(0.7)
     steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
-    records, any_backend = sum(map(len, workload.records.values())), options_of(family).any_backend
+    records, any_backend = _records_passed_on(family, workload), options_of(family).any_backend
     wanted = chance.weighted(WANTED_CHECKPOINTS)
     interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
@@ -240,6 +240,11 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         buffer_records=chance.weighted(BUFFER_RECORDS),
         endless=(chance.chance(ENDLESS) and not hurried and not options_of(family).batch) or UNSET,
     )
+
+
+def _records_passed_on(family: Family, workload: Workload) -> int:
+    """Return for how many records a scenario of these gives its job time."""
+    return options_of(family).fan_out * sum(map(len, workload.records.values()))
 
 
 def _ends_of(family: Family, workload: Workload) -> frozenset[str]:

@@ -62,7 +62,7 @@ _EXPECTED: Final = frozenset(
         ("onceproof.harness.trials.pool", "WorkerDied"),
         ("onceproof.engine.runtime.spark_session", "SparkFailed"),
         ("onceproof.harness.systems.process.process_table", "SessionLives"),
-        ("onceproof.harness.systems.kit.driver_process", "DriverFailed"),
+        ("onceproof.harness.systems.kit.drivers", "DriverFailed"),
     }
 )
 

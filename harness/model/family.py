@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue
+from onceproof.harness.model.system_homes import HOMES
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -45,8 +46,6 @@ KAFKA: Final = "kafka"
 S3: Final = "s3"
 """The names of the servers that families may need."""
 ROLES: Final = ("source", "keyed", "sink")
-LONGEST_VALUE: Final = 60
-"""The most characters of a wrong value that an error shows."""
 FAMILY_MODULE: Final = "onceproof_family_"
 """Prefix of the names of the modules that hold a user's families."""
 
@@ -159,7 +158,7 @@ class Family(Protocol):
         """Raised whenever the same seed begins to give other records."""
 
     @property
-    def tasks(self) -> Mapping[str, Role]:
+    def tasks(self) -> Vertices:
         """The job's vertices by name, and which parallelism of a scenario each takes."""
 
     @property
@@ -191,8 +190,21 @@ class FamilyError(Exception):
     """A family that cannot be loaded; the message is one line that says where and what is wrong."""
 
 
+class _OptionsByName(type):
+    """Makes options: refuses names that are no options, and takes those of earlier versions as ``jobs``."""
+
+    def __call__(cls, **given: Any) -> Any:
+        for name in given.keys() - _OPTIONS.keys() - _EARLIER.keys():
+            near = nearest(name, _OPTIONS) or f"; there are {', '.join(_OPTIONS)}"
+            raise FamilyError(f"FamilyOptions has no option {name!r}{near}")
+        earlier = {_EARLIER[name]: given.pop(name) for name in _EARLIER if name in given}
+        if earlier:
+            given["jobs"] = {**earlier, **given.get("jobs", {})}
+        return super().__call__(**given)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyOptions:
+class FamilyOptions(metaclass=_OptionsByName):
     """What only some families have or promise; a family holds it under the name ``options``.
 
     All options are optional and given by name. An unknown one is a FamilyError with the nearest name.
@@ -208,6 +220,11 @@ class FamilyOptions:
     """For ``late``: the watermark at which a row of an input is due, such as the end of its window less 1 ms,
     None if it does not wait. Without ``due`` a record is late when it is behind; with it when its late row is
     due, or for None all its other rows."""
+    settles: bool = False
+    """With ``declares``: whether ``expected`` itself says which rows follow from the order of arrival. Then
+    no model of watermarks asks it for parts of the input, and the state of checkpoints is not compared."""
+    fan_out: int = 1
+    """By how much a scenario gets more time, where the job makes several records of one."""
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
@@ -242,15 +259,10 @@ class FamilyOptions:
     answers: Callable[[Row], Any] | None = None
     """``answers(row)`` returns what an attempt answers once at most, such as the key and start of a row's
     window; None for a row that may come any number of times."""
-    streaming_query: Callable[[Any, Any], Any] | None = None
-    """``streaming_query(records, io)`` builds the job for Spark Structured Streaming from a streaming
-    DataFrame of records; it returns rows or what a sink of ``io`` returns."""
-    bytewax_flow: Callable[[Any, Any], Any] | None = None
-    """``bytewax_flow(records, io)`` builds the job for Bytewax from a stream of records; it returns pairs
-    of a key and a row, or what a sink of ``io`` returns."""
-    quix_app: Callable[[Any, Any], Any] | None = None
-    """``quix_app(records, io)`` builds the job for Quix Streams from a StreamingDataFrame of records; it
-    returns one of rows."""
+    jobs: Mapping[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
+    """By the name of a system, the function that builds the job for that engine: ``{"bytewax": flow_of}``.
+    It gets the records and the ``io`` of that system, and returns rows, or what a sink of ``io`` returns. A
+    job for Flink gets an environment and ``io``."""
     sends_batches: bool | Callable[[Mapping[str, Parameter]], bool] = False
     """Whether the job has a write-ahead sink, or a function that says so for the parameters of a workload.
     Then the target refuses several batches in a row in some scenarios."""
@@ -266,14 +278,6 @@ class FamilyOptions:
     with_key: Callable[[RecordValue, int], RecordValue] | None = None
     """``with_key(value, number)`` returns a record's value with the key of that number, 0 or more, instead of
     its own; an experiment of ``onceproof sensitivity`` sets the number of keys by it."""
-
-    def __new__(cls, **given: Any) -> FamilyOptions:
-        """Refuse names that are no options."""
-        for name in given:
-            if name not in _OPTIONS:
-                near = nearest(name, _OPTIONS) or f"; there are {', '.join(_OPTIONS)}"
-                raise FamilyError(f"FamilyOptions has no option {name!r}{near}")
-        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         """Refuse values that do not fit."""
@@ -339,6 +343,8 @@ _OPTIONS: Final[_Members] = {
         "the tag of late rows, or a function late(row)",
     ),
     "due": (_is_function_or_none, "a function due(row, records)"),
+    "settles": (lambda value: type(value) is bool, "True or False"),
+    "fan_out": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "any_backend": (lambda value: type(value) is bool, "True or False"),
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
@@ -355,9 +361,10 @@ _OPTIONS: Final[_Members] = {
     "versions": (_is_function_or_none, "a function versions(records)"),
     "written_at_end": (lambda value: type(value) is bool, "True or False"),
     "answers": (_is_function_or_none, "a function answers(row)"),
-    "streaming_query": (_is_function_or_none, "a function streaming_query(records, io)"),
-    "bytewax_flow": (_is_function_or_none, "a function bytewax_flow(records, io)"),
-    "quix_app": (_is_function_or_none, "a function quix_app(records, io)"),
+    "jobs": (
+        lambda it: isinstance(it, Mapping) and it.keys() <= HOMES.keys() and all(map(callable, it.values())),
+        "functions by the names of systems, as in {'bytewax': flow_of}",
+    ),
     "writes_files": (lambda value: type(value) is bool, "True or False"),
     "batch": (lambda value: type(value) is bool, "True or False"),
     "servers": (
@@ -370,11 +377,8 @@ _OPTIONS: Final[_Members] = {
     ),
     "with_key": (_is_function_or_none, "a function with_key(value, number)"),
 }
-
-_FUNCTIONS: Final = (
-    *("versions", "answers", "due", "streaming_query", "bytewax_flow", "quix_app", "with_key"),
-    *("tasks_with", "simpler_parameters", "as_program"),
-)
+_EARLIER: Final = {"streaming_query": "structured_streaming", "bytewax_flow": "bytewax", "quix_app": "quix"}
+"""By an option of earlier versions, the system in ``jobs`` that it stands for."""
 NO_OPTIONS: Final = FamilyOptions()
 
 
@@ -407,36 +411,6 @@ def options_of(family: object) -> FamilyOptions:
     """Return the options of a family; all defaults where it has none."""
     declared: Any = family
     return declared.options if hasattr(family, "options") else NO_OPTIONS
-
-
-def workload_of(family: Family, random: Random) -> Workload:
-    """Return what a family generates.
-
-    Raises:
-        FamilyError: it is no Workload, or its parts have other types than those of a Workload.
-    """
-    drawn: Any = family.generate(random)  # A file is Python without types.
-    place = source_file(family) or family.name
-    if not isinstance(drawn, Workload):
-        raise FamilyError(f"{place}: generate() returns {_in_short(drawn)}, but it must return a Workload")
-    parts: tuple[tuple[str, Any], ...] = (("records", drawn.records), ("parameters", drawn.parameters))
-    for name, part in parts:
-        if not isinstance(part, Mapping):
-            raise FamilyError(
-                f"{place}: the {name} that generate() returns are a mapping, not {_in_short(part)}"
-            )
-    for split, records in parts[0][1].items():
-        if not isinstance(records, Sequence) or isinstance(records, str | bytes):
-            raise FamilyError(
-                f"{place}: generate() returns {_in_short(records)} for split {split!r}, but the records of a"
-                " split are a list of (timestamp, value)"
-            )
-    return drawn
-
-
-def _in_short(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def tasks_with(family: Family, parameters: Mapping[str, Parameter]) -> Vertices:
@@ -479,7 +453,8 @@ def _check_options(family: object, place: str) -> None:
         raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {options!r}")
     for option in fields(FamilyOptions):
         is_loose = option.name in values and getattr(options, option.name) == option.default
-        if is_loose and (option.name not in _FUNCTIONS or callable(values[option.name])):
+        is_function = _OPTIONS[option.name][0] is _is_function_or_none
+        if is_loose and (not is_function or callable(values[option.name])):
             raise FamilyError(
                 f"{place}: {option.name!r} is an option: write options = FamilyOptions({option.name}=...)"
             )

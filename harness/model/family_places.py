@@ -7,7 +7,10 @@ The rules this module lives by:
 - An object or a class with the same members is a family as well, where one file holds several. The family
   ``nexmark_q5`` of a package is ``nexmark/q5.py``; the built-in modules that hold several families are listed
   in ``scenarios.SEVERAL``.
-- Every process finds a family by its address: a name, FILE.py, FILE.py:OBJECT, or the FILE.toml of a program.
+- A file that defines none of a family's functions is a script, a program of PyFlink as people write it. Its
+  syntax tree says so; nothing of it runs.
+- Every process finds a family by its address: a name, FILE.py, FILE.py:OBJECT, the FILE.toml of a program, or
+  FILE.py?WORDS of a script, where the words are those of a query: ``job.py?job=totals&argument=--fast``.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from onceproof import scenarios
 from onceproof.harness.model.family import (
@@ -32,9 +35,16 @@ from onceproof.harness.model.family import (
     source_file,
 )
 from onceproof.harness.model.program_family import ProgramFamily, program_family
-from onceproof.harness.model.user_file import error_line, import_file
+from onceproof.harness.model.user_file import defined_in, error_line, import_file
 
 PROGRAM_SUFFIX: Final = ".toml"
+WORDS: Final = "?"
+"""Stands between a script and what its address says of it."""
+_SCRIPTS: Final = "onceproof.harness.scripts.script_family"
+"""Imported when a script is loaded: it runs on the systems, which import this module."""
+_OF_FAMILIES: Final = frozenset(
+    ("generate", "job", "expected", "oracle_sql", "record_schema", "generator_version")
+)
 _BUILT_IN: Final = f"{scenarios.__name__}."
 
 
@@ -78,7 +88,7 @@ def is_built_in(family: Family) -> bool:
 
 
 def load_family(address: str) -> Family:
-    """Return a built-in family by name, the one in a user's FILE.py or FILE.py:OBJECT, or that of a program.
+    """Return a built-in family by name, the one in a user's FILE.py or FILE.py:OBJECT, a script or a program.
 
     FamilyError if there is none.
     """
@@ -102,7 +112,13 @@ def is_program(address: str) -> bool:
 
 
 def split_address(address: str) -> tuple[Path | None, str]:
-    """Return the file in an address and the name of the object in it; no file for a built-in family."""
+    """Return the file in an address, and what follows it; no file for a built-in family.
+
+    That is the name of the object in it, or ? and what the address says of a script.
+    """
+    file, mark, said = address.partition(f".py{WORDS}")
+    if mark:
+        return Path(f"{file}.py"), f"{WORDS}{said}"
     file, colon, attribute = address.rpartition(":")
     if colon and file.endswith(".py"):
         return Path(file), attribute
@@ -110,10 +126,27 @@ def split_address(address: str) -> tuple[Path | None, str]:
     return (path if path.suffix == ".py" or path.name != address else None), ""
 
 
+def joined_address(path: Path | str, following: str) -> str:
+    """Return the address that ``split_address`` takes apart."""
+    separator = "" if not following or following.startswith(WORDS) else ":"
+    return f"{path}{separator}{following}"
+
+
+def is_script(path: Path) -> bool:
+    """Return whether a file of Python is a script; False where it cannot be read."""
+    try:
+        return not defined_in(path) & _OF_FAMILIES
+    except (OSError, SyntaxError, ValueError):
+        return False
+
+
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
         return str(family.path)
+    if type(family).__module__ == _SCRIPTS:
+        script: Any = family
+        return joined_address(script.path, script.said)
     if isinstance(family, ModuleType):
         if family.__name__.startswith(_BUILT_IN):
             return _name_of(family.__name__)
@@ -167,6 +200,8 @@ def _from_file(path: Path, attribute: str) -> Family:
     """Import a user's file and return it, or an object in it, as a family."""
     if not path.is_file():
         raise FamilyError(f"{path}: no such file")
+    if attribute.startswith(WORDS) or (not attribute and is_script(path)):
+        return _script(path.absolute(), attribute)
     try:
         module = import_file(path, FAMILY_MODULE)
     except Exception as error:
@@ -176,6 +211,13 @@ def _from_file(path: Path, attribute: str) -> Family:
     if not hasattr(module, attribute):
         raise FamilyError(f"{path}: it has no {attribute!r}{nearest(attribute, vars(module))}")
     return family_of(getattr(module, attribute), f"{path}:{attribute}")
+
+
+@cache
+def _script(path: Path, said: str) -> Family:
+    """Return a script, which its process looks at once only: it runs to know what its records determine."""
+    family: Family = importlib.import_module(_SCRIPTS).ScriptFamily(path, said)
+    return family
 
 
 def check_table_keys(family: Family, keys: int, sink: str) -> None:

@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import FAULTS, FaultRow
-from onceproof.harness.model.scenario import Fault
 
 Method: TypeAlias = Callable[..., object]
 MissingPoints: TypeAlias = Mapping[tuple[FaultKind, Point], str]
@@ -44,34 +43,6 @@ class NotCarriedOut(NamedTuple):
 
 
 FaultAnswer: TypeAlias = CarriedOut | NotCarriedOut
-
-
-def missing_points(
-    capabilities: frozenset[Capability], places: Mapping[Point, Point], moved: str, unlike: str
-) -> MissingPoints:
-    """Return the points that a system never comes to because it moves faults to points of its own.
-
-    Args:
-        places: by point of the protocol, the point of the system at which its faults strike.
-        moved: why a point is missed whose faults strike at another one.
-        unlike: why a point is missed whose faults strike nowhere.
-    """
-    return {
-        (kind, point): moved if point in places else unlike
-        for kind, row in FAULTS.items()
-        if row.needs in capabilities
-        for point in row.points
-        if point not in places.values()
-    }
-
-
-def place_of(
-    fault: Fault, capabilities: frozenset[Capability], places: Mapping[Point, Point]
-) -> Point | None:
-    """Return the point of a system at which a fault strikes; None if the system cannot take the fault."""
-    row = FAULTS[fault.kind]
-    place = places.get(fault.point)
-    return place if row.needs in capabilities and place in row.points else None
 
 
 def answers(

@@ -31,7 +31,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Fault, OperationKind, Scenario
-from onceproof.harness.model.system_homes import EXTRAS, HOMES
+from onceproof.harness.model.system_homes import HOMES
 
 
 class System(Protocol):
@@ -186,9 +186,8 @@ def _class_of(name: str) -> Any:
         raise UnknownSystem(f"unknown system {name!r}: {hint}")
     from onceproof.engine.extras import require
 
-    require(f"system {name}", *EXTRAS.get(name, ()))
-    module, class_name = home
-    return getattr(importlib.import_module(module), class_name)
+    require(f"system {name}", *home.extras)
+    return getattr(importlib.import_module(f"onceproof.harness.systems.{home.module}"), home.class_name)
 
 
 def can_strike(system: System, kind: FaultKind, point: Point) -> bool:

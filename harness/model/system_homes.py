@@ -5,38 +5,35 @@ It imports nothing, because the command line lists the names in its help, which 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
+
+
+class Home(NamedTuple):
+    """Where a system is."""
+
+    module: str
+    """Below `harness/systems`."""
+    class_name: str
+    extras: tuple[str, ...] = ()
+    """Of the installation, those that it needs."""
+
 
 HOMES: Final = {
-    "simulated": ("onceproof.harness.systems.simulation.simulated_system", "SimulatedSystem"),
-    "simulated-rocksdb": ("onceproof.harness.systems.simulation.simulated_system", "DatabaseSystem"),
-    "local": ("onceproof.harness.systems.local.system", "LocalSystem"),
-    "local-workers": ("onceproof.harness.systems.local.system", "LocalWorkersSystem"),
-    "spark": ("onceproof.harness.systems.spark.system", "SparkSystem"),
-    "spark-cluster": ("onceproof.harness.systems.spark.system", "SparkClusterSystem"),
-    "spark-standalone": ("onceproof.harness.systems.spark.system", "SparkStandaloneSystem"),
-    "spark-yarn": ("onceproof.harness.systems.spark.system", "SparkYarnSystem"),
-    "relay": ("onceproof.harness.systems.relay", "RelaySystem"),
-    "structured_streaming": (
-        "onceproof.harness.systems.structured.structured_system",
-        "StructuredStreamingSystem",
-    ),
-    "flink": ("onceproof.harness.systems.flink.flink_system", "FlinkSystem"),
-    "bytewax": ("onceproof.harness.systems.bytewax.bytewax_system", "BytewaxSystem"),
-    "quix": ("onceproof.harness.systems.quix.quix_system", "QuixSystem"),
-    "command": ("onceproof.harness.systems.program.program_system", "CommandSystem"),
+    "simulated": Home("simulation.simulated_system", "SimulatedSystem"),
+    "simulated-rocksdb": Home("simulation.simulated_system", "DatabaseSystem"),
+    "local": Home("local.system", "LocalSystem"),
+    "local-workers": Home("local.system", "LocalWorkersSystem"),
+    "spark": Home("spark.system", "SparkSystem", ("spark",)),
+    "spark-cluster": Home("spark.system", "SparkClusterSystem", ("spark",)),
+    "spark-standalone": Home("spark.system", "SparkStandaloneSystem", ("spark",)),
+    "spark-yarn": Home("spark.system", "SparkYarnSystem", ("spark",)),
+    "relay": Home("relay", "RelaySystem", ("spark",)),
+    "structured_streaming": Home("structured.system", "StructuredStreamingSystem", ("spark",)),
+    "flink": Home("flink.system", "FlinkSystem"),
+    "bytewax": Home("bytewax.system", "BytewaxSystem"),
+    "quix": Home("quix.system", "QuixSystem", ("kafka",)),
+    "command": Home("program.system", "CommandSystem"),
 }
-
-EXTRAS: Final = {
-    "spark": ("spark",),
-    "spark-cluster": ("spark",),
-    "spark-standalone": ("spark",),
-    "spark-yarn": ("spark",),
-    "relay": ("spark",),
-    "structured_streaming": ("spark",),
-    "quix": ("kafka",),
-}
-"""By system, the extras of the installation that it needs."""
 
 
 def system_names() -> tuple[str, ...]:

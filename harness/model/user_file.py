@@ -9,6 +9,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -47,6 +48,25 @@ def import_alone(path: Path, prefix: str) -> ModuleType:
         del sys.modules[module_name]
         raise
     return module
+
+
+def defined_in(path: Path) -> frozenset[str]:
+    """Return the names that a file of Python defines at its top level, read from its syntax tree.
+
+    None of it runs. Raises OSError, SyntaxError or ValueError.
+    """
+    found: set[str] = set()
+    for node in ast.parse(path.read_bytes(), str(path)).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Assign(targets=targets):
+                found.update(each.id for each in targets if isinstance(each, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found.update(each.asname or each.name for each in names)
+    return frozenset(found)
 
 
 def module_name_of(path: Path) -> tuple[str, Path]:

@@ -20,9 +20,10 @@ from itertools import accumulate
 from random import Random
 from typing import Final
 
+from onceproof.harness.generation.drawn_workloads import workload_of
 from onceproof.harness.generation.generator import generator_version
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.family import Family, FamilyError, Workload, options_of, workload_of
+from onceproof.harness.model.family import Family, FamilyError, Workload, options_of
 from onceproof.harness.model.scenario import (
     Fault,
     InputRecord,

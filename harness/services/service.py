@@ -12,6 +12,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import json
@@ -125,6 +126,7 @@ class ServerProcesses:
             )
         process = psutil.Process(child.pid)
         _CHILDREN[child.pid] = child
+        atexit.register(_leave, child, os.getpid(), dies_with_parent)
         self._last = child.pid
         self.record(process)
         return process
@@ -198,6 +200,16 @@ class ServerProcesses:
             return [(int(pid), float(started)) for pid, started in json.loads(self._record.read_bytes())]
         except (OSError, ValueError, TypeError):
             return []
+
+
+def _leave(child: subprocess.Popen[bytes], parent: int, dies_with_parent: bool) -> None:
+    """At the end of this process, end a server that dies with it, and wait for one that has ended."""
+    # A fork of this process may end as well.
+    if os.getpid() != parent:
+        return
+    if child.poll() is None and dies_with_parent:
+        child.kill()
+        child.wait()
 
 
 def die_with_parent() -> None:

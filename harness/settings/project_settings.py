@@ -31,7 +31,7 @@ from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.checkers import CONTINUATIONS, PROPERTIES
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.known_failures import KnownSignature, Text
-from onceproof.harness.model.family_places import family_names, split_address
+from onceproof.harness.model.family_places import family_names, joined_address, split_address
 from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
 from onceproof.harness.model.system_homes import system_names
 
@@ -291,7 +291,7 @@ def _family(address: str, place: str, folder: Path) -> str:
     path = from_here(folder / file)
     if not path.is_file():
         raise _Unfit(f"there is no file {address!r} beside {FILE}", place)
-    return f"{path}:{attribute}" if attribute else str(path)
+    return joined_address(path, attribute)
 
 
 def _check_known(known: Iterable[KnownSignature]) -> None:

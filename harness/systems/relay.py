@@ -36,7 +36,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import applicable, refusal_of_servers
-from onceproof.harness.systems.kit.driver_pool import Drivers
+from onceproof.harness.systems.kit.drivers import Drivers
 from onceproof.harness.systems.kit.incarnations import Ending, JobRun, trial_folder
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.kit.system import lengths_of

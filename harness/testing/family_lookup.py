@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 
 from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.model.family import FAMILY_MODULE, Family, FamilyError, family_of, source_file
-from onceproof.harness.model.family_places import address_of, load_family, split_address
+from onceproof.harness.model.family_places import address_of, joined_address, load_family, split_address
 from onceproof.harness.model.user_file import module_name_of
 
 FamilyLike: TypeAlias = str | os.PathLike[str] | object
@@ -51,7 +51,7 @@ def find_family(given: FamilyLike, test_module: ModuleType | None, folders: Sequ
         return load_family(address)
     for folder in folders:
         if (folder / path).is_file():
-            return load_family(f"{folder / path}:{attribute}" if attribute else str(folder / path))
+            return load_family(joined_address(folder / path, attribute))
     looked = " and ".join(str(folder) for folder in dict.fromkeys(folders))
     raise FamilyError(f"{path}: no such file in {looked}")
 
@@ -86,7 +86,7 @@ def replay_command_line(
     file, attribute = split_address(address)
     if file is None:
         return replay_command(subject, address, system)
-    address = path_as_typed(file, folder) + (f":{attribute}" if attribute else "")
+    address = joined_address(path_as_typed(file, folder), attribute)
     command = replay_command(subject, address, system)
     needed = [path_as_typed(entry, folder) for entry in needed_python_path(family, path_at_start)]
     return f"PYTHONPATH={shlex.quote(os.pathsep.join(needed))} {command}" if needed else command

@@ -223,11 +223,11 @@ def _compared(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) 
     if recorded.metadata.records_in_flight or not scenario.is_exactly_once:
         # With records in flight the state lacks records before the cut; with at-least-once it has some after.
         return
-    control = undisturbed_checkpoint(family, scenario, recorded.cut)
+    options = options_of(family)
+    control = None if options.settles else undisturbed_checkpoint(family, scenario, recorded.cut)
     if control is None:
         return
     # A family that declares depends on arrival order, so the order within its list states differs.
-    options = options_of(family)
     ordered = not options.declares
     without = options.arrival_states_with(scenario.parameters)
     number = recorded.metadata.checkpoint_id
@@ -285,7 +285,8 @@ def _on_other_backends(family: Family, scenario: Scenario) -> Iterator[Scenario]
 
     On databases one without a seed has full checkpoints, and incremental ones.
     """
-    if not options_of(family).any_backend:
+    options = options_of(family)
+    if options.settles or not options.any_backend:
         return
     if scenario.state_backend == ROCKSDB:
         yield replace(scenario, state_backend=UNSET, incremental=UNSET)

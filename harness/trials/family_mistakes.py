@@ -63,9 +63,9 @@ TABLE: Final = """\
 def versions(records):
     # All rows that each key may show, one after another.
 
-options = FamilyOptions(table_keys=1, versions=versions, streaming_query=streaming_query)
+options = FamilyOptions(table_keys=1, versions=versions, jobs={"structured_streaming": query_of})
 
-def streaming_query(records, io):
+def query_of(records, io):
     return io.table(rows, 1, store)  # instead of io.for_each_batch(rows, store)"""
 IS_WHOLE: Final = """\
     # At a cut, timers and windows may still hold rows back: only those that are there are expected.
@@ -346,7 +346,7 @@ def replaced_rows_mistake(verdict: Verdict) -> FamilyMistake | None:
         "table_keys",
         f"The sink replaces rows: when {found.witness['transaction']} became visible, rows of earlier batches"
         " were gone, and expected() is compared with rows that are only added. If that is how the sink works,"
-        " set table_keys and versions, and return io.table(rows, keys, store) from streaming_query().",
+        " set table_keys and versions, and return io.table(rows, keys, store) from the query.",
         TABLE,
         title=ROWS_REPLACED,
     )

@@ -38,8 +38,11 @@ FITTING: Final[Mapping[str, tuple[type, ...]]] = {
 def misfit_of(family: Family, scenario: Scenario) -> tuple[str, str] | None:
     """Return the schema that does not fit a scenario's records or expected rows, and a sentence about it.
 
-    The rows of a family that ``declares`` follow from its run, so only its records are compared.
+    The rows of a family that ``declares`` follow from its run, so only its records are compared; a script has
+    no schema.
     """
+    if not family.record_schema:
+        return None
     values = [value for records in scenario.records.values() for _, value in records]
     fields = [value if isinstance(value, tuple) else (value,) for value in values]
     sentence = _misfit(column_types_of(family.record_schema), fields)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 name = "nexmark_q8"
 generator_version = 2
-options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {
     "events": "source",
     "people -> Map": "keyed",
@@ -110,6 +109,9 @@ def flink_job(env: StreamExecutionEnvironment, io: JobIO) -> None:
         .process(PeopleWithAuctions(), Types.TUPLE([LONG, Types.STRING(), LONG]))
     )
     nexmark.into_table(nexmark.named(rows, "join", io), io, column=0)
+
+
+options = FamilyOptions(declares=True, any_backend=True, jobs={"flink": flink_job})
 
 
 def _side_of_person(person: tuple[int, str, str, str]) -> Side:

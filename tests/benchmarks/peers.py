@@ -29,8 +29,8 @@ from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.harness.services.service import ServiceError
-from onceproof.harness.systems.bytewax.bytewax_system import PACKAGES as BYTEWAX
-from onceproof.harness.systems.flink.flink_home import PACKAGES as FLINK
+from onceproof.harness.systems.bytewax.system import PACKAGES as BYTEWAX
+from onceproof.harness.systems.flink.home import PACKAGES as FLINK
 from onceproof.harness.systems.kit.packages import python_with
 from tests.benchmarks.local import WrongCount
 from tests.benchmarks.measurement import Measurement

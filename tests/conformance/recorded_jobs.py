@@ -46,7 +46,7 @@ from onceproof.engine import (
 from onceproof.engine.elements import Record
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.windows.triggers import TriggerResult
-from tests.pyflink_imports import pyflink_imports
+from onceproof.harness.scripts.pyflink_imports import pyflink_imports
 
 UNITING: Final = frozenset({"union", "connect", "join", "co_group", "interval_join"})
 """Methods behind which the order of two streams is chance."""

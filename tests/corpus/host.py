@@ -30,8 +30,8 @@ from typing import Any, Final
 from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.harness.scripts.pyflink_imports import pyflink_imports
 from tests.patience import PATIENCE_SECONDS
-from tests.pyflink_imports import pyflink_imports
 
 RECORDS_BEFORE: Final = 3
 RECORDS_AFTER: Final = 2

@@ -10,9 +10,9 @@ import pytest
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.systems.kit.incarnations import NEIGHBOUR
 from onceproof.harness.systems.local.system import LocalRun
 from onceproof.harness.systems.process.job_specification import HIDDEN
-from onceproof.harness.systems.process.neighbour_files import NEIGHBOUR
 from onceproof.reports.headline import real_input_failed, real_input_text
 from onceproof.scenarios._year_of_flights import ROWS, write_year
 from tests.flights.flights_oracle import YearComparison

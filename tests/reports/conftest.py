@@ -320,7 +320,7 @@ def make_comparison(**changes):
     return Report(**(settings | changes))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def made():
     """Return functions that make traces, reports and their parts."""
     return SimpleNamespace(

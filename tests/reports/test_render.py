@@ -83,7 +83,7 @@ def hostile_kinds(report):
     return msgspec.structs.replace(report, coverage=msgspec.structs.replace(report.coverage, cells=cells))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reports(made):
     long = made.trace(records=60, keys=["k1", "k2", "k3"], seed=2, kill_at=150, rescale_to=3, interval=40)
     return {
@@ -118,9 +118,16 @@ NAMES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def pages(reports):
+    """Return the text and the elements of the page of each report."""
+    texts = {name: render(reports[name]) for name in NAMES}
+    return {name: (text, Page(text)) for name, text in texts.items()}
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_page_is_well_formed(reports, name):
-    page = Page(render(reports[name]))
+def test_page_is_well_formed(pages, name):
+    _, page = pages[name]
     assert page.faults == []
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -135,9 +142,8 @@ def test_page_is_well_formed(reports, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_page_needs_no_network(reports, name):
-    text = render(reports[name])
-    page = Page(text)
+def test_page_needs_no_network(pages, name):
+    text, page = pages[name]
     for tag, attributes in page.elements:
         assert tag not in {"iframe", "img", "object", "embed", "base", "form", "audio", "video", "source"}
         assert "src" not in attributes
@@ -154,12 +160,11 @@ def test_page_needs_no_network(reports, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_security_policy_allows_only_the_script_of_the_page(reports, name):
-    text = render(reports[name])
+def test_security_policy_allows_only_the_script_of_the_page(pages, name):
+    text, page = pages[name]
     scripts = re.findall(r"<script\b[^>]*>(.*?)</script>", text, re.S)
     assert len(scripts) == len(re.findall(r"<script\b", text, re.I)) == 1
     digest = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
-    page = Page(text)
     policy = next(attributes["content"] for attributes in page.all("meta") if "http-equiv" in attributes)
     assert f"script-src 'sha256-{digest}'" in policy
     assert policy.startswith("default-src 'none'")
@@ -168,9 +173,8 @@ def test_security_policy_allows_only_the_script_of_the_page(reports, name):
 
 
 @pytest.mark.parametrize("name", ["hostile", "hostile comparison"])
-def test_hostile_texts_are_shown_and_never_become_markup(reports, name):
-    text = render(reports[name])
-    page = Page(text)
+def test_hostile_texts_are_shown_and_never_become_markup(pages, name):
+    text, page = pages[name]
     assert "<img" not in text
     assert "{{ 7*7 }}" in page.text
     assert "<script>alert(1)</script>" in page.text
@@ -182,8 +186,8 @@ def test_hostile_texts_are_shown_and_never_become_markup(reports, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pictures_are_valid_and_have_descriptions(reports, name):
-    text = render(reports[name])
+def test_pictures_are_valid_and_have_descriptions(pages, name):
+    text, _ = pages[name]
     pictures = re.findall(r"<svg\b.*?</svg>", text, re.S)
     assert pictures
     for picture in pictures:
@@ -196,8 +200,8 @@ def test_pictures_are_valid_and_have_descriptions(reports, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tables_have_captions_and_scoped_headers(reports, name):
-    page = Page(render(reports[name]))
+def test_tables_have_captions_and_scoped_headers(pages, name):
+    _, page = pages[name]
     assert len(page.all("caption")) == len(page.all("table"))
     assert all(attributes.get("scope") in ("col", "row") for attributes in page.all("th"))
     assert all(attributes.get("type") == "button" for attributes in page.all("button"))

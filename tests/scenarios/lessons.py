@@ -10,8 +10,8 @@ from onceproof.harness.trials.examination import Examined, examine
 from onceproof.harness.trials.trial import SIMULATED, try_scenario
 
 TEXTBOOK = Path(__file__).parents[2] / "scenarios" / "textbook"
-SHRINKING_SECONDS = 60.0
-"""Shrinking ends by itself after a few seconds; on a busy machine it must not be cut off."""
+SHRINK_RUNS = 60
+"""What a small scenario needs is measured in less time than a large one takes."""
 
 
 def examined_lesson(address: str, seeds: int, first: int = 0) -> Examined | None:
@@ -23,7 +23,7 @@ def examined_lesson(address: str, seeds: int, first: int = 0) -> Examined | None
     for seed in range(first, first + seeds):
         scenario = generate(family, seed)
         if not try_scenario(family, scenario).verdict.passed:
-            return examine(SIMULATED, family, scenario, None, SHRINKING_SECONDS)
+            return examine(SIMULATED, family, scenario, None, SHRINK_RUNS)
     return None
 
 

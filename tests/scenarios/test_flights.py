@@ -42,6 +42,8 @@ from tests.scenarios.golden import meaning_of
 
 FAMILY = load_family("flights")
 GOLDEN = "1:e2057a0cf44707eb"
+FLIGHTS = 7000
+"""So many of each airport, in several checkpoints. Nights count the whole year under kills."""
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,"
@@ -238,7 +240,7 @@ class FolderIO:
 def run_job(source: Source, folder: Path) -> Counter[tuple[str, ...]]:
     configuration = Configuration()
     configuration.set_string("execution.checkpointing.dir", str(folder / "checkpoints"))
-    configuration.set_string("execution.checkpointing.interval-records", "10000")
+    configuration.set_string("execution.checkpointing.interval-records", "2000")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     flights.job(env, FolderIO(source, folder / "rows"))
     env.execute("flights")
@@ -269,18 +271,24 @@ def test_three_flights_by_hand(tmp_path: Path) -> None:
     )
 
 
-def test_the_year_through_the_local_runtime_gives_a_row_for_each_flight(
+def test_some_weeks_through_the_local_runtime_give_a_row_for_each_flight(
     year: list[Path], tmp_path: Path
 ) -> None:
-    rows = run_job(year_source(year), tmp_path)
-    records = {}
+    weeks = []
     for path in year:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        weeks.append(tmp_path / "weeks" / path.name)
+        weeks[-1].parent.mkdir(exist_ok=True)
+        weeks[-1].write_text("".join(lines[: 1 + FLIGHTS]), encoding="utf-8")
+    rows = run_job(year_source(weeks), tmp_path)
+    records = {}
+    for path in weeks:
         split = []
         for row in rows_of(path):
             delay = int(row["delay"]) if row["delay"] else None
             split.append((0, (row["carrier"], delay, row["cancelled"] == "true")))
         records[path.stem] = split
-    assert sum(rows.values()) == ROWS
+    assert sum(rows.values()) == FLIGHTS * len(AIRPORTS)
     assert rows == as_text(flights.expected(records, NOTHING_DECLARED))
 
 
@@ -317,7 +325,7 @@ def drawn() -> list[Scenario]:
 
 def test_a_sound_engine_passes(drawn: list[Scenario]) -> None:
     failed = [
-        outcome for outcome, _ in (run_scenario(FAMILY, each) for each in drawn[:150]) if not outcome.passed
+        outcome for outcome, _ in (run_scenario(FAMILY, each) for each in drawn[:40]) if not outcome.passed
     ]
     assert failed == []
 

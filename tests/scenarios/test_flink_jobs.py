@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from onceproof.harness.model.family import Declared
+from onceproof.harness.model.family import Declared, options_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import JOB_FINISHED, rows_at_end
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.trial import scenario_of
 
-WITH_FLINK_JOB = [name for name in family_names() if hasattr(load_family(name), "flink_job")]
+WITH_FLINK_JOB = [name for name in family_names() if "flink" in options_of(load_family(name)).jobs]
 
 
 @pytest.mark.parametrize("name", WITH_FLINK_JOB)
 def test_job_for_flink_gives_the_rows_of_the_oracle_without_faults(name: str) -> None:
     family: Any = load_family(name)
-    for_flink: Any = SimpleNamespace(**{**vars(family), "job": family.flink_job})
+    for_flink: Any = SimpleNamespace(**{**vars(family), "job": family.options.jobs["flink"]})
     seen: Counter[Any] = Counter()
     for seed in range(12):
         scenario = scenario_of(family, seed)

@@ -26,7 +26,7 @@ from onceproof.scenarios.random_graphs._printing import as_program
 from onceproof.scenarios.random_graphs._simplifying import simpler_parameters
 
 RANDOM_JOB: Family = load_family("random_job")
-MANY = range(200)
+MANY = range(60)
 THREE = {"left-0": ((0, ("a", "l0.0", 2)), (1, ("a", "l0.1", 3)), (70, ("b", "l0.2", 4)))}
 
 

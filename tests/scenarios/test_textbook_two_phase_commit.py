@@ -39,7 +39,7 @@ def test_five_seeds_have_their_golden_hashes() -> None:
 
 
 def test_a_sound_engine_commits_each_transfer_at_both_accounts_or_at_none() -> None:
-    assert passes(NAME, 60)
+    assert passes(NAME, 15)
 
 
 def test_five_transfers_have_one_outcome_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,6 +81,8 @@ def test_jobs_are_restored_between_any_two_phases() -> None:
         world.recorder.observer = phases = RestoredPhases()
         world.run()
         found.update(phases.restored)
+        if BETWEEN_PHASES.keys() <= found.keys():
+            break
     assert [said for phase, said in BETWEEN_PHASES.items() if not found[phase]] == []
 
 

@@ -41,11 +41,11 @@ def test_there_is_one_machine_whatever_the_scenario_says() -> None:
 
 def test_a_sound_engine_passes_and_both_numbers_of_each_ticket_agree() -> None:
     rows = 0
-    for seed in range(120):
+    for seed in range(30):
         trial = try_scenario(FAMILY, generate(FAMILY, seed))
         assert trial.verdict.violations == ()
         for _, kind, _, payload in trial.history.events:
             if kind == "transaction_visible":
                 rows += len(payload["rows"])
                 assert all(ticket == served for _, ticket, served in payload["rows"])
-    assert rows > 1000
+    assert rows > 200

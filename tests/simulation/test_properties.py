@@ -18,12 +18,13 @@ from onceproof.harness.checkers.determinism import check_determinism
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.explanation import explain
-from onceproof.harness.generation.strategies import SHARDS, generated, in_shard, structured
+from onceproof.harness.generation.strategies import generated, structured
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.shrinking.shrinker import shrink
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem, record_preemptions
+from tests.property_shards import SHARDS, in_shard
 
 SYSTEM = SimulatedSystem()
 STRATEGIES: dict[str, Callable[[Family], st.SearchStrategy[Scenario]]] = {

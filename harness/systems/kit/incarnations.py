@@ -7,6 +7,9 @@ Rules:
 - After the last planned kill, an incarnation runs to the end of the job. One that exceeds its time limit is
   killed, and the run counts as out of budget.
 - Each system starts processes in its own way (``live``).
+- Another job writes into the same folder: what it has prepared must survive the job on trial. Its sink is the
+  engine's, so a planted bug changes it, too. Its part prefix begins with that of the job on trial, its
+  operators and checkpoint ids are that job's. It leaves files that are pre-committed, and one that is open.
 """
 
 from __future__ import annotations
@@ -22,11 +25,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from onceproof.engine.connectors.encoders import Encoder
+from onceproof.engine.connectors.file_sink_function import FileSinkFunction
+from onceproof.engine.connectors.part_files import OutputFileConfig
+from onceproof.engine.functions import (
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    RuntimeContext,
+)
+from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.harness.model.history import History
 from onceproof.harness.systems.kit.job_history import JobHistory
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
+from onceproof.harness.systems.process.file_io import PREFIX
 from onceproof.harness.systems.process.job_specification import Spec, write_spec
-from onceproof.harness.systems.process.neighbour_files import move_in
 from onceproof.harness.systems.process.visible_outputs import ReadRows, read_json_rows
 
 MOST_TIMES_GIVEN_UP: Final = 20
@@ -62,6 +74,8 @@ class JobRun(ABC):
     folder: Path
     read_rows: ReadRows = read_json_rows
     progress: Callable[[History], None] | None = None
+    builder: HistoryBuilder | None = field(default=None, kw_only=True)
+    """Builds the history; None: that of a job of the engine."""
     _number: int = field(default=0, init=False)
     _given_up: int = field(default=0, init=False)
     """How many processes in a row have given up because a server was away."""
@@ -74,6 +88,8 @@ class JobRun(ABC):
 
     def history_builder(self) -> HistoryBuilder:
         """Return the builder of the history from the event logs of the incarnations."""
+        if self.builder is not None:
+            return self.builder
         spec = self.spec
         output = Path(spec.output)
         return JobHistory(
@@ -190,3 +206,34 @@ def trial_folder(folder: Path | None, *, outlived: bool = False) -> Iterator[Pat
     else:
         folder.mkdir(parents=True, exist_ok=True)
         yield Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+
+
+NEIGHBOUR: Final = "neighbour"
+CHECKPOINTS: Final = 3
+
+
+def move_in(folder: Path, suffix: str) -> dict[str, bytes]:
+    """Write the neighbour's files. Return their content by name."""
+    before = {path.name for path in folder.iterdir()}
+    sink = FileSinkFunction(
+        str(folder), Encoder.simple_string_encoder(), OutputFileConfig(f"{PREFIX}-0", suffix)
+    )
+    sink.set_runtime_context(
+        RuntimeContext(
+            task_name=NEIGHBOUR,
+            subtask=0,
+            parallelism=1,
+            max_parallelism=1,
+            attempt="0.1",
+            clock=lambda: 0,
+            pass_point=lambda point, checkpoint_id: None,
+            job_id=NEIGHBOUR,
+            operator_id=NEIGHBOUR,
+        )
+    )
+    sink.initialize_state(FunctionInitializationContext(None, OperatorStateStore()))
+    for checkpoint_id in range(1, CHECKPOINTS + 1):
+        sink.invoke(NEIGHBOUR, None)
+        sink.snapshot_state(FunctionSnapshotContext(checkpoint_id, 0))
+    sink.invoke(NEIGHBOUR, None)
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in before}

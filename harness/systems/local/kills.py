@@ -18,15 +18,14 @@ from functools import partial
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.leaving_functions import leave
-from onceproof.harness.systems.process.fault_actions import die, lose_folder, move_visible, pause, send
-from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard, LivingTask
+from onceproof.harness.systems.process.fault_actions import die_with, lose_folder, move_visible, pause
+from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard, Kills
 from onceproof.harness.systems.process.strike_requests import strike_server
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.victims import is_victim
 
 
 @dataclass(frozen=True)
-class ProcessKills:
+class ProcessKills(Kills):
     """The kills of one process of a job with its workers; ``coordinator`` is its process id."""
 
     coordinator: int
@@ -36,20 +35,13 @@ class ProcessKills:
     checkpoints: str = ""
     """The folders of the job."""
 
-    def passing(self, board: FaultBoard, point: str, checkpoint_id: int) -> None:
-        """Do nothing: no process is stopped that could go on."""
-
     def is_late(self, fault: Fault) -> bool:
         """Return whether a kill has a delay."""
         return FAULTS[fault.kind].is_kill and fault.delay > 0
 
     def can_strike(self, fault: Fault, task: str, state: BoardState) -> bool:
         """Return whether a kill of tasks has a victim."""
-        return not FAULTS[fault.kind].kills_tasks or bool(_victims(fault, task, state))
-
-    def parallelism_after(self, fault: Fault) -> int:
-        """Return what a kill of tasks asks for. The next coordinator is given it after a kill of this one."""
-        return fault.rescale_to if FAULTS[fault.kind].kills_tasks else 0
+        return not FAULTS[fault.kind].kills_tasks or bool(state.victims(fault, task))
 
     def strike(
         self, board: FaultBoard, fault: Fault, task: str, checkpoint_id: int, state: BoardState
@@ -70,18 +62,11 @@ class ProcessKills:
         if row.strikes == "worker":
             return None if here == self.coordinator else _pause(board, here, state)
         if row.strikes == "process":
-            if here != self.coordinator:
-                send(self.coordinator)
-            die()
+            die_with(self.coordinator)
         if row.kills_tasks:
-            processes = {each.process for each in _victims(fault, task, state)}
+            processes = {each.process for each in state.victims(fault, task)}
             state.killed = (*state.killed, *processes)
-            dead = [each for each in state.living if each.process in processes]
-            board.record_deaths(dead, state, event_log.TASK_FAILED)
-            for process in sorted(processes - {here}):
-                send(process)
-            if here in processes:
-                die()
+            board.kill(processes, state, event_log.TASK_FAILED)
         return None
 
 
@@ -92,7 +77,3 @@ def _pause(board: FaultBoard, worker: int, state: BoardState) -> Callable[[], No
         [each for each in state.living if each.process == worker], state, event_log.TASK_FAILED
     )
     return partial(pause, worker)
-
-
-def _victims(fault: Fault, task: str, state: BoardState) -> list[LivingTask]:
-    return [each for each in state.living if is_victim(FAULTS[fault.kind], task, each.name)]

@@ -51,6 +51,13 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def die_with(process: int) -> None:
+    """Kill another process, such as the one that runs the job, and then this one."""
+    if os.getpid() != process:
+        send(process)
+    die()
+
+
 def java_of_this_worker() -> int:
     """Return the id of the Java process that started this worker's parent; 0 if unknown.
 

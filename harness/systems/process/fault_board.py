@@ -19,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -32,10 +32,11 @@ from onceproof.harness.model.fault_kinds import Means
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Operation
 from onceproof.harness.systems.fault_clock import NOTHING_HIT, ClockState, ProcessFaultClock, Waiting
-from onceproof.harness.systems.process.fault_actions import die, java_of_this_worker
+from onceproof.harness.systems.process.fault_actions import die, java_of_this_worker, send
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.recording.event_logging_driver import log_task_failure
+from onceproof.harness.systems.victims import is_victim
 
 Answer = TypeVar("Answer")
 
@@ -119,6 +120,10 @@ class BoardState(msgspec.Struct):
     is_over: bool = False
     """Whether an error occurred that no fault injected: then no process tries anything again."""
 
+    def victims(self, fault: Fault, task: str) -> list[LivingTask]:
+        """Return the living tasks that a fault kills when ``task`` passes its point."""
+        return [each for each in self.living if is_victim(FAULTS[fault.kind], task, each.name)]
+
 
 class BoardFile:
     """The file of a board's state; without a file nothing has happened yet.
@@ -160,20 +165,27 @@ class BoardFile:
 class Kills(Protocol):
     """Which processes a kill hits, and how: the only part of a fault board that differs between systems.
 
-    It is pickled and shipped to the workers with the board.
+    It is pickled and shipped to the workers with the board. Only ``strike`` has no default.
     """
 
     def passing(self, board: FaultBoard, point: str, checkpoint_id: int) -> None:
         """React to a pass of a point; called before the pass is counted, without the lock."""
+        return None
 
     def is_late(self, fault: Fault) -> bool:
         """Return whether a fault strikes ``delay`` ms after its point is passed, not at once."""
+        return False
 
     def can_strike(self, fault: Fault, task: str, state: BoardState) -> bool:
         """Return whether a fault could strike a task at a point that this process passes."""
+        return True
 
     def parallelism_after(self, fault: Fault) -> int:
-        """Return the parallelism of the surviving processes after a fault; 0 if it does not change."""
+        """Return the parallelism of the surviving processes after a fault; 0 if it does not change.
+
+        After a kill of the process, the next one is given it.
+        """
+        return fault.rescale_to if FAULTS[fault.kind].kills_tasks else 0
 
     def strike(
         self, board: FaultBoard, fault: Fault, task: str, checkpoint_id: int, state: BoardState
@@ -392,6 +404,17 @@ class FaultBoard:
         self.write(state)
         for each in victims:
             log_task_failure(self.log, each.name, each.attempt, "killed", True, kind)
+
+    def kill(
+        self, processes: Collection[int], state: BoardState, kind: str = event_log.SUBTASK_FAILED
+    ) -> None:
+        """Record the deaths of all tasks of some processes, then kill these; this one comes last."""
+        self.record_deaths([each for each in state.living if each.process in processes], state, kind)
+        here = os.getpid()
+        for process in sorted({*processes} - {here}):
+            send(process)
+        if here in processes:
+            die()
 
     def _ask(self, question: Callable[[ProcessFaultClock], Answer], checkpoint_id: int) -> Answer:
         with self.held() as state:

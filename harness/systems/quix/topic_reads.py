@@ -21,7 +21,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.kafka_clients import client_settings, reader_settings
-from onceproof.harness.systems.quix.app_events import TRANSACTION
+from onceproof.harness.systems.quix.events import TRANSACTION
 
 Place = tuple[str, int]
 """Topic and partition."""

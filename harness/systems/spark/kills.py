@@ -23,15 +23,20 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.process.fault_actions import (
     SLOW_SECONDS,
-    die,
+    die_with,
     lose_shuffle_files,
     resume,
     send,
     stop_here,
 )
-from onceproof.harness.systems.process.fault_board import BoardState, FaultBoard, LivingTask, StoppedTask
+from onceproof.harness.systems.process.fault_board import (
+    BoardState,
+    FaultBoard,
+    Kills,
+    LivingTask,
+    StoppedTask,
+)
 from onceproof.harness.systems.recording import event_log
-from onceproof.harness.systems.victims import is_victim
 
 STRIKE_HERE: Final[tuple[Means, ...]] = ("zombie", "slow")
 """What a process can only do to itself, and so at no other time."""
@@ -40,7 +45,7 @@ RELEASED_AT: Final[Point] = "completed"
 
 
 @dataclass(frozen=True)
-class WorkerKills:
+class WorkerKills(Kills):
     """The kills of one run on Spark.
 
     ``driver`` is the process id of the driver, ``java`` that of its Java. Below the folder ``scratch`` Spark
@@ -71,10 +76,6 @@ class WorkerKills:
             return any(each.process == os.getpid() for each in victims)
         return bool(victims)
 
-    def parallelism_after(self, fault: Fault) -> int:
-        """Return what a kill of tasks asks for. After a kill of the driver, the next driver is given it."""
-        return fault.rescale_to if FAULTS[fault.kind].kills_tasks else 0
-
     def strike(
         self, board: FaultBoard, fault: Fault, task: str, checkpoint_id: int, state: BoardState
     ) -> Callable[[], None] | None:
@@ -104,26 +105,21 @@ class WorkerKills:
             board.write(state)
             send(self.java)
             return
-        if os.getpid() != self.driver:
-            send(self.driver)
-        die()
+        die_with(self.driver)
 
     def _kill_workers(
         self, board: FaultBoard, means: Means, victims: list[LivingTask], state: BoardState
     ) -> None:
         # The rest of a process dies with one of its tasks.
         processes = {each.process for each in victims}
-        board.record_deaths([each for each in state.living if each.process in processes], state)
         if means == "executor":
+            board.record_deaths([each for each in state.living if each.process in processes], state)
             for java in sorted({each.java for each in victims}):
                 send(java)
             return
         if means == "shuffle":
             lose_shuffle_files(self.scratch)
-        for process in sorted(processes - {os.getpid()}):
-            send(process)
-        if os.getpid() in processes:
-            die()
+        board.kill(processes, state)
 
 
 def release(board: FaultBoard, checkpoint_id: int) -> None:
@@ -149,7 +145,7 @@ def _stop(board: FaultBoard, victims: list[LivingTask], checkpoint_id: int, stat
 
 
 def _victims(fault: Fault, task: str, state: BoardState) -> list[LivingTask]:
-    victims = [each for each in state.living if is_victim(FAULTS[fault.kind], task, each.name)]
+    victims = state.victims(fault, task)
     if fault.means == "executor":
         javas = {each.java for each in victims}
         victims = [each for each in state.living if each.java in javas]

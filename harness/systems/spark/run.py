@@ -33,8 +33,8 @@ from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark_executors import TIMEOUT
 from onceproof.engine.runtime.spark_session import spark_context
 from onceproof.engine.runtime.spark_settings import settings_on_this_machine
-from onceproof.harness.systems.kit.driver_process import JAVA_DIED
-from onceproof.harness.systems.kit.driver_protocol import (
+from onceproof.harness.systems.kit.drivers import (
+    JAVA_DIED,
     UNREADABLE,
     claim_standard_output,
     open_job,

@@ -31,10 +31,11 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
-from onceproof.harness.systems.kit.driver_pool import DriverRun, Drivers
-from onceproof.harness.systems.kit.driver_process import (
+from onceproof.harness.systems.kit.drivers import (
     JAVA_DIED,
     Driver,
+    DriverRun,
+    Drivers,
 )
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.kit.run_history import HistoryBuilder

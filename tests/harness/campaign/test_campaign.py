@@ -256,23 +256,23 @@ def test_a_campaign_is_the_run_of_the_same_seed(spark: SparkSession, tmp_path: P
         spark,
         "flights",
         own,
-        scenarios=41,
+        scenarios=21,
         seed=5,
         out=tmp_path / "spark",
         progress=lambda simulated, failed: shown.append((simulated, failed)),
     )
-    plain = run(RunPlan(("flights", own), scenarios=41, seed=5, workers=1), tmp_path / "plain")
+    plain = run(RunPlan(("flights", own), scenarios=21, seed=5, workers=1), tmp_path / "plain")
     assert result.passed
-    assert result.judged == result.run.tally.scenarios == 41
+    assert result.judged == result.run.tally.scenarios == 21
     assert result.run.tally.trace_hash() == plain.tally.trace_hash()
     spark_lines = without_milliseconds(tmp_path / "spark" / "outcomes.jsonl")
     assert spark_lines == without_milliseconds(tmp_path / "plain" / "outcomes.jsonl")
     assert shown == sorted(shown)
-    assert shown[-1] == (41, 0)
+    assert shown[-1] == (21, 0)
 
     # What was judged can be looked at with any tool that reads Parquet.
     trials = table_of(tmp_path / "spark" / "trials" / "0-flights")
-    assert sorted(trials.column("scenario_id").to_pylist()) == list(range(0, 41, 2))
+    assert sorted(trials.column("scenario_id").to_pylist()) == list(range(0, 21, 2))
     assert set(trials.column("family").to_pylist()) == {"flights"}
 
 

@@ -184,13 +184,13 @@ def test_a_full_disk_keeps_what_was_written(
 @pytest.mark.slow
 def test_executors_write_to_an_object_store(tmp_path: Path, object_store: object) -> None:
     store = f"s3://{BUCKET}/trials-{os.urandom(4).hex()}"
-    command = [sys.executable, "-m", "onceproof", "campaign", "word_count", "--scenarios", "40"]
+    command = [sys.executable, "-m", "onceproof", "campaign", "word_count", "--scenarios", "12"]
     command += ["--out", "out", "--store", store]
     # Processes of their own: the workers of a session that runs already do not know the server's address.
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert "agree on 40 scenarios" in ended.stdout
-    assert len((tmp_path / "out" / "outcomes.jsonl").read_bytes().splitlines()) == 40
+    assert "agree on 12 scenarios" in ended.stdout
+    assert len((tmp_path / "out" / "outcomes.jsonl").read_bytes().splitlines()) == 12
     assert not (tmp_path / "out" / "trials").exists()
     try:
         files = store_of(store)
@@ -199,7 +199,7 @@ def test_executors_write_to_an_object_store(tmp_path: Path, object_store: object
         files.write("mine.csv", b"mine")
         files.delete("campaign.json")
         family = load_family("word_count")
-        trials = TrialStore(store, manifest_of([family], [FamilySource(family.name)], 0, 40))
+        trials = TrialStore(store, manifest_of([family], [FamilySource(family.name)], 0, 12))
         with pytest.raises(OutputUnwritable, match=r"holds 'mine\.csv', which no campaign has written"):
             trials.resumes()
     finally:

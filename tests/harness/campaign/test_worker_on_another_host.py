@@ -24,7 +24,7 @@ from tests.patience import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
-SCENARIOS = 60
+SCENARIOS = 12
 FAMILY = """
 from beside import NAME
 from onceproof.scenarios.word_count import *

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -14,7 +13,8 @@ import pytest
 
 from onceproof.harness.campaign.trial_tables import TriedScenario
 from onceproof.harness.checkers.outcome import Outcome
-from onceproof.harness.model.family import NOTHING_DECLARED, Declared, Family, FamilyError, options_of
+from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.family import Declared, Family, FamilyError, options_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import InputRecord, Parameter, Scenario, Schedule
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FAMILIES = [load_family(name) for name in family_names()]
-PER_FAMILY = 60
+PER_FAMILY = 40
 SIMULATED = 1000
 """The number of the scenario that the engine was run on."""
+NULLS = 2000
+"""From this number on, its rows have a null."""
 OF_EVENT_TIME = (
     "behaviour_patterns",
     "flight_delays",
@@ -202,17 +204,29 @@ def a_family(**members: Any) -> Family:
     return cast(Family, SimpleNamespace(**{**defaults, **members}))
 
 
+def with_nulls(case: Case, columns: int) -> Iterator[Case]:
+    """Yield the case of the engine's run with a null in each column of one row."""
+    _, records, rows = case
+    for place in Random(0).sample(range(len(rows)), min(1, len(rows))):
+        for column in range(columns):
+            row = (*rows[place][:column], None, *rows[place][column + 1 :])
+            yield NULLS + column, records, [*rows[:place], row, *rows[place + 1 :]]
+
+
 class Judged(NamedTuple):
-    """What one job has found in all families, and the scenarios that were given planted rows before."""
+    """What one job has found in all families, and what it has to find."""
 
     differences: list[Difference]
     planted: dict[tuple[str, int], tuple[Plant, int, int]]
+    """The scenarios that were given planted rows."""
+    nulls: dict[tuple[str, int], bool]
+    """The scenarios of families that declare with a null in a row, and whether rows differ for Python."""
 
 
 @pytest.fixture(scope="module")
 def judged(spark: SparkSession) -> Judged:
     """Judge drawn scenarios of every family, and some of them once more with a planted row, in one job."""
-    all_evidence, planted = [], {}
+    all_evidence, planted, nulls = [], {}, {}
     for family in FAMILIES:
         cases, parameters = drawn(family)
         full = [number for number, _, rows in cases if rows]
@@ -220,7 +234,7 @@ def judged(spark: SparkSession) -> Judged:
         cases.append(case)
         plants: Iterable[tuple[int, tuple[Plant, int, int]]] = ()
         if not options_of(family).declares:
-            plants = zip(full[::7], PLANTS, strict=False)
+            plants = zip(full[::4], PLANTS, strict=False)
         elif family.name in OF_EVENT_TIME:
             plants = zip(full[::3], PLANTS * 3, strict=False)
         # Beside the scenarios that hold, none of which is lost to a plant.
@@ -229,13 +243,27 @@ def judged(spark: SparkSession) -> Judged:
             cases.append((PER_FAMILY + number, records, plant[0](list(rows))))
             parameters[PER_FAMILY + number] = parameters[number]
             planted[family.name, PER_FAMILY + number] = plant
+        if options_of(family).declares:
+            for number, records, rows in with_nulls(case, len(columns_of(family.row_schema))):
+                cases.append((number, records, rows))
+                parameters[number] = parameters[SIMULATED]
+                declared = Declared(rows, True, parameters[SIMULATED])
+                expected = family.expected(records, declared)
+                nulls[family.name, number] = Counter(expected) != Counter(rows)
         all_evidence.append(evidence_of(spark, family, cases, parameters))
-    return Judged(differences(spark, *all_evidence), planted)
+    return Judged(differences(spark, *all_evidence), planted, nulls)
 
 
 def test_both_oracles_agree_on_every_family_in_one_job(judged: Judged) -> None:
     sound = {*range(PER_FAMILY), SIMULATED}
     assert [each for each in judged.differences if each.scenario in sound] == []
+
+
+def test_both_oracles_take_the_same_rows_with_a_null_as_declared(judged: Judged) -> None:
+    found = {(each.family, each.scenario) for each in judged.differences if each.scenario >= NULLS}
+    assert found == {place for place, differs in judged.nulls.items() if differs}
+    declaring = {family.name for family in FAMILIES if options_of(family).declares}
+    assert len({name for name, _ in judged.nulls}) > 0.5 * len(declaring)
 
 
 def test_each_planted_row_is_found_in_its_scenario_and_nowhere_else(judged: Judged) -> None:
@@ -267,7 +295,8 @@ def test_a_planted_row_is_no_valid_choice_of_an_event_time_run(name: str, judged
         rows = plant(list(rows))
         declared = Declared(rows, True, parameters[number - PER_FAMILY])
         assert Counter(family.expected(records, declared)) != Counter(rows), plant
-    assert [each.scenario for each in judged.differences if each.family == name] == planted
+    found = [each.scenario for each in judged.differences if each.family == name and each.scenario < NULLS]
+    assert found == planted
 
 
 def test_rows_that_declare_an_impossible_choice_are_found(spark: SparkSession) -> None:
@@ -394,85 +423,3 @@ def test_a_value_outside_the_schema_names_the_family(spark: SparkSession) -> Non
     for value in ((1.5, "a"), ("a", "a"), (1,), 2**70):
         with pytest.raises(FamilyError, match=r"family numbers: .*record_schema"):
             evidence_of(spark, a_family(), [(0, {"one": [(0, cast(Any, value))]}, [])])
-
-
-# The year of flights
-
-
-@pytest.fixture
-def small_blocks(spark: SparkSession) -> Iterator[None]:
-    """Let Spark read files in many blocks, as it would read files of gigabytes."""
-    settings = {"spark.sql.files.maxPartitionBytes": "500", "spark.sql.files.openCostInBytes": "1"}
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
-def short_year(folder: Path) -> tuple[list[Path], list[str]]:
-    """Write some mornings as files like those of the year; return them and the lines of their rows."""
-    flights = load_family("flights")
-    records: dict[str, list[InputRecord]] = {"EWR": [], "JFK": [], "LGA": []}
-    for seed in range(30):
-        for airport, some in flights.generate(Random(seed)).records.items():
-            records[airport] += some
-    paths = []
-    for airport, all_of_it in records.items():
-        paths.append(folder / f"{airport}.csv")
-        lines = ["carrier,delay,cancelled,scheduled\n"]
-        for timestamp, value in all_of_it:
-            carrier, delay, cancelled = cast(tuple[str, int | None, bool], value)
-            lines.append(f"{carrier},{'' if delay is None else delay},{str(cancelled).lower()},{timestamp}\n")
-        paths[-1].write_text("".join(lines))
-    rows = flights.expected(records, NOTHING_DECLARED)
-    return paths, [",".join(map(str, row)) + "\n" for row in rows]
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_a_year_of_flights_equals_the_rows_and_a_change_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    from tests.flights.flights_oracle import compare_year
-
-    flights = load_family("flights")
-    year, lines = short_year(tmp_path)
-    count = len(lines)
-    parts = tmp_path / "rows"
-    parts.mkdir()
-    # Part files in another order than the rows; what is hidden is not committed.
-    (parts / "part-0-0-1.1.csv").write_text("".join(lines[::2]))
-    (parts / "part-1-0-1.1.csv").write_text("".join(reversed(lines[1::2])))
-    (parts / ".part-1-1-1.1.csv.inprogress").write_text("no row yet")
-    same = compare_year(spark, flights, year, parts)
-    assert (same.equal, same.expected, same.committed, same.sample) == (True, count, count, ())
-
-    (parts / "part-0-0-1.1.csv").write_text("".join(lines[2::2]))
-    (parts / "part-1-1-1.1.csv").write_text(lines[1] + "UA,EW")
-    other = compare_year(spark, flights, year, parts)
-    assert not other.equal
-    assert (other.expected, other.committed, other.missing, other.surplus) == (count, count + 1, 1, 2)
-    assert set(other.sample) == {
-        (tuple(lines[0].rstrip().split(",")), 1),
-        (tuple(lines[1].rstrip().split(",")), -1),
-        (("UA", "EW"), -1),
-    }
-
-
-def test_no_rows_at_all_are_all_missing(spark: SparkSession, tmp_path: Path) -> None:
-    from tests.flights.flights_oracle import compare_year
-
-    path = tmp_path / "JFK.csv"
-    path.write_text("carrier,delay,cancelled,scheduled\nUA,2,false,1357017300000\nUA,,true,1357017300000\n")
-    nothing = compare_year(spark, load_family("flights"), [path], tmp_path / "rows")
-    assert (nothing.expected, nothing.committed, nothing.missing) == (2, 0, 2)
-    assert nothing.sample == ((("UA", "JFK", "1", "0", "2"), 1), (("UA", "JFK", "2", "1", "2"), 1))
-
-
-def test_a_file_that_spark_cannot_read_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    from tests.flights.flights_oracle import YearUnreadable, compare_year
-
-    path = tmp_path / "JFK.csv"
-    path.write_text("carrier,delay,cancelled,scheduled\nUA,late,false,1357017300000\n")
-    with pytest.raises(YearUnreadable, match=r"JFK\.csv.*Malformed") as error:
-        compare_year(spark, load_family("flights"), [path], tmp_path / "rows")
-    assert "\n" not in str(error.value)

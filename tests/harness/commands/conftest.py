@@ -1,4 +1,4 @@
-"""A fixture that runs the command line in an empty folder."""
+"""Fixtures that run the command line in an empty folder. Runs check the families of the docs no more."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.commands.cli import main
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.trials.sound_families import FOLDER, note_sound
 
 
 class CommandResult:
@@ -33,3 +35,17 @@ def onceproof(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         return CommandResult(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def sales(sales: Path) -> Path:
+    """Return the file of the family in the documentation's example, which no run checks again."""
+    note_sound(load_family(str(sales)), sales.parent / FOLDER)
+    return sales
+
+
+@pytest.fixture
+def forgetful(forgetful: Path) -> Path:
+    """Return the file of a family whose job loses its totals when it is killed, which no run checks again."""
+    note_sound(load_family(str(forgetful)), forgetful.parent / FOLDER)
+    return forgetful

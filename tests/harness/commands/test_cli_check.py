@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +60,8 @@ def test_undeclared_timers_get_a_sentence_and_an_example(onceproof: Command, led
 
 
 def test_run_says_what_is_not_determined_instead_of_accusing(onceproof: Command, ledger: Path) -> None:
-    ended = onceproof("run", "ledger.py", "--scenarios", "20", "-n", "1", "--out", "out")
+    words = ("--scenarios", "20", "-n", "1", "--out", "out", "--shrink-runs", "20")
+    ended = onceproof("run", "ledger.py", *words)
     assert ended.code == 1
     assert ended.error.startswith("onceproof: ledger.py: declares: Not determined:")
     assert ended.error.endswith(" `onceproof check ledger.py` shows how.\n")
@@ -82,6 +82,8 @@ def test_run_says_what_is_not_determined_instead_of_accusing(onceproof: Command,
 def test_a_family_that_passed_is_not_checked_again(
     onceproof: Command, sales: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Of this version there is no note.
+    sales.write_text(sales.read_text(encoding="utf-8") + "\n", encoding="utf-8")
     options = ["sales.py", "--scenarios", "2", "-n", "1", "--out", "out"]
     assert onceproof("run", *options).code == 0
 
@@ -105,8 +107,13 @@ def test_spark_of_the_process_is_in_the_way_of_one_line(
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("onceproof")
-def test_sql_that_disagrees_with_python_is_named(sales: Path) -> None:
+def test_sql_that_disagrees_with_python_is_named(
+    onceproof: Command, sales: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A start of Spark has tests of its own.
+    monkeypatch.setattr(
+        "onceproof.engine.runtime.spark_session.spark_session", lambda **options: nullcontext(spark)
+    )
     text = sales.read_text(encoding="utf-8")
     assert "sum(cents)" in text
     Path("other.py").write_text(
@@ -115,11 +122,9 @@ def test_sql_that_disagrees_with_python_is_named(sales: Path) -> None:
     Path("none.py").write_text(
         text.replace("FROM records", "FROM record").replace('"sales"\n', '"none"\n', 1)
     )
-    # A process of its own, as users have it: this one may have the Spark session of another test.
-    check = [sys.executable, "-m", "onceproof", "check", "sales.py", "other.py", "none.py"]
-    ended = subprocess.run([*check, "--scenarios", "5", "--sql"], capture_output=True, text=True, check=False)
-    assert ended.returncode == 1, ended.stderr
-    sound, other, none = ended.stdout.splitlines()
+    ended = onceproof("check", "sales.py", "other.py", "none.py", "--scenarios", "5", "--sql")
+    assert ended.code == 1, ended.error
+    sound, other, none = ended.out.splitlines()
     assert sound == "sales.py: sound in 5 scenarios with nothing going wrong; Spark SQL agrees"
     assert other.startswith(
         "other.py: oracle_sql: oracle_sql and expected() disagree, so one is wrong: other, "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_what_fails_is_shrunk_once_and_counted_when_the_hunt_goes_on(
     onceproof: Command, forgetful: Path
 ) -> None:
-    options = ("hunt", str(forgetful), "--out", "out", "-n", "1", "--shrink-runs", "20")
+    options = ("hunt", str(forgetful), "--out", "out", "-n", "1", "--shrink-runs", "1")
     first = onceproof(*options, "--max-time", "0.2")
     assert first.code == 1
     assert "FAILED forgetful: " in first.out
@@ -32,7 +32,7 @@ def test_what_fails_is_shrunk_once_and_counted_when_the_hunt_goes_on(
     # The time of the first session counts, and what it found is not shrunk again.
     after, sessions = state, 1
     while after.findings[0].count == finding.count:
-        again = onceproof(*options, "--max-time", str(after.seconds + 2))
+        again = onceproof(*options, "--max-time", str(after.seconds + 0.3))
         assert again.code == 1
         assert "the hunt resumes: " in again.error
         read = read_state(Path("out"))

@@ -138,7 +138,7 @@ def test_value_that_only_a_late_seed_draws_is_a_one_line_error(onceproof: Comman
     assert "a scenario cannot hold" in ended.error.splitlines()[-1]
 
 
-@pytest.mark.parametrize("name", ["a\"b'; DROP TABLE x --", "select", "ü:ö", "a%s{b}"])
+@pytest.mark.parametrize("name", ["a\"b'; DROP TABLE x --", "ü:ö%s{b}"])
 def test_a_family_of_any_printable_name_leaves_its_failures_in_the_folder(
     onceproof: Command, forgetful: Path, name: str
 ) -> None:

@@ -11,7 +11,8 @@ from onceproof.harness.checkers import PROPERTIES
 if TYPE_CHECKING:
     from tests.harness.commands.conftest import Command
 
-RUN = ("run", "--scenarios", "40", "-n", "1", "--out", "out", "--junit", "results/junit.xml")
+OPTIONS = ("--scenarios", "40", "-n", "1", "--shrink-runs", "5")
+RUN = ("run", *OPTIONS, "--out", "out", "--junit", "results/junit.xml")
 
 
 def cases(path: str = "results/junit.xml") -> dict[tuple[str, str], ElementTree.Element | None]:

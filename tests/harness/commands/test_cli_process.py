@@ -46,7 +46,7 @@ def test_help_imports_no_slow_module() -> None:
 
 @pytest.mark.parametrize(
     ("workers", "number", "code"),
-    [("1", signal.SIGINT, 130), ("2", signal.SIGINT, 130), ("2", signal.SIGTERM, 143)],
+    [("1", signal.SIGINT, 130), ("2", signal.SIGTERM, 143)],
 )
 def test_interrupt_keeps_the_finished_scenarios(
     tmp_path: Path, workers: str, number: signal.Signals, code: int

@@ -172,7 +172,7 @@ def test_family_of_the_readme_is_named_sales(sales: Path) -> None:
 
 
 def test_failure_is_printed_with_commands_that_replay_it(onceproof: Command, forgetful: Path) -> None:
-    options = ("--scenarios", "30", "-n", "1", "--out", "out", "--shrink-runs", "100")
+    options = ("--scenarios", "8", "-n", "1", "--out", "out", "--shrink-runs", "20")
     ended = onceproof("run", "forgetful.py", *options)
     assert ended.code == 1
     first = next(line for line in ended.out.splitlines() if line.startswith("FAILED forgetful: "))

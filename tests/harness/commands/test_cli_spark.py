@@ -137,13 +137,13 @@ def test_a_campaign_uses_the_spark_of_spark_submit(tmp_path: Path) -> None:
     import onceproof
 
     main = str(Path(onceproof.__path__[0]) / "__main__.py")
-    command = (main, "campaign", "word_count", "--scenarios", "30", "--seed", "3", "--out", "out")
+    command = (main, "campaign", "word_count", "--scenarios", "6", "--seed", "3", "--out", "out")
     done = spark_submit(tmp_path, *command)
     assert done.returncode == 0, done.stderr
     # The number of cores is that of spark-submit, and changes nothing.
-    assert re.search(r"^30 scenarios in .* on 3 workers", done.stdout, re.MULTILINE)
+    assert re.search(r"^6 scenarios in .* on 3 workers", done.stdout, re.MULTILINE)
     assert (
-        f"trace hash {run(RunPlan(('word_count',), scenarios=30, seed=3, workers=1)).tally.trace_hash()}"
+        f"trace hash {run(RunPlan(('word_count',), scenarios=6, seed=3, workers=1)).tally.trace_hash()}"
         in done.stdout
     )
 

@@ -64,7 +64,10 @@ def test_reasons_that_are_known_beforehand_stand_beside_those_that_are_tried(try
     plan = without_refused(all_families("bytewax"))
     assert set(system.tried) == {"word_count", "running_sum", "page_windows"}
     reasons = dict(plan.refused)
-    assert (reasons["word_count"], reasons["visits"]) == ("too many words", "the family has no bytewax_flow")
+    assert (reasons["word_count"], reasons["visits"]) == (
+        "too many words",
+        "the family has no job for bytewax",
+    )
     assert set(plan.families) == {"running_sum", "page_windows"}
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from time import process_time
 
 import pytest
@@ -14,18 +15,11 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from onceproof.harness.generation.profiles import PROFILE_VARIABLE, PROFILES, SEED_VARIABLE, chosen_profile
-from onceproof.harness.generation.strategies import (
-    SHARDS,
-    faults,
-    generated,
-    in_shard,
-    register_profiles,
-    shard_seed,
-    structured,
-)
+from onceproof.harness.generation.strategies import faults, generated, structured
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import ACTION_CLASSES, Fault, Scenario, check, from_json, to_json
+from tests.property_shards import SHARDS, in_shard, register_profiles, shard_seed
 
 FAMILY = load_family("word_count")
 QUICK = settings(max_examples=150, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -145,7 +139,7 @@ from hypothesis import settings
 
 assert settings.get_current_profile_name() == "ci" and settings.default.derandomize, "no CI server"
 
-from onceproof.harness.generation.strategies import register_profiles
+from tests.property_shards import register_profiles
 
 assert register_profiles() == "ci"
 assert not settings.default.derandomize
@@ -159,7 +153,7 @@ def test_on_a_ci_server_hypothesis_does_not_draw_the_same_each_time() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ONCEPROOF_")}
     ended = subprocess.run(
         [sys.executable, "-c", ON_A_CI_SERVER],
-        env=environment | {"CI": "1"},
+        env=environment | {"CI": "1", "PYTHONPATH": str(Path(__file__).parents[3])},
         capture_output=True,
         text=True,
         check=False,

@@ -126,7 +126,7 @@ def test_one_setting_changes_nothing_else() -> None:
 
 def test_the_engine_passes_over_the_whole_space(family: Family) -> None:
     # One replicate of each point: another one has the same settings, and the nights run them by the hundred.
-    experiment = Experiment(5, tuple(design(SPACE, 24, 5)), replicates=1)
+    experiment = Experiment(5, tuple(design(SPACE, 4, 5)), replicates=1)
     for number in range(experiment.scenarios):
         verdict = try_scenario(family, experiment.scenario(family, number)).verdict
         assert verdict.passed, verdict
@@ -157,11 +157,11 @@ def test_discrete_parameters_have_enough_values_for_the_polynomials() -> None:
     assert all(marginal.atoms >= 4 for marginal in SPACE.values() if isinstance(marginal, Whole))
 
 
-@pytest.mark.parametrize("name", ["tickets", "nexmark_q4", "running_sum"])
+@pytest.mark.parametrize("name", ["tickets", "running_sum"])
 def test_a_family_without_with_key_has_the_same_records_in_every_scenario(name: str) -> None:
     family = load_family(name)
     assert not varies_records(family)
-    experiment = Experiment(5, tuple(design(space_of(False), 12, 5)), replicates=1)
+    experiment = Experiment(5, tuple(design(space_of(False), 8, 5)), replicates=1)
     scenarios = [experiment.scenario(family, number) for number in range(experiment.scenarios)]
     assert len({str(scenario.records) for scenario in scenarios}) == 1
     assert scenarios[0].record_count() > 5
@@ -170,7 +170,7 @@ def test_a_family_without_with_key_has_the_same_records_in_every_scenario(name: 
     assert all(try_scenario(family, scenario, twice=False).verdict.passed for scenario in scenarios)
     assert {history.statistics.attempts for history in histories} <= {1, 2}
     # Of the late kills some may come after the end.
-    assert sum(history.statistics.attempts == 2 for history in histories) > 6
+    assert sum(history.statistics.attempts == 2 for history in histories) > 4
 
 
 def test_a_generator_with_too_few_records_is_refused_in_one_line() -> None:

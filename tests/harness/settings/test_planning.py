@@ -56,12 +56,12 @@ def test_systems_without_servers_leave_out_the_families_that_need_one(system: st
     assert sorted((*wanted.families, *needing)) == family_names()
 
 
-def test_structured_streaming_runs_only_families_with_a_streaming_query() -> None:
+def test_structured_streaming_runs_only_families_with_a_query() -> None:
     wanted = plan_run(Settings(), RUN, RunOptions(system="structured_streaming"))
     assert {"word_count", "page_views", "running_sum", "flights", "word_table"} == set(wanted.families)
     assert sorted((*wanted.families, *dict(wanted.refused))) == family_names()
     assert set(dict(wanted.refused).values()) == {
-        "the family has no streaming_query",
+        "the family has no job for structured_streaming",
         *(reason for reason in dict(wanted.refused).values() if "it starts no server" in reason),
     }
     named = plan_run(Settings(), RUN, RunOptions(system="structured_streaming", families=["word_commits"]))

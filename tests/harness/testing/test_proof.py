@@ -20,8 +20,9 @@ from onceproof.harness.model.seeds import is_checked_twice, scenario_seed
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.testing.failure_text import MOST_RECORDS, PytestContext, failure_lines, failures_text
-from onceproof.harness.testing.proof import prove, replay
+from onceproof.harness.testing.proof import Proof, prove, replay
 from onceproof.harness.trials.trial import scenario_of, try_scenario
+from tests.harness.conftest import written_forgetful
 
 SIMULATED = SimulatedSystem()
 QUICKLY = Settings(shrink_runs=100)
@@ -42,9 +43,15 @@ class Unrepeatable(SimulatedSystem):
         return super().run(family, scenario, trace)
 
 
-@pytest.fixture
-def broken(forgetful: Path) -> Family:
-    return load_family(str(forgetful))
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    return load_family(str(written_forgetful(tmp_path_factory.mktemp("broken"))))
+
+
+@pytest.fixture(scope="module")
+def proof(broken: Family, tmp_path_factory: pytest.TempPathFactory) -> Proof:
+    """Return the proof of a broken family, with its failures shrunk."""
+    return prove(broken, SIMULATED, 0, range(8), tmp_path_factory.mktemp("kept"), QUICKLY)
 
 
 def test_prove_runs_the_scenarios_with_the_given_numbers(tmp_path: Path) -> None:
@@ -57,8 +64,7 @@ def test_prove_runs_the_scenarios_with_the_given_numbers(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_failure_is_shrunk_stored_and_still_fails(broken: Family, tmp_path: Path) -> None:
-    proof = prove(broken, SIMULATED, 0, range(8), tmp_path / "kept")
+def test_failure_is_shrunk_stored_and_still_fails(broken: Family, proof: Proof) -> None:
     failure = proof.failures[0]
     shrunk = failure.shrunk
     assert failure.count == proof.tally.groups["forgetful", failure.signature].count
@@ -142,19 +148,19 @@ def test_replay_runs_the_scenario_of_a_file_unchanged(broken: Family, tmp_path: 
         replay(load_family("word_count"), SIMULATED, path)
 
 
-def test_known_failures_are_marked(broken: Family, tmp_path: Path) -> None:
-    plain = prove(broken, SIMULATED, 0, range(30), tmp_path, Settings(shrink_runs=10))
-    entry = KnownSignature("forgetful", *plain.failures[0].signature)
-    others = [KnownSignature("another", *plain.failures[0].signature), KnownSignature("forgetful", "a", "b")]
-    proof = prove(broken, SIMULATED, 0, range(30), tmp_path, Settings(shrink_runs=10, known=(*others, entry)))
-    known = {failure.signature: failure.known for failure in proof.failures}
+def test_known_failures_are_marked(broken: Family, proof: Proof, tmp_path: Path) -> None:
+    signature = proof.failures[0].signature
+    entry = KnownSignature("forgetful", *signature)
+    others = [KnownSignature("another", *signature), KnownSignature("forgetful", "a", "b")]
+    settings = Settings(shrink_runs=1, known=(*others, entry))
+    marked = prove(broken, SIMULATED, 0, range(8), tmp_path, settings)
+    known = {failure.signature: failure.known for failure in marked.failures}
     assert known.pop(entry.signature()) == entry
     # What is not listed is a finding of its own, though it has the same cause.
     assert [*known.values()] == [None]
 
 
-def test_long_failure_text_is_cut_and_control_characters_are_escaped(broken: Family, tmp_path: Path) -> None:
-    proof = prove(broken, SIMULATED, 0, range(30), tmp_path, QUICKLY)
+def test_long_failure_text_is_cut_and_control_characters_are_escaped(proof: Proof) -> None:
     records = {
         "first": tuple((time, ("\x1b[31m", time)) for time in range(MOST_RECORDS - 1)),
         "second": tuple((time, ("plain", time)) for time in range(40)),

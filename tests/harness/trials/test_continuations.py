@@ -90,7 +90,7 @@ def test_explanation_and_rows_are_those_of_the_restored_job(
 
 
 def test_shrunk_scenario_fails_as_a_continuation_too(family: Family, calm: Scenario, tmp_path: Path) -> None:
-    case = case_of(family, calm, tmp_path, most_runs=200)
+    case = case_of(family, calm, tmp_path, most_runs=30)
     assert case.scenario.record_count() < calm.record_count()
     assert is_same_failure(case.verdict.signature, case.signature)
     assert case.verdict.signature[0] == "restore_anywhere"

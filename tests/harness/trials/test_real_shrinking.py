@@ -16,7 +16,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import CheckpointMode, Fault, Operation, Scenario, Schedule, check
 from onceproof.harness.model.system import System, find_system
-from onceproof.harness.systems.structured.query_fault_points import prepared
+from onceproof.harness.systems.structured.points import prepared
 from onceproof.harness.trials.real_shrinking import MOST_RUNS, MOST_TRIES, RealRuns, shrink
 from onceproof.harness.trials.trial import Trial, scenario_of
 

@@ -5,7 +5,8 @@ The rules this module lives by:
 - ``onceproof.scenarios`` is read from its files, as they are. Nothing else of onceproof runs here.
 - A name of ``onceproof.engine`` is PyFlink's class of that name. What PyFlink lacks may be imported, because
   a file imports more than a job uses; its first use is an error that names it.
-- A name of ``onceproof.harness`` stands for nothing: oracles and generators do not run here.
+- A name of ``onceproof.harness`` stands for nothing, because oracles and generators do not run here. Of a
+  family's options its jobs are needed.
 """
 
 import importlib
@@ -100,9 +101,21 @@ class Inert:
         return self
 
 
+class FamilyOptions:
+    """What is needed here of a family's options: its jobs for engines."""
+
+    def __init__(self, jobs=None, **others):
+        self.jobs = jobs or {}
+
+
 def job_of(family):
-    """Return the function that builds a family's job on Flink: its own one for Flink, if it has one."""
-    return getattr(family, "flink_job", None) or family.job
+    """Return the function that builds a family's job on Flink: its own one for Flink, if it has one.
+
+    Families of earlier versions have it as a member.
+    """
+    options = getattr(family, "options", None)
+    jobs = options.jobs if isinstance(options, FamilyOptions) else {}
+    return jobs.get("flink") or getattr(family, "flink_job", None) or family.job
 
 
 def counterpart(name):
@@ -150,6 +163,8 @@ class EngineNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             # The import system asks for the rest, and imports submodules itself.
             if attribute.startswith("__") or f"{name}.{attribute}" in (_ENGINE, _SCENARIOS):
                 raise AttributeError(attribute)
+            if attribute == "FamilyOptions":
+                return FamilyOptions
             found = None if name.startswith("onceproof.harness") else counterpart(attribute)
             if found is not None:
                 return found

@@ -16,9 +16,9 @@ import msgspec
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import to_json
-from onceproof.harness.systems.flink import flink_run
-from onceproof.harness.systems.flink.flink_history import FlinkHistory
-from onceproof.harness.systems.flink.flink_system import FlinkSystem
+from onceproof.harness.systems.flink import run as flink_run
+from onceproof.harness.systems.flink.history import FlinkHistory
+from onceproof.harness.systems.flink.system import FlinkSystem
 
 RECORDED = Path(__file__).parent / "recorded_run.json"
 NOTED = (

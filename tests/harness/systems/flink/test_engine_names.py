@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from onceproof import scenarios
-from onceproof.harness.systems.flink.flink_home import CLIENT
+from onceproof.harness.systems.flink.home import CLIENT
 
 PYFLINK = {
     "datastream/__init__.py": (
@@ -93,12 +93,11 @@ print(json.dumps(said))
 
 def test_names_of_the_harness_stand_for_nothing(run):
     lines = """
-from onceproof import FamilyOptions, Workload
+from onceproof import Workload
 from onceproof.harness.model.chance import Chance
-options = FamilyOptions(declares=True)
-print(json.dumps([type(each).__name__ for each in (options, Workload({}), Chance(1).chance(0.5))]))
+print(json.dumps([type(each).__name__ for each in (Workload({}), Chance(1).chance(0.5))]))
 """
-    assert run(lines) == ["Inert"] * 3
+    assert run(lines) == ["Inert"] * 2
 
 
 def test_source_of_a_family_around_that_of_the_scenario_is_read_to_its_end(run):
@@ -128,8 +127,11 @@ def test_job_for_flink_is_taken_where_a_family_has_one(run):
     lines = """
 from types import SimpleNamespace
 from onceproof.scenarios import word_count
-both = SimpleNamespace(job=word_count.job, flink_job=lambda env, io: None)
-found = [engine_names.job_of(family) for family in (word_count, both)]
-print(json.dumps([found[0] is word_count.job, found[1] is both.flink_job]))
+from onceproof import FamilyOptions
+own = FamilyOptions(declares=True, jobs={"flink": print})
+both = SimpleNamespace(job=word_count.job, options=own)
+earlier = SimpleNamespace(job=word_count.job, flink_job=repr)
+found = [engine_names.job_of(family) for family in (word_count, both, earlier)]
+print(json.dumps([found[0] is word_count.job, found[1] is print, found[2] is repr]))
 """
-    assert run(lines) == [True, True]
+    assert run(lines) == [True, True, True]

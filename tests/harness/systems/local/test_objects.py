@@ -20,7 +20,15 @@ from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.model.family import S3, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import ERROR, LEAK, TASK_FAILED, TRANSACTION_VISIBLE, History
+from onceproof.harness.model.history import (
+    ERROR,
+    FAULT_FIRED,
+    JOB_FINISHED,
+    LEAK,
+    TASK_FAILED,
+    TRANSACTION_VISIBLE,
+    History,
+)
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.services.object_store_server import BUCKET, ObjectStoreServer
 from onceproof.harness.systems.fault_clock import ClockState
@@ -96,6 +104,14 @@ def test_workers_over_a_store_that_is_paused_and_cut_off_lose_and_repeat_no_rows
     history, verdict = tried(LocalWorkersSystem(objects=store), scenario)
     assert verdict.violations == ()
     assert {fault.kind for fault in scenario.faults} == {kind for kind, _ in history.statistics.coverage}
+
+
+def test_output_in_a_store_stays_and_the_fault_does_not_apply(store: TrialObjectStore) -> None:
+    scenario = scenario_with(Fault("move_output", "committed"), family="objects_rolling", records=FEW_RECORDS)
+    history, _ = tried(LocalSystem(objects=store), scenario)
+    assert history.statistics.not_applicable == {("move_output", "committed"): 1}
+    assert "move_output" not in [subject for _, kind, subject, _ in history.events if kind == FAULT_FIRED]
+    assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import FAULT_FIRED, JOB_FAILED, JOB_FINISHED
+from onceproof.harness.model.history import JOB_FAILED, JOB_FINISHED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.local.system import LocalSystem, LocalWorkersSystem
 from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
@@ -132,15 +132,3 @@ def test_planted_bug_is_found_in_a_drawn_scenario(system, mutant, file, kind, se
     assert kind in {fault.kind for fault in scenario.faults}
     assert not try_scenario(WORD_COUNT, scenario, system=broken).verdict.passed
     assert try_scenario(WORD_COUNT, scenario, system=sound).verdict.passed
-
-
-def test_output_in_a_store_stays_and_the_fault_does_not_apply():
-    scenario = scenario_with(Fault("move_output", "committed"), family="objects_rolling")
-    system = LocalSystem()
-    try:
-        history = system.run(load_family("objects_rolling"), scenario)
-    finally:
-        system.close()
-    assert history.statistics.not_applicable == {("move_output", "committed"): 1}
-    assert "move_output" not in [subject for _, kind, subject, _ in history.events if kind == FAULT_FIRED]
-    assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]

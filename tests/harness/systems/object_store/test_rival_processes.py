@@ -35,7 +35,7 @@ def problem_within(seeds: range) -> str | None:
 @pytest.mark.slow
 def test_rivals_leave_one_history(request: pytest.FixtureRequest) -> None:
     first = 1000 * int(request.config.getoption("--power-seed"))
-    assert problem_within(range(first, first + 150)) is None
+    assert problem_within(range(first, first + 40)) is None
 
 
 def test_run_of_rivals_replays_from_its_seed() -> None:

@@ -15,7 +15,7 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import InputRecord, Scenario
-from onceproof.harness.systems.program.program_system import CommandSystem
+from onceproof.harness.systems.program.system import CommandSystem
 
 RECORDS: Mapping[str, Sequence[InputRecord]] = {"numbers": [(n, (n, "k0")) for n in range(6)]}
 COPIES_LINES = """

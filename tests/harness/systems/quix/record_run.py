@@ -18,8 +18,8 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import to_json
-from onceproof.harness.systems.quix.app_history_builder import QuixHistory
-from onceproof.harness.systems.quix.quix_system import QuixSystem
+from onceproof.harness.systems.quix.history import QuixHistory
+from onceproof.harness.systems.quix.system import QuixSystem
 
 HERE = Path(__file__).parent
 

@@ -22,7 +22,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.kit.driver_process import DriverFailed
+from onceproof.harness.systems.kit.drivers import DriverFailed
 from onceproof.harness.systems.kit.run_history import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.process.process_table import session_members

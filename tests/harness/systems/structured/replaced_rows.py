@@ -73,4 +73,4 @@ def expected(records: Records, declared: Declared) -> Rows:
     return list(dict(versions(records)).items())  # type: ignore[arg-type]
 
 
-options = FamilyOptions(table_keys=1, versions=versions, streaming_query=streaming_query)
+options = FamilyOptions(table_keys=1, versions=versions, jobs={"structured_streaming": streaming_query})

@@ -1,0 +1,88 @@
+"""The options that say something of a script, and the addresses that carry them to every process.
+
+Rules:
+
+- What follows ``--`` on the command line are the arguments of the script.
+- An address holds paths relative to the folder of the script, so it means the same in another folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, TextIO, TypeAlias
+from urllib.parse import urlencode
+
+import typer
+
+from onceproof.harness.model.exit_codes import UsageError
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import WORDS, is_script, joined_address, split_address
+
+Samples: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sample",
+        metavar="NAME=FILE",
+        help="Records of a source of a PyFlink program: lines of JSON, CSV, Parquet or text; repeatable.",
+    ),
+]
+JobName: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--job", metavar="NAME", help="Which job of a PyFlink program. Default: the first."),
+]
+Arguments: TypeAlias = Annotated[list[str] | None, typer.Option("--argument", hidden=True)]
+COMMANDS: Final = ("check", "explain", "replay", "run")
+"""The commands that take a script, and behind -- its arguments."""
+_SEPARATOR: Final = "--"
+
+
+def with_arguments(given: Sequence[str]) -> list[str]:
+    """Return a command line whose arguments of a script, behind --, are options."""
+    if not given or given[0] not in COMMANDS or _SEPARATOR not in given:
+        return list(given)
+    place = given.index(_SEPARATOR)
+    return [*given[:place], *[f"--argument={each}" for each in given[place + 1 :]]]
+
+
+def addresses_of(
+    asked: Sequence[str] | None,
+    samples: Sequence[str] | None,
+    job: str | None,
+    arguments: Sequence[str] | None,
+) -> list[str]:
+    """Return the addresses with what the options say of the scripts among them. Raises UsageError."""
+    if not (samples or job or arguments):
+        return list(asked or ())
+    found = [_address(each, samples or (), job, arguments or ()) for each in asked or ()]
+    if found == list(asked or ()):
+        raise UsageError("--sample, --job and arguments behind -- belong to a PyFlink program: name its file")
+    return found
+
+
+def _address(asked: str, samples: Sequence[str], job: str | None, arguments: Sequence[str]) -> str:
+    path, said = split_address(asked)
+    if path is None or said or not is_script(path):
+        return asked
+    words = [("job", job)] if job else []
+    for sample in samples:
+        name, separator, file = sample.partition("=")
+        if not separator:
+            raise UsageError(f"--sample {sample}: give NAME=FILE, as in --sample orders=orders.jsonl")
+        if not Path(file).is_file():
+            raise UsageError(f"--sample {sample}: {file}: no such file")
+        words.append(("sample", f"{name}={os.path.relpath(file, path.parent)}"))
+    words += [("argument", each) for each in arguments]
+    return joined_address(path, WORDS + urlencode(words, safe="=/"))
+
+
+def print_notes(asked: str, family: Family, file: TextIO) -> bool:
+    """Say what a script's job reads and writes, and how it is judged; return False for any other family."""
+    from onceproof.harness.scripts.script_family import ScriptFamily
+
+    if not isinstance(family, ScriptFamily):
+        return False
+    for note in family.notes():
+        print(f"{asked}: {note}", file=file)
+    return True

@@ -1,0 +1,1 @@
+"""Scripts: ordinary PyFlink programs, unedited, as families."""

@@ -1,0 +1,144 @@
+"""What a script's job commits where nothing goes wrong: once in the calmest way, then in variants.
+
+Rules:
+
+- The calm run has one subtask for each operator, aligned barriers, a fair schedule and no request.
+- The variants differ in what no program decides: parallelism, schedule, buffers, barriers, how often
+  watermarks come, how much time passes. None has a fault, a restart or a rescale.
+- What all of them agree on is determined by the records. A row is judged by the columns on which they agree,
+  as multisets; by all columns if the runs are equal.
+- A run that fails, or does not end, has no rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from onceproof.harness.generation.drawn_times import HOUR_MS, LONGEST_MS
+from onceproof.harness.model.family import Family, Records
+from onceproof.harness.model.history import JOB_FINISHED, History, Row, rows_at_end
+from onceproof.harness.model.scenario import CheckpointMode, Fault, Scenario, Schedule, most_steps
+from onceproof.harness.model.step_limits import ample_horizon, ample_timeout_ms
+from onceproof.harness.systems.simulation.world import World
+
+RowCounts: TypeAlias = Counter[Row]
+_UNIFORM: Final = 8
+"""How many variants have a schedule of chance at each parallelism."""
+
+
+def calm_scenario(family: Family, records: Records) -> Scenario:
+    """Return the calmest scenario over some records."""
+    return _limited(
+        Scenario(
+            family=family.name,
+            generator_version=family.generator_version,
+            seed=None,
+            parameters={},
+            records={split: tuple(own) for split, own in records.items()},
+            parallelism=1,
+            max_parallelism=8,
+            source_parallelism=0,
+            sink_parallelism=0,
+            channel_capacity=4,
+            checkpoint_interval_ms=100,
+            checkpoint_timeout_ms=1,
+            tolerable_failures=1_000_000,
+            retained=1,
+            restart_delay_ms=1,
+            faults=(),
+            schedule=Schedule(),
+            step_budget=1,
+        )
+    )
+
+
+def variants_of(calm: Scenario) -> Iterator[Scenario]:
+    """Yield scenarios over the same records that differ in what no program decides."""
+    for parallelism in (2, 3):
+        wide = replace(calm, parallelism=parallelism)
+        yield _limited(wide)
+        for seed in range(1, 1 + _UNIFORM):
+            interval = 1 if seed % 2 else 200
+            yield _limited(replace(wide, schedule=Schedule("uniform", seed), watermark_interval_ms=interval))
+        yield _limited(replace(wide, mode=CheckpointMode("unaligned"), schedule=Schedule("uniform", 1)))
+    yield _limited(replace(calm, buffer_records=3))
+    for interval in (1, 10):
+        yield _limited(replace(calm, watermark_interval_ms=interval))
+    middle = max(1, calm.record_count())
+    for passed_ms in (HOUR_MS, LONGEST_MS):
+        passes = Fault("clock_ahead", "element", occurrence=middle, delay=passed_ms)
+        yield _limited(replace(calm, faults=(passes,)))
+
+
+def _limited(scenario: Scenario) -> Scenario:
+    """Return a scenario with all the steps that one may have: a job may make many records of one."""
+    schedule = scenario.schedule
+    if schedule.kind != "fair":
+        scenario = replace(scenario, schedule=replace(schedule, horizon=ample_horizon(scenario)))
+    return replace(
+        scenario,
+        checkpoint_timeout_ms=10 * ample_timeout_ms(scenario),
+        step_budget=most_steps(scenario.record_count()),
+    )
+
+
+def rows_of(family: Family, scenario: Scenario) -> RowCounts | None:
+    """Return the rows of a run without faults; None if the job fails or does not end."""
+    history = World(family, scenario).run()
+    return Counter(rows_at_end(history)) if has_finished(history) else None
+
+
+def has_finished(history: History) -> bool:
+    """Return whether a run ended in its first attempt."""
+    return history.statistics.attempts == 1 and any(event[1] == JOB_FINISHED for event in history.events)
+
+
+def agreed_columns(runs: Sequence[RowCounts]) -> tuple[int, ...] | None:
+    """Return the columns on which runs agree, as multisets; None if even their numbers of rows differ."""
+    widths = {len(row) for run in runs for row in run}
+    if len({run.total() for run in runs}) > 1:
+        return None
+    agreed: tuple[int, ...] = ()
+    for column in range(min(widths, default=0)):
+        wider = (*agreed, column)
+        first, *others = [_projected(run, wider) for run in runs]
+        if all(other == first for other in others):
+            agreed = wider
+    return agreed
+
+
+def settled(visible: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
+    """Return the rows that a run should have committed, as far as runs without faults determine them.
+
+    Args:
+        visible: what the run has committed.
+        runs: what runs without faults have; the calm one comes first.
+    """
+    calm = runs[0]
+    if any(run == visible for run in runs):
+        return visible
+    if all(run == calm for run in runs):
+        return calm
+    columns = agreed_columns(runs)
+    if columns is None:
+        return visible
+    wanted = _projected(calm, columns)
+    rows: RowCounts = Counter()
+    for source in (visible, calm):
+        for row in source.elements():
+            shown = tuple([row[column] for column in columns if column < len(row)])
+            if wanted[shown] > 0:
+                wanted[shown] -= 1
+                rows[row] += 1
+    return rows
+
+
+def _projected(rows: RowCounts, columns: Sequence[int]) -> Counter[Row]:
+    found: Counter[Row] = Counter()
+    for row, count in rows.items():
+        found[tuple([row[column] for column in columns if column < len(row)])] += count
+    return found

@@ -1,0 +1,194 @@
+"""The ends of a script's job: its sources and sinks, and the job with those of the harness in their place.
+
+Rules:
+
+- A source keeps its name, its uid, its type and its watermark strategy; what it reads is the harness's.
+- A sink is replaced by an exactly-once one. What reaches it becomes a row: a tuple of values that can be
+  compared. With several sinks the name of the sink comes first. So the computed results are judged, whatever
+  the sink itself promises.
+- An operator whose output nothing reads is an end as well.
+- Operators that the script gives no parallelism keep the order of a key: one that reads an operator directly
+  has as many subtasks as that one, and behind `key_by` as many as the scenario says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from onceproof.engine.api.adapters import OperatorFactory, create_sink_operator
+from onceproof.engine.api.datastream import DataStream
+from onceproof.engine.connectors.source import Source
+from onceproof.engine.functions import SinkFunction
+from onceproof.engine.graph import PartitionerKind, StreamNode, Upstream
+from onceproof.engine.operators.event_time import TimestampedSourceOperator
+from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.types import Row
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.scripts.records import Pool, PooledSource
+
+if TYPE_CHECKING:
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
+    from onceproof.harness.model.family import JobIO
+
+_IN_ORDER: Final = (None, PartitionerKind.FORWARD)
+_DEEPEST: Final = 8
+
+
+class ScriptSource(NamedTuple):
+    """A source of a script."""
+
+    name: str
+    node: StreamNode
+    source: Source
+
+
+class ScriptSink(NamedTuple):
+    """An end of a script's job: a sink, or an operator whose output nothing reads."""
+
+    name: str
+    node: StreamNode
+    what: Any
+    """The sink or its function; None: there is none."""
+
+
+def sources_of(operators: Sequence[StreamNode]) -> list[ScriptSource]:
+    """Return the sources in the order of the script. Raises FamilyError for an operator without an input."""
+    found: list[ScriptSource] = []
+    taken: set[str] = set()
+    for node in operators:
+        if node.inputs:
+            continue
+        create = node.create
+        if not isinstance(create, partial) or create.func not in (SourceOperator, TimestampedSourceOperator):
+            raise FamilyError(f"the source {node.name!r} is none that records can be given to")
+        found.append(ScriptSource(_name_of(node, taken), node, create.args[0]))
+    return found
+
+
+def sinks_of(operators: Sequence[StreamNode]) -> list[ScriptSink]:
+    """Return the ends of a job in the order of the script."""
+    read = {upstream.node.number for node in operators for upstream in node.inputs}
+    taken: set[str] = set()
+    found = []
+    for node in operators:
+        if node.number not in read:
+            found.append(ScriptSink(_name_of(node, taken), node, _sink_in(node)))
+    return found
+
+
+def _sink_in(node: StreamNode) -> Any:
+    create = node.create
+    if isinstance(create, partial) and create.func is create_sink_operator:
+        return create.args[0]
+    if isinstance(create, OperatorFactory) and isinstance(create.function, SinkFunction):
+        return create.function
+    return None
+
+
+def _name_of(node: StreamNode, taken: set[str]) -> str:
+    name = re.sub(r"\W+", "-", (node.uid or node.name).lower()).strip("-") or "end"
+    names = (name, *(f"{name}-{number}" for number in range(2, 1 + len(taken) + 1)))
+    free = next(each for each in names if each not in taken)
+    taken.add(free)
+    return free
+
+
+def build(
+    env: StreamExecutionEnvironment,
+    io: JobIO,
+    operators: Sequence[StreamNode],
+    pools: Mapping[str, Pool],
+    tapped: int | None = None,
+) -> None:
+    """Describe the job of a script in ``env``, with the ends of the harness.
+
+    Args:
+        tapped: the number of the operator whose output is written in place of what the sinks get; None: of
+            no operator.
+    """
+    sources, sinks = sources_of(operators), sinks_of(operators)
+    for name, node, _ in sources:
+        arguments = node.create.args[1:]  # type: ignore[attr-defined]
+        node.create = partial(node.create.func, PooledSource(io.source(name), name, pools[name]), *arguments)  # type: ignore[attr-defined]
+    sizes = _parallelisms(operators, io.parallelism)
+    replaced = {sink.node.number for sink in sinks if sink.what is not None}
+    env.adopt([node for node in operators if node.number not in replaced])
+    if tapped is not None:
+        tap = next(node for node in operators if node.number == tapped)
+        _write(env, io, (Upstream(tap),), "output", sizes[tapped], None)
+        return
+    for name, node, what in sinks:
+        inputs = (Upstream(node),) if what is None else node.inputs
+        _write(env, io, inputs, name, sizes[node.number], name if len(sinks) > 1 else None)
+
+
+def _write(
+    env: StreamExecutionEnvironment,
+    io: JobIO,
+    inputs: Sequence[Upstream],
+    name: str,
+    size: int,
+    tag: str | None,
+) -> None:
+    rows = DataStream(env, tuple(inputs)).map(partial(_row, tag)).name(f"rows-{name}").set_parallelism(size)
+    rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
+
+
+def _parallelisms(operators: Sequence[StreamNode], usual: int) -> dict[int, int]:
+    """Return the parallelism of each operator by its number, and set it."""
+    sizes: dict[int, int] = {}
+    for node in operators:
+        kinds = {upstream.partitioner and upstream.partitioner.kind for upstream in node.inputs}
+        size = node.parallelism or usual
+        if node.parallelism is None and node.inputs and kinds <= {*_IN_ORDER}:
+            size = sizes[node.inputs[0].node.number]
+        node.parallelism = sizes[node.number] = size
+        node.max_parallelism = None
+    return sizes
+
+
+# Rows.
+
+
+def _row(tag: str | None, value: Any) -> tuple[Any, ...]:
+    """Return what reaches a sink as a row."""
+    cell = comparable(value)
+    cells = cell if type(value) in (tuple, Row) or is_dataclass(value) else (cell,)
+    return cells if tag is None else (tag, *cells)
+
+
+def comparable(value: Any, depth: int = 0) -> Any:
+    """Return a value as one of plain data that can be hashed, compared and written as JSON."""
+    make = _PLAIN.get(type(value))
+    if make is not None:
+        return make(value)
+    if depth == _DEEPEST:
+        return type(value).__name__
+    if isinstance(value, list | tuple | Row):
+        return tuple([comparable(each, depth + 1) for each in value])
+    if isinstance(value, dict):
+        return tuple([(comparable(key, depth + 1), comparable(value[key], depth + 1)) for key in value])
+    if isinstance(value, set | frozenset):
+        return tuple(sorted([comparable(each, depth + 1) for each in value], key=repr))
+    if is_dataclass(value):
+        return tuple([comparable(getattr(value, field.name), depth + 1) for field in fields(value)])
+    attributes = getattr(value, "__dict__", None)
+    if attributes is not None:
+        return (type(value).__name__, comparable(attributes, depth + 1))
+    return repr(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_PLAIN: Final[Mapping[type, Callable[[Any], Any]]] = {
+    **dict.fromkeys((str, bool, type(None)), _same),
+    int: lambda value: value if -(2**63) <= value < 2**63 else repr(value),
+    # Floats that differ in their last digits only, as sums in another order do, are one number.
+    float: lambda value: float(f"{value:.12g}") if value - value == 0 else repr(value),
+}

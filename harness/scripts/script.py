@@ -1,0 +1,223 @@
+"""A script: a user's Python file that describes a job and executes it, unedited.
+
+Rules:
+
+- A script runs as Python runs it: at module level, or below ``if __name__ == "__main__"``, with its
+  arguments. ``execute()`` hands the description of the job over, and ends the script.
+- Each attempt of a job runs the script anew, as each process would. So nothing lives on in globals,
+  attributes of classes or modules beside the script.
+- Its classes belong to a module with a name of its own. Those of values (dataclasses, named tuples, enums)
+  are made once: what one attempt has pickled, the next one reads.
+- What it prints and logs is dropped: a scenario runs it many times.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import is_dataclass
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from onceproof.engine.api.job_client import CompletableFuture, JobClient, JobStatus
+from onceproof.engine.api.job_description import JobDescription
+from onceproof.engine.api.submission import submitted
+from onceproof.engine.configuration import Configuration
+from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.user_file import error_line
+from onceproof.harness.scripts.pyflink_imports import answer_imports
+
+MODULE: Final = "onceproof_script_"
+"""Prefix of the names of the modules in which scripts run."""
+_KEEP: Final = "_onceproof_kept"
+"""The decorator that a script's classes get."""
+_OVER_THE_SCRIPT: Final = Configuration.from_mapping(
+    {"parallelism.default": 1, "pipeline.max-parallelism": 128}
+)
+"""Options that a scenario decides: what the environment of a script says of them does not count."""
+
+
+class DescribedJob(NamedTuple):
+    """A job that a script was about to run."""
+
+    name: str
+    description: JobDescription
+
+
+class _Taken(BaseException):
+    """The job is described: the script ends."""
+
+
+class _NotRun(JobClient):
+    """The client of a job that is not on trial: it has finished, and has read nothing."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def get_job_id(self) -> str:
+        return ""
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return _done(JobStatus.FINISHED)
+
+    def cancel(self) -> CompletableFuture[None]:
+        return _done(None)
+
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return _done("")
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        return _done("")
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return _done("")
+
+    def get_job_execution_result(self) -> CompletableFuture[Any]:
+        return _done(JobExecutionResult("", self._name, 0, 0, 0, 0))
+
+
+def _done(value: Any) -> CompletableFuture[Any]:
+    future: CompletableFuture[Any] = CompletableFuture()
+    future.set_result(value)
+    return future
+
+
+class Script:
+    """A file, the arguments that it gets, and which of its jobs is on trial; "": the first one."""
+
+    def __init__(self, path: Path, arguments: Sequence[str] = (), job: str = "") -> None:
+        self.path = path
+        self._arguments = arguments
+        self._job = job
+        self._module = f"{MODULE}{path.stem}"
+        try:
+            tree = ast.parse(path.read_bytes(), str(path))
+        except OSError as error:
+            raise FamilyError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except (SyntaxError, ValueError) as error:
+            raise FamilyError(error_line(path, error, FamilyError)) from None
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                keep = ast.copy_location(ast.Name(_KEEP, ast.Load()), node)
+                node.decorator_list.insert(0, keep)
+        self._code = compile(_AsMain().visit(tree), str(path), "exec")
+        self._classes: dict[str, type] = {}
+        """The classes of the first run, by name."""
+        answer_imports()
+
+    def describe(self) -> DescribedJob:
+        """Run the script up to its job. Raises FamilyError."""
+        taken: list[DescribedJob] = []
+        others: list[str] = []
+
+        def take(description: JobDescription, name: str) -> JobClient:
+            if taken or self._job not in ("", name):
+                others.append(name)
+                return _NotRun(name)
+            taken.append(DescribedJob(name, description))
+            raise _Taken
+
+        said = io.StringIO()
+        try:
+            with (
+                self._running(said),
+                submitted(Configuration(), lambda graph: None, str(self.path), _OVER_THE_SCRIPT, takes=take),
+            ):
+                self._execute()
+        except _Taken:
+            pass
+        except SystemExit as error:
+            if not taken and error.code:
+                last = said.getvalue().strip().splitlines()[-1:]
+                reason = f": {last[0]}" if last else ""
+                raise FamilyError(
+                    f"{self.path}: the program ends with exit code {error.code} before it executes a job"
+                    f"{reason}; its own arguments follow --, as in: onceproof run {self.path} -- --input FILE"
+                ) from None
+        except Exception as error:
+            if not taken:
+                raise FamilyError(error_line(self.path, error, FamilyError)) from error
+        if not taken:
+            named = f" of the name {self._job!r}; there are {', '.join(map(repr, others))}" if others else ""
+            raise FamilyError(
+                f"{self.path}: it executes no job{named}: a family has generate() and job() at its top level,"
+                " and a program calls execute()"
+            )
+        return taken[0]
+
+    def _execute(self) -> None:
+        module = ModuleType(self._module)
+        module.__file__ = str(self.path)
+        vars(module).update({"print": _print_nothing, _KEEP: self._kept})
+        self._forget_modules_beside()
+        # Dataclasses and pickle look the module up here.
+        sys.modules[self._module] = module
+        exec(self._code, vars(module))
+
+    def _kept(self, made: type) -> type:
+        """Return the class of values that the first run has made, in place of an equal one."""
+        first = self._classes.setdefault(made.__qualname__, made)
+        return first if is_dataclass(first) or issubclass(first, tuple | Enum) else made
+
+    def _forget_modules_beside(self) -> None:
+        """Let the script import the modules in its folder anew, with their globals."""
+        folder = self.path.absolute().parent
+        for name in [each for each in sys.modules.keys() - _known if not each.startswith(MODULE)]:
+            file = getattr(sys.modules[name], "__file__", None)
+            if isinstance(file, str) and Path(file).parent == folder:
+                del sys.modules[name]
+            else:
+                _known.add(name)
+
+    @contextmanager
+    def _running(self, said: io.StringIO) -> Iterator[None]:
+        folder = str(self.path.absolute().parent)
+        arguments = sys.argv
+        root = logging.getLogger()
+        level, handlers = root.level, list(root.handlers)
+        if folder not in sys.path:
+            sys.path.append(folder)
+        sys.argv = [str(self.path), *self._arguments]
+        try:
+            with redirect_stdout(said), redirect_stderr(said), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            sys.argv = arguments
+            root.setLevel(level)
+            root.handlers[:] = handlers
+
+
+_known: Final[set[str]] = set(sys.modules)
+"""The modules that no script has imported from its own folder."""
+
+
+def _print_nothing(*values: object, **settings: object) -> None:
+    """Stand in for ``print`` in a script."""
+
+
+class _AsMain(ast.NodeTransformer):
+    """Lets ``__name__ == "__main__"`` hold in a module that has another name."""
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Replace the comparison by what it gives in a script."""
+        sides = [node.left, *node.comparators]
+        names = {side.id for side in sides if isinstance(side, ast.Name)}
+        texts = {side.value for side in sides if isinstance(side, ast.Constant)}
+        if (
+            len(node.ops) == 1
+            and isinstance(node.ops[0], ast.Eq)
+            and (names, texts) == ({"__name__"}, {"__main__"})
+        ):
+            return ast.copy_location(ast.Constant(True), node)
+        return self.generic_visit(node)

@@ -1,0 +1,265 @@
+"""A script as a family: its own job and records, judged by its own runs without faults.
+
+Rules:
+
+- A family in the sense of `model/family.py`, so that runs, shrinking, reports and replays treat it as any
+  other. What it lacks is an oracle apart from the job: logic that is wrong without any fault is not seen.
+- Its address is FILE.py, followed by what the user says of it: ``FILE.py?job=totals&sample=orders=o.jsonl``.
+- Records on which the job itself fails without a fault are not tried; the script's own ones take their place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import parse_qsl
+
+from msgspec.structs import replace
+
+from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE
+from onceproof.engine.graph import PartitionerKind, StreamNode
+from onceproof.harness.model.family import (
+    Declared,
+    Family,
+    FamilyError,
+    FamilyOptions,
+    JobIO,
+    Records,
+    Rows,
+    Vertices,
+    Workload,
+    nearest,
+)
+from onceproof.harness.model.family_places import WORDS
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD
+from onceproof.harness.scripts.calm_runs import (
+    RowCounts,
+    calm_scenario,
+    has_finished,
+    rows_of,
+    settled,
+    variants_of,
+)
+from onceproof.harness.scripts.ends import build, sinks_of, sources_of
+from onceproof.harness.scripts.records import (
+    Pool,
+    drawn_records,
+    local_records,
+    pool_of,
+    sampled_records,
+)
+from onceproof.harness.scripts.script import Script
+from onceproof.harness.scripts.script_notes import end_notes, order_note
+from onceproof.harness.scripts.variations import draw_records, first_records
+from onceproof.harness.systems.job_configuration import HONOURED
+from onceproof.harness.systems.simulation.world import World
+
+if TYPE_CHECKING:
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
+
+_SAID: Final = ("job", "sample", "argument")
+_MOST_KEPT: Final = 2_000
+_SIZES: Final = (2, 3)
+
+
+class ScriptFamily:
+    """The job of a script.
+
+    Args:
+        path: the file.
+        said: what its address says of it behind the question mark.
+    """
+
+    generator_version = 1
+    record_schema = row_schema = oracle_sql = ""
+
+    def __init__(self, path: Path, said: str = "") -> None:
+        self.path, self.said = path, said
+        self.oracle_file = str(path)
+        """The user's own file, as tracebacks name it."""
+        self.name = path.stem
+        samples: dict[str, Path] = {}
+        arguments: list[str] = []
+        job = ""
+        for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
+            match key:
+                case "job":
+                    job = value
+                case "argument":
+                    arguments.append(value)
+                case "sample":
+                    name, _, file = value.partition("=")
+                    samples[name] = path.parent / file
+                case _:
+                    raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+        self._script = Script(path, arguments, job)
+        self._kept: dict[tuple[object, ...], RowCounts | None] = {}
+        self.pools = self._find_pools(samples)
+        self._look_at_graph()
+        self._look_at_calm_runs()
+
+    # The members of a family.
+
+    @cached_property
+    def options(self) -> FamilyOptions:
+        """What follows from the job."""
+        return FamilyOptions(
+            declares=True,
+            settles=True,
+            batch=self._is_batch,
+            fan_out=self._fan_out,
+            barriers="aligned" if self._has_forward_edges else None,
+        )
+
+    def generate(self, random: Random) -> Workload:
+        """Draw records that the job takes."""
+        records = draw_records(random, self.pools, self._is_free_of_splits, self._is_free_of_order)
+        if self._calm_rows(records) is None:
+            records = first_records(self.pools)
+        return Workload(records)
+
+    def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
+        """Describe the job of the script, with the ends of the harness."""
+        self.describe(env, io)
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        """Return what runs without faults commit; of a part of the input, what is there."""
+        if not declared.is_whole:
+            return declared.rows
+        calm = self._calm_rows(records)
+        visible = Counter(declared.rows)
+        if calm is None:
+            return declared.rows
+        if calm == visible:
+            return list(calm.elements())
+        return list(settled(visible, [calm, *self._variants(records)]).elements())
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a user should know before the first verdict, one sentence each."""
+        operators = self._script.describe().description.operators
+        yield from end_notes(self.pools, sinks_of(operators))
+        if not self.is_determined:
+            yield self._order_note(operators)
+        yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
+
+    def _order_note(self, operators: Sequence[StreamNode]) -> str:
+        calm = calm_scenario(self, first_records(self.pools))
+        for node in operators:
+            tapped = cast(Family, _Tapped(self, node.number))
+            runs = [run for each in (calm, *variants_of(calm)) if (run := rows_of(tapped, each)) is not None]
+            for run in runs:
+                if run != runs[0]:
+                    return order_note(node.name, runs[0], run)
+        return "its rows differ between runs without faults"
+
+    # The runs without faults.
+
+    def _calm_rows(self, records: Records) -> RowCounts | None:
+        key = tuple([(split, tuple(own)) for split, own in records.items()])
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = rows_of(self, calm_scenario(self, records))
+        return self._kept[key]
+
+    def _variants(self, records: Records) -> list[RowCounts]:
+        runs = [rows_of(self, variant) for variant in variants_of(calm_scenario(self, records))]
+        return [run for run in runs if run is not None]
+
+    def _look_at_calm_runs(self) -> None:
+        """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
+        first = first_records(self.pools)
+        calm = calm_scenario(self, first)
+        history = World(self, calm).run()
+        if not has_finished(history):
+            errors = [event for event in history.events if event[1].endswith("failed")]
+            what = f": {errors[0][3]}" if errors else ""
+            raise FamilyError(f"{self.path}: the job fails without a fault{what}")
+        idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
+        usual = STEPS_PER_RECORD * max(1, calm.record_count())
+        self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
+        self.is_determined = self._agrees(first)
+        self._is_free_of_splits = self.is_determined and self._agrees(first_records(self.pools, 2))
+        reversed_records = {split: tuple(reversed(own)) for split, own in first.items()}
+        self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
+
+    def _agrees(self, records: Records) -> bool:
+        calm = self._calm_rows(records)
+        return calm is not None and all(run == calm for run in self._variants(records))
+
+    # The job.
+
+    def _find_pools(self, samples: Mapping[str, Path]) -> dict[str, Pool]:
+        description = self._script.describe().description
+        operators = description.operators
+        mode = description.get_configuration().get(RUNTIME_MODE)
+        self._is_batch = str(mode).upper() == "BATCH"
+        sources = sources_of(operators)
+        names = [source.name for source in sources]
+        for name in samples:
+            if name not in names:
+                raise FamilyError(
+                    f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
+                    f" {', '.join(names)}"
+                )
+        pools = {}
+        for name, node, source in sources:
+            kind = node.output_type
+            origin = "of the program itself"
+            if name in samples:
+                records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
+            else:
+                found = local_records(name, source)
+                if found is None:
+                    found, origin = drawn_records(kind), "drawn from its type"
+                if found is None:
+                    raise FamilyError(
+                        f"{self.path}: the records of the source {name!r} are not on this machine: give some"
+                        f" with --sample {name}=FILE, lines of JSON, CSV or text"
+                    )
+                records = found
+            pools[name] = pool_of(records, origin, has_splits=not node.parallelism_is_fixed)
+        return pools
+
+    def describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
+        """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
+        description = self._script.describe().description
+        build(env, io, description.operators, self.pools, tapped)
+        given, own = env.get_configuration(), description.get_configuration()
+        for option in HONOURED:
+            if own.is_set(option):
+                given.set(option, own.get(option))
+        given.set(ALLOW_PICKLED_STATE, True)
+
+    def _look_at_graph(self) -> None:
+        """Find out which vertices the job has, and which of them have the parallelism of the scenario."""
+        sizes: list[dict[str, int]] = []
+        calm = calm_scenario(self, first_records(self.pools))
+        for size in _SIZES:
+            graph = World(self, replace(calm, parallelism=size)).job.build_graph()
+            sizes.append({vertex.name: vertex.parallelism for vertex in graph.vertices})
+        # Faults of sinks strike the last vertex.
+        vertices = sorted(graph.vertices, key=lambda vertex: not vertex.outputs)
+        self.tasks: Vertices = {
+            vertex.name: "keyed"
+            if [each.get(vertex.name) for each in sizes] == [*_SIZES]
+            else vertex.parallelism
+            for vertex in vertices
+        }
+        edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
+        self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
+
+
+class _Tapped:
+    """The job of a script that writes what one operator puts out."""
+
+    def __init__(self, family: ScriptFamily, number: int) -> None:
+        self._family, self._number = family, number
+        self.name, self.oracle_file, self.options = family.name, family.oracle_file, family.options
+
+    def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
+        self._family.describe(env, io, self._number)

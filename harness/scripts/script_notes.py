@@ -1,0 +1,63 @@
+"""What `run` and `check` say of a script: its ends, what its sinks promise, and what its records determine.
+
+Rules:
+
+- A sink promises what its class says: rows once, by two-phase commit or a log; one row for each key; or at
+  least once. The computed results are judged in any case, through an exactly-once sink in its place.
+- Where the order of arrival decides rows, the first operator is named whose output depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from onceproof.engine.connectors.idempotent import UpsertSinkFunction
+from onceproof.engine.connectors.print import PrintSinkFunction
+from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
+from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
+from onceproof.harness.scripts.calm_runs import RowCounts, agreed_columns
+from onceproof.harness.scripts.ends import ScriptSink
+from onceproof.harness.scripts.records import Pool
+from onceproof.reports.text import counted
+
+
+def promise_of(sink: Any) -> str:
+    """Return what a sink promises, as the end of a sentence."""
+    function = sink.create_function() if isinstance(sink, Sink) else sink
+    if isinstance(function, PrintSinkFunction):
+        return "prints, and may print a row again after a failure"
+    if isinstance(function, TwoPhaseCommitSinkFunction | GenericWriteAheadSink):
+        return "writes each row once"
+    if isinstance(sink, Sink) and sink.has_committer:
+        return "writes each row once"
+    if isinstance(function, UpsertSinkFunction):
+        return "keeps the last row of each key"
+    return "writes at least once, so that rows may come again after a failure"
+
+
+def end_notes(pools: Mapping[str, Pool], sinks: Sequence[ScriptSink]) -> Iterator[str]:
+    """Yield one sentence for each source and sink."""
+    for name, pool in pools.items():
+        yield f"source {name}: {counted(len(pool.records), 'record')} {pool.origin}"
+    for sink in sinks:
+        if sink.what is None:
+            yield f"{sink.name}: nothing reads its output, which is judged as if a sink did"
+        else:
+            yield f"sink {sink.name}: {promise_of(sink.what)}; the rows that reach it are judged in any case"
+
+
+def order_note(operator: str, calm: RowCounts, other: RowCounts) -> str:
+    """Return the sentence about the first operator whose output follows the order of arrival."""
+    here, there = [next(iter(sorted(map(repr, each))), "none") for each in (calm - other, other - calm)]
+    columns = agreed_columns([calm, other])
+    judged = "only the number of rows is judged"
+    if columns is None:
+        judged = "such rows are not judged"
+    elif columns:
+        judged = f"rows are judged by {counted(len(columns), 'column')}: {', '.join(map(str, columns))}"
+    return (
+        f"the output of {operator!r} depends on the order of arrival, on parallelism or on time, without any"
+        f" fault: {here} in one run, {there} in another; {judged}"
+    )

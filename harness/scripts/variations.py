@@ -1,0 +1,79 @@
+"""The records of a scenario of a script: those of its sources, varied.
+
+Rules:
+
+- The records of a source are drawn in their order: all, a part, some of them twice, or neighbours exchanged.
+- A job must outlast several checkpoints, so a few records come several times, one behind the other: event
+  time does not go back.
+- Several splits, and records far out of their order, only where runs without faults agree nevertheless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import Records
+from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.scripts.records import Pool, split_name
+
+MOST_RECORDS: Final = 40
+"""The most records of a source in a scenario."""
+ENOUGH_RECORDS: Final = 24
+"""How many a scenario has, in most cases."""
+
+
+def draw_records(random: Random, pools: Mapping[str, Pool], several_splits: bool, reorders: bool) -> Records:
+    """Draw the splits of all sources."""
+    chance = Chance(random)
+    splits: dict[str, Sequence[InputRecord]] = {}
+    for name, pool in pools.items():
+        drawn = _drawn(chance, _timed(pool), reorders)
+        count = chance.weighted(((1, 5), (2, 3), (3, 1))) if several_splits and pool.has_splits else 1
+        for number in range(count):
+            splits[split_name(name, number)] = tuple(drawn[number::count])
+    return splits
+
+
+def first_records(pools: Mapping[str, Pool], splits: int = 1) -> Records:
+    """Return the first records of all sources, unvaried, each source in a number of splits."""
+    found: dict[str, Sequence[InputRecord]] = {}
+    for name, pool in pools.items():
+        count = splits if pool.has_splits else 1
+        for number in range(count):
+            found[split_name(name, number)] = tuple(_timed(pool)[:MOST_RECORDS][number::count])
+    return found
+
+
+def _timed(pool: Pool) -> list[InputRecord]:
+    """Return the records as a scenario has them; one without a timestamp gets its number."""
+    return [
+        (number if timestamp is None else timestamp, value)
+        for number, (value, (_, timestamp)) in enumerate(zip(pool.held, pool.records, strict=True))
+    ]
+
+
+def _drawn(chance: Chance, records: list[InputRecord], reorders: bool) -> list[InputRecord]:
+    if not records:
+        return []
+    length = min(len(records), MOST_RECORDS)
+    begin = chance.integer(0, len(records) - length)
+    drawn = records[begin : begin + length]
+    match chance.weighted((("all", 5), ("part", 3), ("twice", 2), ("one", 1))):
+        case "part":
+            drawn = chance.sample(drawn, chance.integer(0, length))
+        case "twice":
+            drawn = [each for each in drawn for _ in range(chance.weighted(((1, 3), (2, 1))))]
+        case "one":
+            # All have one key, and a sum gets large.
+            drawn = [chance.choice(drawn)]
+    if drawn and chance.chance(0.8):
+        times = -(-ENOUGH_RECORDS // len(drawn))
+        drawn = [each for each in drawn for _ in range(times)]
+    if reorders and chance.chance(0.3):
+        for place in range(len(drawn) - 1):
+            if chance.chance(0.3):
+                drawn[place], drawn[place + 1] = drawn[place + 1], drawn[place]
+    return drawn[:MOST_RECORDS]

@@ -1,0 +1,143 @@
+"""Builds the history of a program from what the harness does to it and sees of it.
+
+Rules:
+
+- The order of events is the order in which the harness saw them; the number of an event is its step.
+- Rows are seen, not committed: a look at the output says which rows are there or gone since the last look.
+- A recovery begins with a kill and ends with the next new row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from onceproof.harness.model.fault_kinds import Point
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.history import LOOK, History, Recovery, Row
+from onceproof.harness.model.scenario import ANY_TASK, Fault
+
+PROCESS: Final = "process"
+OUTPUT: Final = "output"
+_HALF_ROW: Final = "line without an end"
+
+
+@dataclass(slots=True)
+class ProgramHistory:
+    """The history of one trial. ``table_keys``: by how many columns the program replaces rows, or 0."""
+
+    table_keys: int
+    history: History = field(default_factory=History)
+    parallelism: int = 1
+    """Of the start that runs, or ran last."""
+    starts: int = 0
+    shown: Counter[Row] = field(default_factory=Counter)
+    """The rows that are visible."""
+    _looks: int = 0
+    _recovering: list[tuple[Recovery, float]] = field(default_factory=list)
+    _step: int = 0
+
+    @property
+    def was_struck(self) -> bool:
+        """Whether a fault has struck."""
+        return bool(self.history.statistics.coverage)
+
+    def started(self, by_supervisor: bool) -> None:
+        """Add a start; ``by_supervisor``: the program had ended by itself."""
+        self.starts += 1
+        self.history.attempt_started(
+            self._next_step(),
+            str(self.starts),
+            self.parallelism,
+            None,
+            outside=True,
+            by_supervisor=by_supervisor,
+        )
+        self.history.statistics.attempts += 1
+        for recovery, _ in self._recovering:
+            recovery.parallelism_after = self.parallelism
+
+    def ended(self, cause: str) -> None:
+        """Add that the program has ended by itself."""
+        step = self._next_step()
+        self.history.task_failed(step, PROCESS, str(self.starts), cause, injected=self.was_struck)
+
+    def passed(self, point: Point, times: int) -> None:
+        """Count passes of a point."""
+        points = self.history.statistics.points
+        points[point] = points.get(point, 0) + times
+
+    def looked(self, rows: Sequence[Row]) -> Counter[Row] | None:
+        """Add what a look at the output has found; return the new rows, None if nothing has changed."""
+        keys = self.table_keys
+        seen = Counter({row[:keys]: row for row in rows}.values()) if keys else Counter(rows)
+        if seen == self.shown:
+            return None
+        new, gone = seen - self.shown, self.shown - seen
+        self._looks += 1
+        step = self._next_step()
+        place, start = f"{LOOK}{self._looks}", str(self.starts)
+        if keys:
+            if {row[:keys] for row in gone} - {row[:keys] for row in new}:
+                self.history.transaction_hidden(step, place)
+            self.history.rows_written(step, OUTPUT, start, keys, list(new.elements()))
+        else:
+            if gone:
+                self.history.rows_gone(step, place, list(gone.elements()))
+            if new:
+                self.history.rows_found(step, place, start, list(new.elements()))
+        self.shown = seen
+        if new:
+            now = time.monotonic()
+            for recovery, died in self._recovering:
+                recovery.seconds = now - died
+            self._recovering.clear()
+        return new
+
+    def fault_fired(self, fault: Fault, task: str, given: int) -> None:
+        """Add a strike, when so many records had been given."""
+        step, statistics = self._next_step(), self.history.statistics
+        self.history.fault_fired(step, fault.kind, fault.point, task, fault.means, outside=True)
+        statistics.count_strike(fault.kind, fault.point, fault.means)
+        if FAULTS[fault.kind].is_kill:
+            recovery = Recovery(fault.kind, fault.point, task, self.parallelism, given)
+            statistics.recoveries.append(recovery)
+            self._recovering.append((recovery, time.monotonic()))
+        if FAULTS[fault.kind].is_kill and task == ANY_TASK:
+            self.history.task_failed(step, PROCESS, str(self.starts), "killed", injected=True)
+
+    def not_applicable(self, fault: Fault) -> None:
+        """Count a fault that found nothing to strike."""
+        left = self.history.statistics.not_applicable
+        left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1
+
+    def stopped(self) -> None:
+        """Add that the program was ended in order, to be started again."""
+        self.history.job_stopped(self._next_step(), outside=True)
+
+    def finished(self) -> None:
+        """Add that the trial is over, with all that the program has to show."""
+        self.history.job_finished(self._next_step())
+
+    def failed(self, cause: str) -> None:
+        """Add that the program has failed for good."""
+        self.history.job_failed(self._step, cause)
+
+    def out_of_time(self) -> None:
+        """Add that the trial has lasted too long."""
+        self.history.budget_exhausted(self._next_step())
+
+    def at_rest(self, half_rows: Sequence[str], milliseconds: float) -> History:
+        """Add the places of lines without an end, and return the history."""
+        for place in half_rows:
+            self.history.leak(self._step, _HALF_ROW, place)
+        self.history.statistics.steps = self._step
+        self.history.statistics.milliseconds = milliseconds
+        return self.history
+
+    def _next_step(self) -> int:
+        self._step += 1
+        return self._step

@@ -1,0 +1,39 @@
+"""What a program of which nothing else is known can take."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.fault_answers import MissingPoints, answers
+from onceproof.harness.systems.process.server_strikes import StruckServer
+from onceproof.harness.systems.program.process import ProgramProcess
+
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.KILL_TASK,
+        Capability.KILL_ALL,
+        Capability.KILL_PROCESS,
+        Capability.PAUSES,
+        Capability.SERVER_FAULTS,
+        Capability.RESCALE,
+    }
+)
+MISSING: Final[MissingPoints] = {}
+ANSWERS: Final = answers(
+    CAPABILITIES,
+    {
+        "kill_task": ProgramProcess.kill_part,
+        "tasks": ProgramProcess.kill,
+        "process": ProgramProcess.kill,
+        "pause": ProgramProcess.pause,
+        "server": StruckServer.strike,
+    },
+    MISSING,
+    {
+        Capability.KILL_MASTER: "Its parts are killed by their command lines, as kill_task.",
+        Capability.PAUSED_WORKERS: "All its processes are paused together.",
+        Capability.COMMIT_ERRORS: "A connection that is cut in the middle of an answer does that.",
+        Capability.FAILED_COMMITS: "A connection that is cut in the middle of a request does that.",
+    },
+)

@@ -1,0 +1,430 @@
+"""One trial of a program: it is started, fed, struck by faults, started again, and its output is watched.
+
+Rules:
+
+- One loop in one thread gives records, reads what the program prints, looks at its output, strikes and
+  restarts. So the order of events is the order in which the harness saw them; an event's number is its step.
+- Passes of a point are counted over all starts of the program. A fault waits for a number of them, then for
+  its milliseconds, and strikes once; one that becomes due while the program is down strikes as soon as it
+  runs.
+- The harness is the program's supervisor: a program that ends by itself is started again. One that does so
+  many times in a row, without a new row, has failed for good.
+- A trial is over when every expected row is there and the program has had its time to repeat some, or when
+  what is missing has not come for a while, or when the program ends as its file says. What its last SIGTERM
+  makes it write still counts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+from onceproof.engine.runtime.java import JavaMissing, find_java
+from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
+from onceproof.harness.model.fault_kinds import Point
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.history import History, Row
+from onceproof.harness.model.program_family import ProgramFamily
+from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled
+from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
+from onceproof.harness.systems.kit.packages import python_with
+from onceproof.harness.systems.program.ends import ProgramEnds
+from onceproof.harness.systems.program.history import ProgramHistory
+from onceproof.harness.systems.program.outputs import StandardOutput
+from onceproof.harness.systems.program.process import ProgramProcess
+
+MOST_OWN_ENDS: Final = 8
+"""How many times in a row a program may end by itself without a new row."""
+_SECONDS_BETWEEN_LOOKS: Final = 0.002
+_SECONDS_TO_SETTLE: Final = 0.4
+"""How long a repeated row is waited for when every expected row is there, at least."""
+_TIMES_TO_SETTLE: Final = 1.5
+"""How much longer than the first start took to its first row the last one has to repeat some."""
+_WORK_TO_SETTLE: Final = 0.8
+"""How much of the processor time that the first start used up to its first row the last one uses before it is
+believed to have nothing to repeat. On a busy machine seconds say little."""
+_SECONDS_TO_STOP: Final = 10.0
+_SECONDS_BEFORE_RESTART: Final = 0.1
+"""After a program has ended by itself."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A fault or a stop that has not struck yet."""
+
+    wanted: Fault | Operation
+    left: int
+    due: float | None = None
+    """When it strikes; None: its point has not been passed as often as it waits for."""
+
+
+@dataclass(slots=True)
+class ProgramRun:
+    """A trial of a program in a folder of its own."""
+
+    family: ProgramFamily
+    scenario: Scenario
+    faults: tuple[Fault, ...]
+    """Those of the scenario that strike here."""
+    ends: ProgramEnds
+    folder: Path
+    machine: Mapping[str, str]
+    """By placeholder, what it stands for in all trials on this machine."""
+    _history: ProgramHistory = field(init=False)
+    _process: ProgramProcess | None = None
+    _restart_at: float | None = 0.0
+    """When the program starts next, while it does not run."""
+    _by_supervisor: bool = False
+    _is_ready: bool = False
+    _started_at: float = 0.0
+    _seconds_to_first_row: float | None = None
+    """From the start of the program to its first row."""
+    _work_to_first_row: float = 0.0
+    """The processor time that it used until then."""
+    _paused_until: float | None = None
+    _own_ends: int = 0
+    _waiting: list[_Waiting] = field(default_factory=list)
+    _given: int = 0
+    _given_at: float = 0.0
+    _changed_at: float = 0.0
+    """When something happened last that the program may answer with rows."""
+    _expected: Counter[Row] | None = None
+    """The rows that make a trial complete; None: they depend on what the program chooses."""
+    _is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
+
+    def run(self) -> History:
+        """Run the trial to its end and return its history. Raises FamilyError."""
+        begun = time.monotonic()
+        file = self.family.file
+        if not options_of(self.family).declares:
+            self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
+        wanted: tuple[Fault | Operation, ...] = (*self.faults, *self.scenario.asked)
+        self._waiting = [_Waiting(each, each.occurrence) for each in wanted]
+        records = self._in_turn()
+        following = next(records, None)
+        while following is not None and not file.input.pace_ms:
+            self._give(*following)
+            following = next(records, None)
+        if following is None:
+            self.ends.input.all_given()
+        try:
+            while not self._is_over:
+                now = time.monotonic()
+                self._start_if_due(now)
+                self._read_log()
+                if (
+                    following is not None
+                    and self._is_ready
+                    and now >= self._given_at + file.input.pace_ms / 1000
+                ):
+                    self._give(*following)
+                    following = next(records, None)
+                    if following is None:
+                        self.ends.input.all_given()
+                self._look()
+                self._strike_what_is_due(time.monotonic())
+                self._see_its_end(following is None)
+                if following is None and self._is_done():
+                    self._finish()
+                elif time.monotonic() - begun > file.done.most_seconds:
+                    self._out_of_time()
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
+        finally:
+            if self._process is not None:
+                self._process.kill()
+        return self._history.at_rest(self.ends.output.half_rows(), (time.monotonic() - begun) * 1000)
+
+    # The program.
+
+    def _start_if_due(self, now: float) -> None:
+        if self._process is not None or self._restart_at is None or now < self._restart_at:
+            return
+        command = self.family.file.program
+        self._history.started(self._by_supervisor)
+        values = self._values()
+        starts = self._history.starts
+        words = [*command.command, *(command.resume if starts > 1 else ())]
+        environment = {name: filled(text, values) for name, text in command.environment.items()}
+        output = self.ends.output
+        self._process = ProgramProcess(
+            [filled(word, values) for word in words],
+            {**os.environ, **environment},
+            self.folder,
+            self.folder / f"start-{starts}.txt",
+            output.path(starts) if isinstance(output, StandardOutput) else None,
+            f"{self.family.path}: program.command",
+        )
+        self._restart_at = None
+        self._is_ready = False
+        self._started_at = now
+        self._by_supervisor = False
+        self.ends.input.started(self._process.stdin)
+        if not command.ready:
+            self._becomes_ready()
+
+    def _values(self) -> dict[str, str]:
+        return {
+            **self.machine,
+            "folder": str(self.folder),
+            "parallelism": str(self._history.parallelism),
+            "start": str(self._history.starts),
+            **self.ends.values,
+        }
+
+    def _becomes_ready(self) -> None:
+        self._is_ready = True
+        self._changed_at = time.monotonic()
+        self._pass(STARTED_POINT)
+
+    def _read_log(self) -> None:
+        """Read what the program has printed since the last look, and count the marks in it."""
+        if self._process is None:
+            return
+        file = self.family.file
+        for line in self._process.new_lines():
+            if not self._is_ready and re.search(file.program.ready, line):
+                self._becomes_ready()
+            for point in file.points:
+                if point in file.marks and re.search(file.marks[point], line):
+                    self._pass(point)
+
+    def _see_its_end(self, is_all_given: bool) -> None:
+        """Note that the program has ended by itself, and decide whether it is done or starts again."""
+        if self._process is None or self._process.exit_code is None:
+            return
+        code, said = self._process.exit_code, self._process.last_words()
+        # What it has printed and written before its end is looked at before the next start.
+        self._read_log()
+        self._process.kill()
+        self._process = None
+        self._look()
+        file = self.family.file
+        if file.done.when == "exit" and code == 0 and is_all_given:
+            self._end()
+            return
+        cause = f"exit code {code}: {said}" if code >= 0 else f"killed by signal {-code}"
+        history = self._history
+        history.ended(cause)
+        self._own_ends += 1
+        has_never_worked = not history.was_struck and history.starts == 1 and not history.shown
+        if self._own_ends > MOST_OWN_ENDS or has_never_worked:
+            history.failed(cause)
+            self._is_over = True
+            return
+        self._by_supervisor = True
+        self._restart_at = time.monotonic() + _SECONDS_BEFORE_RESTART
+
+    # Records.
+
+    def _in_turn(self) -> Iterator[tuple[str, InputRecord]]:
+        """Yield the records of all splits in turn."""
+        splits = self.scenario.records
+        for in_turn in zip_longest(*splits.values()):
+            for split, record in zip(splits, in_turn, strict=True):
+                if record is not None:
+                    yield split, record
+
+    def _give(self, split: str, record: InputRecord) -> None:
+        self.ends.input.give(split, record)
+        self._given += 1
+        self._given_at = self._changed_at = time.monotonic()
+        self._pass(READ_POINT)
+
+    # Rows.
+
+    def _look(self) -> None:
+        """Look at the output, and note which rows are there or gone since the last look."""
+        rows = self.ends.output.rows()
+        new = None if rows is None else self._history.looked(rows)
+        if new is None:
+            return
+        now = time.monotonic()
+        self._changed_at = now
+        if new:
+            if self._seconds_to_first_row is None:
+                self._seconds_to_first_row = now - self._started_at
+                self._work_to_first_row = 0.0 if self._process is None else self._process.worked_seconds()
+            self._own_ends = 0
+            self._pass(SEEN_POINT, new.total())
+
+    # Faults.
+
+    def _pass(self, point: Point, times: int = 1) -> None:
+        """Count passes of a point; what has waited for one of them becomes due."""
+        self._history.passed(point, times)
+        now = time.monotonic()
+        for waiting in self._waiting:
+            if waiting.wanted.point == point and waiting.due is None:
+                waiting.left -= times
+                if waiting.left <= 0:
+                    wanted = waiting.wanted
+                    # Of other faults the delay is how long they last.
+                    waits_ms = (
+                        wanted.delay if isinstance(wanted, Fault) and FAULTS[wanted.kind].is_kill else 0
+                    )
+                    waiting.due = now + waits_ms / 1000
+
+    def _strike_what_is_due(self, now: float) -> None:
+        if self._paused_until is not None and now >= self._paused_until:
+            self._paused_until = None
+            self._changed_at = now
+            if self._process is not None:
+                self._process.resume()
+        for waiting in list(self._waiting):
+            # A server can be struck while the program is down.
+            can_strike = self._process is not None or (
+                isinstance(waiting.wanted, Fault) and waiting.wanted.server
+            )
+            if waiting.due is not None and now >= waiting.due and can_strike:
+                self._waiting.remove(waiting)
+                if isinstance(waiting.wanted, Fault):
+                    self._strike(waiting.wanted)
+                else:
+                    self._stop()
+                self._changed_at = time.monotonic()
+
+    def _strike(self, fault: Fault) -> None:
+        task = ANY_TASK
+        match FAULTS[fault.kind].strikes, FAULTS[fault.kind].victims:
+            case "tasks", "passing":
+                part = self._kill_part(fault.occurrence)
+                if part is None:
+                    self._history.not_applicable(fault)
+                    return
+                task = part
+            case "tasks" | "process", _:
+                self._kill(fault)
+            case "pause", _:
+                self._pause(fault)
+            case _:
+                self.ends.servers[fault.server].strike(fault)
+        self._history.fault_fired(fault, task, self._given)
+
+    def _kill(self, fault: Fault) -> None:
+        """Kill all processes of the program; it is started again after the restart delay."""
+        assert self._process is not None, "only a program that runs is killed"
+        self._process.kill()
+        self._read_log()
+        # What it has still written before its death is its own, not that of the next start.
+        self._look()
+        self._process = None
+        self._paused_until = None
+        self._history.parallelism = fault.rescale_to or self._history.parallelism
+        self._restart_at = time.monotonic() + self.scenario.restart_delay_ms / 1000
+
+    def _kill_part(self, number: int) -> str | None:
+        """Kill one process that the file names as a part; return its pattern, None if there is none."""
+        assert self._process is not None, "only a program that runs has parts"
+        parts = self.family.file.program.parts
+        for place in range(len(parts)):
+            part = parts[(number + place) % len(parts)]
+            if self._process.kill_part(part):
+                return part
+        return None
+
+    def _pause(self, fault: Fault) -> None:
+        """Stop all processes of the program for a while."""
+        assert self._process is not None, "only a program that runs is paused"
+        self._process.pause()
+        self._paused_until = time.monotonic() + fault.delay / 1000
+
+    def _stop(self) -> None:
+        """End the program in order, and start it again."""
+        assert self._process is not None, "only a program that runs is stopped"
+        self._process.resume()
+        self._paused_until = None
+        self._process.stop(_SECONDS_TO_STOP)
+        self._read_log()
+        self._process = None
+        self._look()
+        self._history.stopped()
+        self._restart_at = time.monotonic()
+
+    # The end.
+
+    def _is_done(self) -> bool:
+        """Return whether a program that does not end by itself has had its time for all rows."""
+        done = self.family.file.done
+        is_busy = self._process is None or not self._is_ready or self._paused_until is not None
+        if done.when == "exit" or is_busy or any(each.due is not None for each in self._waiting):
+            return False
+        now = time.monotonic()
+        quiet = now - self._changed_at
+        first = self._seconds_to_first_row
+        if quiet > self.family.file.quiet_seconds and now - self._started_at > _TIMES_TO_SETTLE * (
+            first or 0
+        ):
+            return True
+        if first is None or quiet < _SECONDS_TO_SETTLE:
+            return False
+        # A start that has nothing to repeat is as quiet as one that has not come to it yet.
+        has_had_time = now - self._started_at > first * _TIMES_TO_SETTLE + _SECONDS_TO_SETTLE
+        return has_had_time and self._has_all_rows() and self._has_worked()
+
+    def _has_worked(self) -> bool:
+        """Return whether the program has come as far as its first start had to come for its first row."""
+        assert self._process is not None, "only a program that runs is done"
+        return self._process.worked_seconds() >= _WORK_TO_SETTLE * self._work_to_first_row
+
+    def _has_all_rows(self) -> bool:
+        return self._expected is not None and not self._expected - self._history.shown
+
+    def _finish(self) -> None:
+        """End the program in order, and look once more."""
+        assert self._process is not None, "only a program that runs is done"
+        self._process.stop(_SECONDS_TO_STOP)
+        self._process = None
+        self._end()
+
+    def _end(self) -> None:
+        self.ends.output.read_to_end()
+        self._look()
+        self._history.finished()
+        self._is_over = True
+
+    def _out_of_time(self) -> None:
+        self._history.out_of_time()
+        self._is_over = True
+
+
+def of_this_machine(family: ProgramFamily) -> dict[str, str]:
+    """Return what placeholders stand for in all trials of a program on this machine."""
+    values = {"python": python_with(family.file.program.packages), "here": str(family.path.absolute().parent)}
+    if family.file.names("java"):
+        try:
+            values["java"] = str(find_java(os.environ).home / "bin" / "java")
+        except JavaMissing as error:
+            raise FamilyError(f"{family.path}: {{java}}: {error}") from None
+    return values
+
+
+def prepare(family: ProgramFamily) -> Mapping[str, str]:
+    """Build a program by its command for that, and return ``of_this_machine``. Raises FamilyError."""
+    values = of_this_machine(family)
+    command = family.file.program.prepare
+    if not command:
+        return values
+    folder = family.path.absolute().parent
+    place = f"{family.path}: program.prepare"
+    words = [filled(word, values) for word in command]
+    try:
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise FamilyError(f"{place}: {words[0]}: {error.strerror or error}") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise FamilyError(
+            f"{place}: exit code {done.returncode}: {said[-1] if said else 'it printed nothing'}"
+        )
+    return values

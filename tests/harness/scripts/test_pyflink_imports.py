@@ -1,0 +1,139 @@
+"""Programs that import pyflink find the engine, and libraries in the same process find nothing."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceproof import engine
+from onceproof.harness.scripts.pyflink_imports import pyflink_imports
+
+PROGRAM = """
+import pyflink
+import pyflink.datastream.functions as functions
+from pyflink.common import Types, WatermarkStrategy
+from pyflink.datastream import StreamExecutionEnvironment, window
+from pyflink.datastream.window import TumblingEventTimeWindows
+
+
+def row():
+    from pyflink.common.types import Row
+    return Row
+"""
+
+
+@pytest.fixture(autouse=True)
+def pyflink_is_not_installed() -> None:
+    assert importlib.util.find_spec("pyflink") is None, "these tests are for a machine without PyFlink"
+
+
+def run(text: str, file: str | None = "program.py") -> dict[str, Any]:
+    """Run the text of a program, or of a module that lies elsewhere."""
+    names: dict[str, Any] = {"__name__": "program"}
+    if file is not None:
+        names["__file__"] = str(Path(file).absolute())
+    exec(compile(text, file or "<text>", "exec"), names)
+    return names
+
+
+def test_program_finds_the_classes_of_the_engine() -> None:
+    with pyflink_imports():
+        names = run(PROGRAM)
+        assert names["row"]() is engine.Row
+    assert names["Types"] is engine.Types
+    assert names["StreamExecutionEnvironment"] is engine.StreamExecutionEnvironment
+    assert names["functions"].MapFunction is engine.MapFunction
+    assert names["pyflink"].datastream.window.CountTrigger is engine.CountTrigger
+    assert names["window"].TumblingEventTimeWindows is names["TumblingEventTimeWindows"]
+
+
+def test_program_without_a_file_and_one_that_imports_all_names() -> None:
+    with pyflink_imports():
+        names = run("from pyflink.datastream import *", file=None)
+    assert names["MapFunction"] is engine.MapFunction
+
+
+def test_library_in_the_same_process_does_not_find_pyflink() -> None:
+    library = str(Path(sysconfig.get_paths()["purelib"], "other", "library.py"))
+    with pyflink_imports():
+        run("import pyflink")
+        with pytest.raises(ModuleNotFoundError, match=r"^No module named 'pyflink'$"):
+            run("import pyflink", library)
+        assert importlib.util.find_spec("pyflink") is None
+        assert not any(name.startswith("pyflink") for name in sys.modules)
+
+
+def test_nothing_is_left_after_the_outer_block() -> None:
+    before = builtins.__import__
+    with pyflink_imports():
+        with pyflink_imports():
+            pass
+        run("import pyflink")
+    assert builtins.__import__ is before
+    with pytest.raises(ModuleNotFoundError):
+        run("import pyflink")
+
+
+def test_block_that_is_left_by_an_error_leaves_nothing() -> None:
+    before = builtins.__import__
+    with pytest.raises(ZeroDivisionError), pyflink_imports():
+        run("1 / 0")
+    assert builtins.__import__ is before
+
+
+def test_thread_of_the_program_imports_while_the_block_is_open() -> None:
+    found: list[Any] = []
+    with pyflink_imports():
+        thread = threading.Thread(target=lambda: found.append(run(PROGRAM)["Types"]))
+        thread.start()
+        thread.join()
+    assert found == [engine.Types]
+
+
+def test_module_that_the_program_imports_finds_the_engine_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside_the_program.py").write_text("from pyflink.common import Types\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pyflink_imports():
+        names = run("from beside_the_program import Types", str(tmp_path / "program.py"))
+    assert names["Types"] is engine.Types
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (
+            "from pyflink.table import EnvironmentSettings",
+            "EnvironmentSettings of PyFlink is missing here: it",
+        ),
+        ("from pyflink.table import AggregateFunction", "belongs to the Table API"),
+        ("from pyflink.datastream import SourceFunction", "use Source$"),
+        ("from pyflink.common import Nothing", "pyflink.common has no name 'Nothing'"),
+        ("import pyflink.fn_execution.beam", "for its own work"),
+        ("import pyflink.dataset", "RuntimeExecutionMode.BATCH"),
+        ("import pyflink.nothing", "PyFlink has no module 'pyflink.nothing'"),
+    ],
+)
+def test_import_of_what_is_missing_says_why(line: str, reason: str) -> None:
+    with pyflink_imports(), pytest.raises(ImportError, match=reason):
+        run(line)
+
+
+def test_where_pyflink_is_installed_the_program_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyflink.py").write_text("here = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pyflink", raising=False)
+    with pyflink_imports():
+        names = run("import pyflink")
+    monkeypatch.delitem(sys.modules, "pyflink")
+    assert names["pyflink"].here

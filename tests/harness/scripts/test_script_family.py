@@ -1,0 +1,190 @@
+"""Unedited PyFlink programs on trial: faulty ones are found, sound ones are never accused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import address_of, load_family
+from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
+
+FAULTY = Path(__file__).parent / "faulty"
+SOUND = Path(__file__).parents[2] / "corpus" / "programs"
+MOST_SCENARIOS = 60
+SCENARIOS = 8
+NAMES = sorted(path.stem for path in FAULTY.glob("*.py"))
+SOUND_NAMES = (
+    "async_lookup",
+    "batch_word_count",
+    "broadcast_rules",
+    "dataclass_state",
+    "deduplicate",
+    "detached_job",
+    "enriched_orders",
+    "fraud_detection",
+    "sessions",
+    "side_outputs",
+)
+
+
+def first_failure(family: Family) -> Trial | None:
+    for seed in range(MOST_SCENARIOS):
+        trial = try_scenario(family, scenario_of(family, seed), twice=False)
+        if not trial.verdict.passed:
+            return trial
+    return None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_state_outside_of_flink_state_is_found(name: str) -> None:
+    trial = first_failure(load_family(str(FAULTY / f"{name}.py")))
+    assert trial is not None
+    assert trial.verdict.violations[0].property in ("exactly_once", "restore_anywhere")
+
+
+@pytest.mark.parametrize("name", SOUND_NAMES)
+def test_sound_program_passes_every_scenario(name: str) -> None:
+    family = load_family(str(SOUND / f"{name}.py"))
+    check_family(family)
+    for seed in range(SCENARIOS):
+        trial = try_scenario(family, scenario_of(family, seed))
+        assert trial.verdict.passed, (seed, trial.verdict.violations)
+
+
+def script(tmp_path: Path, text: str, name: str = "job.py") -> str:
+    (tmp_path / name).write_text(text)
+    return str(tmp_path / name)
+
+
+TWO_JOBS = """
+from pyflink.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2]).print()
+env.execute("numbers")
+env.from_collection(["a", "b", "c"]).map(lambda letter: letter * 2).print()
+env.execute("letters")
+"""
+
+
+def rows_of(family: Family) -> set[object]:
+    from onceproof.harness.model.family import Declared
+
+    scenario = scenario_of(family, 1)
+    return {row[0] for row in family.expected(scenario.records, Declared())}
+
+
+def test_the_first_of_several_jobs_is_tried_unless_one_is_named(tmp_path: Path) -> None:
+    path = script(tmp_path, TWO_JOBS)
+    assert rows_of(load_family(path)) <= {1, 2}
+    assert rows_of(load_family(f"{path}?job=letters")) <= {"aa", "bb", "cc"}
+    with pytest.raises(FamilyError, match="there are 'numbers', 'letters'"):
+        load_family(f"{path}?job=words")
+
+
+ARGUMENTS = """
+import argparse
+
+from pyflink.common import Types
+from pyflink.datastream import StreamExecutionEnvironment
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--suffix", required=True)
+    suffix = parser.parse_args().suffix
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection(["a"], Types.STRING()).map(lambda word: word + suffix).print()
+    env.execute()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_arguments_reach_the_program_and_missing_ones_are_named(tmp_path: Path) -> None:
+    path = script(tmp_path, ARGUMENTS)
+    family = load_family(f"{path}?argument=--suffix&argument=x")
+    assert rows_of(family) <= {"ax"}
+    assert load_family(address_of(family)) is family
+    with pytest.raises(FamilyError, match="--suffix; its own arguments follow --"):
+        load_family(path)
+
+
+SAMPLED = """
+from pyflink.common import SimpleStringSchema, Types, WatermarkStrategy
+from pyflink.datastream import StreamExecutionEnvironment
+from pyflink.datastream.connectors.kafka import KafkaSource
+
+source = (
+    KafkaSource.builder()
+    .set_bootstrap_servers("broker:9092")
+    .set_topics("orders")
+    .set_group_id("totals")
+    .set_value_only_deserializer(SimpleStringSchema())
+    .build()
+)
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").print()
+env.execute()
+"""
+
+
+def test_source_far_away_reads_a_sample_and_asks_for_one(tmp_path: Path) -> None:
+    path = script(tmp_path, SAMPLED)
+    with pytest.raises(FamilyError, match="give some with --sample orders=FILE"):
+        load_family(path)
+    (tmp_path / "orders.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
+    assert rows_of(load_family(f"{path}?sample=orders=orders.jsonl")) <= {'{"id": 1}', '{"id": 2}'}
+    with pytest.raises(FamilyError, match="no source 'order'; did you mean orders"):
+        load_family(f"{path}?sample=order=orders.jsonl")
+
+
+def test_program_that_executes_nothing_is_no_script(tmp_path: Path) -> None:
+    with pytest.raises(FamilyError, match="it executes no job"):
+        load_family(script(tmp_path, "x = 1\n"))
+
+
+FROM_PYFLINK = "from pyflink.datastream import StreamExecutionEnvironment\n"
+
+
+def test_job_that_fails_by_itself_is_refused_with_its_error(tmp_path: Path) -> None:
+    text = f"""{FROM_PYFLINK}
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 0]).map(lambda number: 1 / number).print()
+env.execute()
+"""
+    with pytest.raises(FamilyError, match=r"the job fails without a fault: .*ZeroDivisionError"):
+        load_family(script(tmp_path, text))
+
+
+def test_table_api_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(FamilyError, match="EnvironmentSettings of PyFlink is missing"):
+        load_family(script(tmp_path, "from pyflink.table import EnvironmentSettings\n"))
+
+
+def test_operator_is_named_whose_output_follows_the_order_of_arrival(tmp_path: Path) -> None:
+    text = f"""{FROM_PYFLINK}
+from pyflink.datastream import KeyedProcessFunction
+
+
+class Numbered(KeyedProcessFunction):
+    def open(self, context):
+        self.number = 0
+
+    def process_element(self, value, ctx):
+        self.number += 1
+        yield value, self.number
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+numbered = env.from_collection(list(range(12))).key_by(lambda value: value).process(Numbered())
+numbered.name("numbered").map(lambda row: row).print()
+env.execute()
+"""
+    family = load_family(script(tmp_path, text))
+    notes = list(family.notes())  # type: ignore[attr-defined]
+    assert any("the output of 'numbered' depends on the order of arrival" in note for note in notes)

@@ -1,0 +1,211 @@
+"""Programs with topics of Kafka or tables of PostgreSQL at their ends, under kills of program and server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED
+from onceproof.harness.model.scenario import Fault
+from onceproof.harness.services.kafka_broker import KafkaBroker
+from onceproof.harness.services.postgres_server import PostgresServer
+from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialPostgres
+from onceproof.harness.systems.program.ends import ProgramServers
+from onceproof.harness.systems.program.system import CommandSystem
+from tests.harness.systems.program.programs import events_of, program, tried
+
+pytestmark = pytest.mark.local_kill
+
+ROOT = Path(__file__).parents[4]
+EXAMPLES = ROOT / "scenarios" / "programs"
+KAFKA_PAGE = ROOT / "engine" / "docs" / "kafka.md"
+LOADS = """
+    import json, os, sys, time
+    import psycopg
+    given = sys.argv[1] + "/numbers.jsonl"
+    while True:
+        try:
+            with psycopg.connect(sys.argv[3]) as connection:
+                [(done,)] = connection.execute("SELECT done FROM progress").fetchall()
+                connection.commit()
+                while True:
+                    lines = [line for line in open(given) if line.endswith("\\n")][done:]
+                    if lines:
+                        for line in lines:
+                            connection.execute("INSERT INTO numbers VALUES (%s)", [json.loads(line)["id"]])
+                        done += len(lines)
+                        BETWEEN
+                        connection.execute("UPDATE progress SET done = %s", [done])
+                        connection.commit()
+                    time.sleep(0.01)
+        except psycopg.OperationalError:
+            time.sleep(0.05)
+"""
+"""Stores rows and its progress; what stands for BETWEEN decides whether in one transaction."""
+TABLES = """
+[input]
+kind = "files"
+[output]
+kind = "postgres"
+table = "numbers"
+columns = ["id"]
+create = ["CREATE TABLE numbers (id bigint, at timestamptz DEFAULT now())",
+    "CREATE TABLE progress (done bigint)", "INSERT INTO progress VALUES (0)"]
+[done]
+quiet_seconds = 60
+most_seconds = 600
+"""
+
+
+@pytest.fixture
+def kafka(kafka_broker: KafkaBroker) -> Iterator[CommandSystem]:
+    system = CommandSystem(servers=ProgramServers(kafka=TrialKafka(kafka_broker)))
+    yield system
+    system.close()
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> Iterator[CommandSystem]:
+    system = CommandSystem(servers=ProgramServers(postgres=TrialPostgres(postgres_server)))
+    yield system
+    system.close()
+
+
+def loader(folder: Path, between: str) -> Path:
+    path = program(folder, LOADS.replace("BETWEEN", between), TABLES)
+    path.write_text(path.read_text().replace('"{output}"', '"{output}", "{postgres}"'))
+    return path
+
+
+def test_a_forwarder_that_commits_offsets_by_time_repeats_records(kafka: CommandSystem) -> None:
+    kill = Fault("kill_process", "committed", occurrence=3)
+    _, verdict = tried(EXAMPLES / "forwarder" / "forwarder.toml", kafka, faults=(kill,))
+    assert verdict.signature == ("exactly_once", "duplicated")
+
+
+def test_a_forwarder_with_offsets_in_transactions_survives_kills(kafka: CommandSystem) -> None:
+    faults = (
+        Fault("kill_process", "committed", occurrence=3),
+        Fault("kill_server", "element", occurrence=5, delay=100, server="kafka"),
+        Fault("cut_connection", "committed", occurrence=1, means="answer", server="kafka"),
+    )
+    history, verdict = tried(EXAMPLES / "forwarder" / "mended_forwarder.toml", kafka, faults=faults)
+    assert verdict.passed, verdict.violations
+    fired = {subject for subject, _ in events_of(history, FAULT_FIRED)}
+    assert fired == {"kill_process", "kill_server", "cut_connection"}
+    assert len(events_of(history, ATTEMPT_STARTED)) >= 2
+
+
+@pytest.fixture
+def kafka_page(tmp_path: Path) -> Path:
+    """The file of the job of the page about Kafka, with all that stands beside it."""
+    text = KAFKA_PAGE.read_text(encoding="utf-8")
+    names = {"python": ["topics.py", "counts.py", "oracle.py"], "toml": ["counts.toml"]}
+    for language, files in names.items():
+        blocks = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+        for file, block in zip(files, blocks, strict=True):
+            (tmp_path / file).write_text(block, encoding="utf-8")
+    return tmp_path / "counts.toml"
+
+
+def _changed(text: str, old: str, new: str) -> str:
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+FIRST_FOUR = """
+import itertools
+import os
+import time
+
+number = itertools.count()
+
+
+def first_four(word):
+    if next(number) >= 4 and os.environ["START"] == "1":
+        time.sleep(600)
+    return word
+
+
+"""
+WORDS = {"words": [(n, f"word{n % 2}") for n in range(8)]}
+
+
+def test_the_job_of_the_page_about_kafka_repeats_rows_at_least_once(
+    kafka: CommandSystem, kafka_page: Path
+) -> None:
+    # No checkpoint is complete when the first rows are seen, so the job reads its input again. Its first
+    # start waits for the kill after four words; the other rows come from a start that has repeated these.
+    file = kafka_page.read_text(encoding="utf-8")
+    kafka_page.write_text(_changed(file, "GUARANTEE =", 'START = "{start}", GUARANTEE ='), encoding="utf-8")
+    job = kafka_page.with_name("counts.py")
+    text = _changed(
+        job.read_text(encoding="utf-8"), "enable_checkpointing(500)", "enable_checkpointing(600_000)"
+    )
+    text = _changed(text, "lambda word: (word, 1)", "lambda word: (first_four(word), 1)")
+    job.write_text(FIRST_FOUR + text, encoding="utf-8")
+    kill = Fault("kill_process", "committed")
+    _, verdict = tried(kafka_page, kafka, records=WORDS, faults=(kill,))
+    assert verdict.signature == ("exactly_once", "duplicated")
+
+
+def test_the_job_of_the_page_about_kafka_is_exactly_once_under_kills(
+    kafka: CommandSystem, kafka_page: Path
+) -> None:
+    file = kafka_page.read_text(encoding="utf-8").replace("AT_LEAST_ONCE", "EXACTLY_ONCE")
+    kafka_page.write_text(file, encoding="utf-8")
+    faults = (
+        Fault("kill_process", "committed", occurrence=2),
+        Fault("kill_process", "restored", occurrence=2, delay=120),
+    )
+    history, verdict = tried(kafka_page, kafka, records=WORDS, faults=faults)
+    assert verdict.passed, verdict.violations
+    assert len(events_of(history, FAULT_FIRED)) == len(faults)
+
+
+def test_rows_and_progress_in_one_transaction_survive_kills(postgres: CommandSystem, tmp_path: Path) -> None:
+    faults = (
+        Fault("kill_process", "committed", occurrence=2),
+        Fault("kill_server", "element", occurrence=3, delay=50, server="postgres"),
+        Fault("cut_connection", "element", occurrence=4, means="answer", server="postgres"),
+        Fault("kill_process", "restored", occurrence=2, delay=60),
+    )
+    history, verdict = tried(loader(tmp_path, "pass"), postgres, faults=faults)
+    assert verdict.passed, verdict.violations
+    assert len(events_of(history, FAULT_FIRED)) == 4
+
+
+def test_rows_that_are_committed_before_progress_are_repeated(
+    postgres: CommandSystem, tmp_path: Path
+) -> None:
+    waits_for_its_kill = """connection.commit()
+                        if not os.path.exists(sys.argv[1] + "/first"):
+                            open(sys.argv[1] + "/first", "w").close()
+                            time.sleep(600)"""
+    path = loader(tmp_path, waits_for_its_kill)
+    _, verdict = tried(path, postgres, faults=(Fault("kill_process", "committed"),))
+    assert verdict.signature == ("exactly_once", "duplicated")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ('columns = ["id"]', 'columns = ["number"]', r'output\.table: column "number" does not exist'),
+        (
+            "CREATE TABLE progress",
+            "CREATE TABEL progress",
+            r'output\.create\[1\]: syntax error at or near "TABEL"',
+        ),
+    ],
+)
+def test_a_mistake_about_a_table_is_one_line(
+    postgres: CommandSystem, tmp_path: Path, before: str, after: str, line: str
+) -> None:
+    path = loader(tmp_path, "pass")
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(FamilyError, match=rf"job\.toml: {line}"):
+        tried(path, postgres)
