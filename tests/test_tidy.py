@@ -10,10 +10,12 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from onceproof.harness.model.fault_kinds import FAULT_KINDS
 from tests.rooms import (
     FOLDERS,
     PRODUCT,
@@ -36,6 +38,7 @@ LONGEST_MODULE = 500
 LONGER_MODULES = {
     "engine": "the list of the public names",
     "engine.api.datastream": "environment and streams return each other; PyFlink has one module, too",
+    "harness.model.faults": "one table is one module",
 }
 LONGEST_MACHINE = 900
 # One machine is one module, and no class has a parent only to be shorter.
@@ -60,6 +63,16 @@ REGISTRY = re.compile(
     r"\b[\w.-]*(?:pypi|pythonhosted|maven|npmjs|anaconda|jfrog|artifactory)[\w-]*\.(?:org|com|io|net)\b"
     r"|--(?:(?:extra-)?index-url|find-links|trusted-host)"
 )
+
+# A module that lists kinds of faults has to be changed for each new one. These list some, with the reason.
+LISTS_OF_KINDS = {
+    "harness.model.fault_kinds": "the names",
+    "harness.model.capabilities": "capabilities with the names of kinds",
+    "harness.checkers.situations": "fields with the names of kinds",
+    "harness.systems.local.points": "one kind has a method of its own, and one is missing at a point",
+    "harness.systems.process.server_strikes": "what strikes a server, which is nothing else",
+    "harness.systems.program.points": "one kind has a method of its own",
+}
 
 OLD_FIELD = re.compile(r"\s*:(param|raises?|returns?|yields?)\b[^:]*:")
 
@@ -99,6 +112,25 @@ def docstrings_have_one_dialect(module: Module) -> Problems:
     for number, line in enumerate(module.text.splitlines(), start=1):
         if OLD_FIELD.match(line):
             yield number, f"has {line.strip()}; docstrings have Google's sections: Args, Returns, Raises"
+
+
+def lists_no_kinds_of_faults(module: Module) -> Problems:
+    if module.name in LISTS_OF_KINDS or not module.name.startswith(PRODUCT):
+        return
+    elements: Sequence[ast.expr]
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+                pass
+            case ast.Dict(keys=keys, values=values):
+                elements = [each for each in (*keys, *values) if each is not None]
+            case ast.MatchValue(value=value):
+                elements = [value]
+            case _:
+                continue
+        for each in elements:
+            if isinstance(each, ast.Constant) and each.value in FAULT_KINDS:
+                yield each.lineno, f"lists {each.value!r}; ask a column of harness/model/faults.py"
 
 
 def no_catch_all_module(module: Module) -> Problems:
@@ -262,6 +294,9 @@ def test_no_file_names_a_registry() -> None:
         (uses_the_namespace, "harness.model.seeds", "from engine.elements import Record"),
         (uses_the_namespace, "tests.test_x", "import scenarios.word_count"),
         (docstrings_have_one_dialect, "engine.graph", '"""Text.\n\n    :param x: text\n"""'),
+        (lists_no_kinds_of_faults, "harness.model.faulty", 'x = ("kill_task", 1)'),
+        (lists_no_kinds_of_faults, "harness.model.faulty", 'x = {"kill_task": 1}'),
+        (lists_no_kinds_of_faults, "harness.model.faulty", 'match x:\n    case "kill_all":\n        y = 1'),
         (no_catch_all_module, "harness.utils", ""),
         (no_catch_all_module, "engine.state.helpers", ""),
         (nothing_unpickles, "engine.state.snapshot", "import pickle"),

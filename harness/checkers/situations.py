@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from onceproof.harness.model.faults import KILLS
+from onceproof.harness.model.faults import KILLS, row_of
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,
@@ -131,7 +131,6 @@ NAMES: Final = tuple(situation.name for situation in SITUATIONS)
 """The names, in the order of reports."""
 
 _RESTORING: Final = frozenset(("restoring", "restored"))
-_ENDS_PROCESS: Final = frozenset(("kill_process", "kill_master", "power_cut"))
 _NO_PAYLOAD: Final[Mapping[str, Any]] = {}
 
 
@@ -312,7 +311,8 @@ class _Watch:
         elif point == "end_of_data":
             self.found.add("killed behind the end of the data")
         self.died_at = point
-        if kind in _ENDS_PROCESS:
+        row = row_of(kind)
+        if row is not None and not row.kills_tasks:
             self.has_ended_process = True
             if kind == "kill_master":
                 self.found.add("job master lost")

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Container, Iterable
+from typing import Final, get_args
 
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, FaultKind, Point
-from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, Delay, FaultKind, Point, Target
+from onceproof.harness.model.faults import FAULTS, KILL_TARGETS, drawn_kinds
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 HIGHEST_PARALLELISM: Final = 4
 _SINK_POINTS: Final = frozenset({"pre_committed", "committing", "committed", "aborted"})
 _AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))
-KILL_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.is_kill and row.kind != "power_cut")
-"""Power cuts have a pattern of their own: a storage on a disk costs more steps of the machine."""
-KILLS_OF_ALL: Final[tuple[FaultKind, ...]] = ("kill_all", "kill_process", "kill_master")
-"""The kinds of kills that end the attempt of all tasks."""
 
 
 def highest_parallelism(stage: JobOutline) -> int:
     """Return the highest parallelism at which the job may come back."""
     return min(HIGHEST_PARALLELISM, stage.max_parallelism)
+
+
+def usual_kills() -> list[FaultKind]:
+    """Return the kinds of kills that patterns use.
+
+    Power cuts have a pattern of their own: a storage on a disk costs more steps of the machine.
+    """
+    return [kind for kind in drawn_kinds(*KILL_TARGETS) if kind != "power_cut"]
+
+
+def kills_of_all() -> list[FaultKind]:
+    """Return those that end the attempt of all tasks."""
+    return [kind for kind in usual_kills() if FAULTS[kind].victims != "passing"]
+
+
+def draw_kind(
+    chance: Chance, stage: JobOutline, target: Target, delays: Container[Delay] = get_args(Delay)
+) -> FaultKind:
+    """Return a kind that strikes the target, one that the scenario may use if there is one."""
+    kinds = drawn_kinds(target, delays=delays)
+    return chance.elected({kind: kinds[kind] for kind in kinds if kind in stage.kinds} or kinds)
+
+
+def delay_of(kind: FaultKind, delay: int) -> int:
+    """Return the delay of a kind, 0 if it has none. It is drawn for all: later draws keep their place."""
+    return 0 if FAULTS[kind].delay == "none" else delay
 
 
 def draw_kill(
@@ -47,11 +69,21 @@ def draw_kill(
 
 
 def draw_kill_kind(
-    chance: Chance, stage: JobOutline, point: Point, among: Sequence[FaultKind] = KILL_ORDER
+    chance: Chance, stage: JobOutline, point: Point, among: Iterable[FaultKind] | None = None
 ) -> FaultKind:
-    """Return a kind of kill that the scenario may use at a point; where there is none, that of all tasks."""
-    kinds = [kind for kind in among if kind in stage.kinds and point in FAULTS[kind].points]
-    return chance.choice(kinds) if kinds else "kill_all"
+    """Return a kind of kill that the scenario may use at a point; where there is none, that of all tasks.
+
+    Args:
+        among: the kinds to choose from; None for the usual ones.
+    """
+    kinds = usual_kills() if among is None else among
+    fitting = {
+        kind: FAULTS[kind].weight for kind in kinds if kind in stage.kinds and point in FAULTS[kind].points
+    }
+    if not fitting:
+        chance.unit()  # The draws that follow keep their places.
+        return "kill_all"
+    return chance.elected(fitting)
 
 
 def draw_occurrence(chance: Chance, stage: JobOutline, point: Point, task: str, checkpoint: int) -> int:

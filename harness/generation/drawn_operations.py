@@ -18,14 +18,15 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from onceproof.harness.generation.drawn_faults import (
-    KILLS_OF_ALL,
     draw_checkpoint,
     draw_kill_kind,
     highest_parallelism,
+    kills_of_all,
 )
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.faults import drawn_kinds
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, OperationKind, StateBackend
 
 OPERATIONS: Final = 0.25
@@ -95,7 +96,7 @@ def draw_aimed_operation(
 def _savepoint_and_kill(chance: Chance, stage: JobOutline) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
     checkpoint = draw_checkpoint(chance, stage)
     savepoint = Operation("savepoint", "completed", ANY_TASK, checkpoint, 1, chance.choice((0, 0, 1)))
-    kind = draw_kill_kind(chance, stage, "metadata_written", KILLS_OF_ALL)
+    kind = draw_kill_kind(chance, stage, "metadata_written", kills_of_all())
     size = chance.integer(1, highest_parallelism(stage))
     rescale_to = size if stage.rescales and chance.chance(0.4) else 0
     after = chance.weighted(((2, 2), (chance.integer(2, 8), 3), (chance.integer(0, stage.interval), 1)))
@@ -115,7 +116,7 @@ def _stop_and_fault(
         after = chance.integer(0, stage.interval)
     else:
         # A checkpoint that has begun is given up for the savepoint, which has the id behind it.
-        kind = chance.choice(("fail_write", "tear_write"))
+        kind = chance.elected(drawn_kinds("write", delays=("none",)))
         point: Point = chance.choice(("snapshotted", "metadata_written"))
         faults = (Fault(kind, point, ANY_TASK, checkpoint + chance.weighted(((1, 1), (2, 3)))),)
         after = chance.integer(0, 3)

@@ -7,25 +7,30 @@ The rules this module lives by:
   delayed until a restarted process takes the same checkpoint again, a lost notification followed by a kill, a
   kill during a recovery. A part stays uniformly random, for sequences that no pattern covers.
 - Swarm testing: a scenario first draws which fault kinds it may use, because some states are reached only
-  without certain faults. A pattern that needs each of its faults is drawn whole.
-- Only faults of the fault table are drawn, and the uniform part reaches every point of every row but those
-  of servers (`server_faults.py`) and those that are drawn apart (of object stores in `storage_patterns.py`,
-  of lists of splits in `recovery_patterns.py`); the property coverage relies on both.
+  without certain faults.
+- Each kind and each pattern draws from a seed of its own, derived from the scenario's and its name: whether
+  the scenario may use the kind, which tickets it has where one of several is drawn, and what the pattern
+  does. A pattern is taken whole, or left out if there is no room for it or one of its kinds is not allowed;
+  then the next one is tried. So a further kind changes only the scenarios in which it occurs.
+- Only faults of the fault table are drawn, and the uniform part reaches every point of every row with a
+  weight; the property coverage relies on both.
 - Kills aim at early checkpoints, because only later input shows an error of the recovery.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import (
-    KILL_ORDER,
+    delay_of,
     draw_checkpoint,
     draw_commit,
     draw_kill,
+    draw_kill_kind,
+    draw_kind,
     draw_occurrence,
     draw_task,
 )
@@ -47,9 +52,9 @@ from onceproof.harness.generation.storage_patterns import (
     files_cannot_be_deleted,
     storage_fails,
 )
-from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.chance import Chance, Lots
 from onceproof.harness.model.fault_kinds import FaultKind, Point
-from onceproof.harness.model.faults import DRAWN_APART, FAULTS, JOB_FAULTS
+from onceproof.harness.model.faults import FAULTS, drawn_rows
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 MOST_FAULTS: Final = 6
@@ -61,8 +66,6 @@ PROCESSES: Final = -1
 """Drawn in place of a number of complete checkpoints: it is the processes that die."""
 LONGEST_JUMP_MS: Final = 120_000
 """Longer than anything a job waits for. Timers that follow each other fire all the way, which takes long."""
-_DRAWN_KINDS: Final = tuple(kind for kind in JOB_FAULTS if kind not in DRAWN_APART)
-"""The others are drawn in `storage_patterns.py` and `recovery_patterns.py`."""
 
 _RECOVERY_POINTS: Final[tuple[Point, ...]] = ("restoring", "restored", "aborted", "committing")
 
@@ -84,44 +87,40 @@ _CHECKPOINT_POINTS: Final[tuple[tuple[Point, int], ...]] = (
 
 
 Pattern: TypeAlias = Callable[[Chance, JobOutline], list[Fault]]
-FaultDraw: TypeAlias = Callable[[Chance, JobOutline], tuple[Fault, ...]]
+FaultDraw: TypeAlias = Callable[[Chance, JobOutline, int], tuple[Fault, ...]]
 
 
 def draw_kinds(chance: Chance) -> frozenset[FaultKind]:
     """Draw which fault kinds a scenario may use."""
-    allowed = set()
-    for kind in _DRAWN_KINDS:
-        share = 0.7 if FAULTS[kind].is_kill else 0.5
-        if chance.chance(share):
-            allowed.add(kind)
-    return frozenset(allowed)
+    lots = Lots(chance)
+    return frozenset([kind for kind, row in FAULTS.items() if lots.chance(kind, row.share)])
 
 
-def draw_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
-    """Draw patterns and return their faults of the allowed kinds: MOST_FAULTS, or many restarts before."""
-    count = chance.weighted(_PATTERN_COUNTS)
+def draw_faults(chance: Chance, stage: JobOutline, room: int = MOST_FAULTS) -> tuple[Fault, ...]:
+    """Draw patterns and return their faults, at most ``room``."""
+    count, lots = chance.weighted(_PATTERN_COUNTS), Lots(chance)
     faults: list[Fault] = []
-    for _ in range(count):
-        pattern = chance.weighted(_PATTERNS)
-        drawn = pattern(chance, stage)
-        is_whole = pattern in _WHOLE_PATTERNS
-        faults += [fault for fault in drawn if is_whole or fault.kind in stage.kinds]
-    if count and not faults:
-        # No fault of the patterns is allowed: a kill tests more than an undisturbed run.
-        faults += [fault for fault in _kill_around_a_checkpoint(chance, stage) if fault.kind in stage.kinds]
     if stage.overtakes and stage.rescales and chance.chance(PASSED_ON):
-        faults = [*records_in_flight_pass_on(chance, stage), *faults]
-    return (*_restarts(chance, stage), *faults[:MOST_FAULTS])
+        faults += records_in_flight_pass_on(chance, stage)[:room]
+    for pattern in lots.ranked(PATTERNS):
+        if not count or len(faults) >= room:
+            break
+        drawn = pattern(lots.stream(pattern), stage)
+        is_allowed = pattern in _ALWAYS_ALLOWED or all(fault.kind in stage.kinds for fault in drawn)
+        if drawn and is_allowed and len(faults) + len(drawn) <= room:
+            faults += drawn
+            count -= 1
+    return tuple(faults)
 
 
-def draw_unaimed_faults(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+def draw_unaimed_faults(chance: Chance, stage: JobOutline, room: int = MOST_FAULTS) -> tuple[Fault, ...]:
     """Return faults of the allowed kinds without any pattern, about as many as patterns have."""
-    count = chance.weighted(_PATTERN_COUNTS)
-    drawn = [fault for _ in range(2 * count) for fault in _anything(chance, stage)]
-    return tuple([fault for fault in drawn if fault.kind in stage.kinds][:MOST_FAULTS])
+    count, lots = chance.weighted(_PATTERN_COUNTS), Lots(chance)
+    streams = [lots.stream(str(number)) for number in range(min(2 * count, room))]
+    return tuple([fault for stream in streams for fault in _anything(stream, stage)])
 
 
-def _restarts(chance: Chance, stage: JobOutline) -> list[Fault]:
+def draw_restarts(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     """Draw, rarely, a job that restarts until ids get one more digit.
 
     Each trigger kills the attempt, and the next one takes a checkpoint with a higher id. Either the attempts
@@ -132,13 +131,13 @@ def _restarts(chance: Chance, stage: JobOutline) -> list[Fault]:
     complete = chance.choice((0, 2, 2, 3, PROCESSES))
     kind: FaultKind = "kill_process" if complete == PROCESSES else "kill_all"
     if not is_drawn or kind not in stage.kinds:
-        return []
+        return ()
     kill = Fault(kind, "triggered")
     if complete == PROCESSES:
-        return [kill] * min(digits, 10)
+        return (kill,) * min(digits, 10)
     if not complete:
-        return [kill] * digits
-    return [kill] * (digits - complete) + [Fault("kill_process", "completed", ANY_TASK, digits)]
+        return (kill,) * digits
+    return (*[kill] * (digits - complete), Fault("kill_process", "completed", ANY_TASK, digits))
 
 
 def _kill_around_a_checkpoint(chance: Chance, stage: JobOutline) -> list[Fault]:
@@ -180,14 +179,13 @@ def _message_outlives_its_attempt(chance: Chance, stage: JobOutline) -> list[Fau
 def _notification_lost_or_delayed(chance: Chance, stage: JobOutline) -> list[Fault]:
     """Sinks that miss a notification must commit at a later one, or at the restore after a kill."""
     checkpoint = draw_checkpoint(chance, stage)
-    kinds = [kind for kind in _MESSAGE_ORDER if kind in stage.kinds] or _MESSAGE_ORDER[:1]
     faults = []
     for _ in range(chance.integer(1, 3)):
-        kind = chance.choice(kinds)
+        kind = draw_kind(chance, stage, "message")
         task = chance.choice(stage.sinks) if chance.chance(0.7) else ANY_TASK
-        delay = 0 if FAULTS[kind].delay == "none" else chance.integer(5, 150)
+        delay = chance.integer(5, 150)
         nth = draw_occurrence(chance, stage, "notified", task, checkpoint)
-        faults.append(Fault(kind, "notified", task, checkpoint, nth, 0, delay))
+        faults.append(Fault(kind, "notified", task, checkpoint, nth, 0, delay_of(kind, delay)))
     point: Point = chance.choice(("completed", "pre_committed", "acknowledged", "element"))
     later = 0 if point == "element" else checkpoint + chance.integer(0, 1)
     return [*faults, draw_kill(chance, stage, point, later)]
@@ -229,11 +227,9 @@ def _storage_cannot_be_read(chance: Chance, stage: JobOutline) -> list[Fault]:
     faults = []
     for _ in range(chance.integer(1, 2)):
         nth = chance.integer(1, reads)
-        if chance.chance(0.7):
-            faults.append(Fault("fail_read", "restoring", ANY_TASK, 0, nth))
-        else:
-            delay = chance.integer(1, 3 * stage.checkpoint_steps)
-            faults.append(Fault("late_read", "restoring", ANY_TASK, 0, nth, 0, delay))
+        kind = draw_kind(chance, stage, "read")
+        delay = chance.integer(1, 3 * stage.checkpoint_steps)
+        faults.append(Fault(kind, "restoring", ANY_TASK, 0, nth, 0, delay_of(kind, delay)))
     return [*kill, *faults]
 
 
@@ -242,7 +238,7 @@ def _commit_answers_with_an_error(chance: Chance, stage: JobOutline) -> list[Fau
 
     The external system does not know checkpoints, so the fault names none.
     """
-    kind: FaultKind = "fail_commit" if chance.chance(0.5) else "commit_error_after_success"
+    kind = draw_kind(chance, stage, "commit", delays=("none",))
     if chance.chance(0.4):
         # The failing commit is one of the restore, which commits what the dead attempt did not.
         checkpoint = draw_checkpoint(chance, stage)
@@ -274,7 +270,7 @@ def _kill_while_metadata_is_written(chance: Chance, stage: JobOutline) -> list[F
     The write of the first attempt may succeed during a later attempt, or never.
     """
     checkpoint = chance.integer(1, stage.checkpoints + 2)
-    kill = chance.choice(KILL_ORDER)
+    kill = draw_kill_kind(chance, stage, "acknowledged")
     faults = [Fault(kill, "acknowledged", ANY_TASK, checkpoint, len(stage.tasks), chance.integer(1, 8))]
     if chance.chance(0.8):
         point: Point = chance.choice(("restored", "barrier_received", "element", "triggered"))
@@ -360,7 +356,7 @@ def _final_notification_lost(chance: Chance, stage: JobOutline) -> list[Fault]:
 
 def _clock_is_set(chance: Chance, stage: JobOutline) -> list[Fault]:
     """The wall clock jumps while records are processed and checkpoints are under way."""
-    kind = _clock_kind(chance, stage)
+    kind = draw_kind(chance, stage, "clock")
     point = chance.choice(FAULTS[kind].points)
     checkpoint = 0 if point in ("element", "restored") else draw_checkpoint(chance, stage)
     nth = draw_occurrence(chance, stage, point, ANY_TASK, checkpoint)
@@ -378,7 +374,7 @@ def _clock_is_set_while_the_job_is_down(chance: Chance, stage: JobOutline) -> li
     for latest in (2, 2 + len(stage.tasks)):
         # The pass at which a jump is set off counts for the jump alone: the kill waits for the next one.
         after = kill.after + chance.integer(1, latest + stage.restart_delay)
-        kind = _clock_kind(chance, stage)
+        kind = draw_kind(chance, stage, "clock")
         faults.append(Fault(kind, "element", ANY_TASK, 0, kill.occurrence, after, _jump(chance)))
     return [*faults, kill]
 
@@ -389,13 +385,8 @@ def _clock_is_set_while_a_checkpoint_waits(chance: Chance, stage: JobOutline) ->
     after = chance.integer(1, 2 * stage.checkpoint_steps)
     return [
         Fault("lose_message", "triggered", ANY_TASK, checkpoint),
-        Fault(_clock_kind(chance, stage), "triggered", ANY_TASK, checkpoint, 1, after, _jump(chance)),
+        Fault(draw_kind(chance, stage, "clock"), "triggered", ANY_TASK, checkpoint, 1, after, _jump(chance)),
     ]
-
-
-def _clock_kind(chance: Chance, stage: JobOutline) -> FaultKind:
-    kinds = [kind for kind in _CLOCK_ORDER if kind in stage.kinds]
-    return chance.choice(kinds or _CLOCK_ORDER)
 
 
 def _jump(chance: Chance) -> int:
@@ -410,8 +401,11 @@ def _kill_between_checkpoints(chance: Chance, stage: JobOutline) -> list[Fault]:
 
 
 def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
-    """A uniformly drawn kind at any of its points."""
-    kind = chance.choice(_DRAWN_KINDS)
+    """A kind that the scenario may use, drawn by its weight, at any of its points."""
+    weights = {row.kind: row.weight for row in drawn_rows() if row.kind in stage.kinds}
+    if not weights:
+        return []
+    kind = chance.elected(weights)
     row = FAULTS[kind]
     point = chance.choice(row.points)
     if row.strikes == "clock":
@@ -430,42 +424,39 @@ def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
     ]
 
 
-_MESSAGE_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "message")
-_CLOCK_ORDER: Final = tuple(row.kind for row in FAULTS.values() if row.strikes == "clock")
-
-_PATTERN_COUNTS: Final = ((0, 1), (1, 6), (2, 5), (3, 2))
-_PATTERNS: Final[tuple[tuple[Pattern, int], ...]] = (
-    (_kill_around_a_checkpoint, 6),
-    (_message_outlives_its_attempt, 4),
-    (_kill_twice, 3),
-    (_notification_lost_or_delayed, 3),
-    (_anything, 4),
-    (storage_fails, 3),
-    (_trigger_lost_or_delayed, 2),
-    (_commit_answers_with_an_error, 2),
-    (_kill_while_metadata_is_written, 2),
-    (_master_dies_over_metadata, 2),
-    (_final_notification_lost, 4),
-    (_trigger_comes_twice, 1),
-    (_acknowledgement_comes_twice, 1),
-    (_notification_comes_twice, 1),
-    (_acknowledgement_comes_too_late, 2),
-    (_kill_between_checkpoints, 1),
-    (_clock_is_set, 1),
-    (_power_is_cut, 3),
-    (_storage_cannot_be_read, 3),
-    (files_cannot_be_deleted, 2),
-    (_clock_is_set_while_the_job_is_down, 2),
-    (_clock_is_set_while_a_checkpoint_waits, 1),
-    (_kill_at_the_end, 1),
-    (kill_at_each_completion, 4),
-    (kill_at_completion_and_while_restoring, 2),
-    (call_takes_place_late, 2),
-    (abort_is_reported_late, 1),
-    (decline_is_reported_late, 1),
-    (aborted_checkpoint_goes_on, 3),
-    (aborted_barrier_comes_late, 5),
-    (commits_pass_to_fewer_subtasks, 3),
-)
-_WHOLE_PATTERNS: Final = frozenset({aborted_checkpoint_goes_on, aborted_barrier_comes_late})
-"""What is nothing without one of its faults has them all, whatever kinds the scenario may use."""
+_PATTERN_COUNTS: Final = ((0, 1), (1, 8), (2, 4), (3, 1))
+PATTERNS: Final[Mapping[Pattern, int]] = {
+    _kill_around_a_checkpoint: 6,
+    _message_outlives_its_attempt: 4,
+    _kill_twice: 3,
+    _notification_lost_or_delayed: 3,
+    _anything: 4,
+    storage_fails: 3,
+    _trigger_lost_or_delayed: 2,
+    _commit_answers_with_an_error: 2,
+    _kill_while_metadata_is_written: 2,
+    _master_dies_over_metadata: 2,
+    _final_notification_lost: 4,
+    _trigger_comes_twice: 1,
+    _acknowledgement_comes_twice: 1,
+    _notification_comes_twice: 1,
+    _acknowledgement_comes_too_late: 2,
+    _kill_between_checkpoints: 1,
+    _clock_is_set: 1,
+    _power_is_cut: 3,
+    _storage_cannot_be_read: 3,
+    files_cannot_be_deleted: 2,
+    _clock_is_set_while_the_job_is_down: 2,
+    _clock_is_set_while_a_checkpoint_waits: 1,
+    _kill_at_the_end: 1,
+    kill_at_each_completion: 4,
+    kill_at_completion_and_while_restoring: 2,
+    call_takes_place_late: 2,
+    abort_is_reported_late: 1,
+    decline_is_reported_late: 1,
+    aborted_checkpoint_goes_on: 3,
+    aborted_barrier_comes_late: 5,
+    commits_pass_to_fewer_subtasks: 3,
+}
+_ALWAYS_ALLOWED: Final = frozenset({aborted_checkpoint_goes_on, aborted_barrier_comes_late})
+"""These need so many kinds that few scenarios would allow them all."""

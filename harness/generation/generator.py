@@ -36,6 +36,7 @@ from onceproof.harness.generation.fault_patterns import (
     FaultDraw,
     draw_faults,
     draw_kinds,
+    draw_restarts,
     draw_unaimed_faults,
 )
 from onceproof.harness.generation.job_outline import (
@@ -87,8 +88,10 @@ from onceproof.harness.model.step_limits import (
     held_up_ms,
 )
 
-GENERATION: Final = 20
-"""Raised whenever the same seed begins to give another scenario with the same records."""
+GENERATION: Final = 21
+"""Raised whenever the same seed begins to give another scenario with the same records.
+
+A further kind of fault does not raise it: only scenarios in which the kind occurs are others then."""
 
 PARALLELISMS: Final = ((1, 2), (2, 5), (3, 2), (4, 2))
 MAX_PARALLELISMS: Final = ((4, 3), (5, 1), (7, 1), (8, 3), (16, 2), (128, 1))
@@ -137,12 +140,12 @@ class Drawing(NamedTuple):
 
     faults: FaultDraw = draw_faults
     schedules: tuple[tuple[ScheduleKind, int], ...] = SCHEDULE_KINDS
-    aims_operations: bool = True
-    """Whether some stops and savepoints are aimed at a fault."""
+    has_stories: bool = True
+    """Whether some stops and savepoints are aimed at a fault, and some jobs restart many times."""
 
 
 USUAL: Final = Drawing()
-UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), aims_operations=False)
+UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), has_stories=False)
 """Faults of any kind at any of their points; what a search without any knowledge of protocols would draw."""
 
 
@@ -420,15 +423,18 @@ def _draw_trouble(
     chance: Chance, seed: int, stage: JobOutline, parallelism: int, any_backend: bool, drawing: Drawing
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...], tuple[Operation, ...]]:
     """Draw the faults, the operation that is aimed at some of them, if there is one, and other requests."""
+    rare = _draw_rare_faults(seed, stage)
     aimed: tuple[Fault, ...] = ()
     met: tuple[Operation, ...] = ()
-    if drawing.aims_operations:
+    restarts: tuple[Fault, ...] = ()
+    if drawing.has_stories:
         aimed, met = draw_aimed_operation(chance, stage, any_backend=any_backend)
-    drawn = drawing.faults(chance, stage)
-    faults = (*aimed, *drawn[: MOST_FAULTS - len(aimed)]) if aimed else drawn
+        restarts = draw_restarts(chance, stage)
+    aimed = aimed[: max(0, MOST_FAULTS - len(rare))]
+    drawn = drawing.faults(chance, stage, max(0, MOST_FAULTS - len(aimed) - len(rare)))
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
     cancel = draw_cancel(Chance(_random_of(derived_seed("cancels", seed))), stage, any_backend=any_backend)
-    return _with_rare_faults(faults, seed, stage), met, (*sizes, *cancel)
+    return (*(aimed or restarts), *drawn, *rare), met, (*sizes, *cancel)
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
@@ -437,23 +443,23 @@ def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
     return is_discarded and Chance(_random_of(derived_seed("discarded uploads", seed))).chance(DISCARDED)
 
 
-def _with_rare_faults(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
-    """Return the faults with those that only some ends of a job have, if any, in place of the last ones.
+def _draw_rare_faults(seed: int, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw what few scenarios have, or only those of some ends of a job, each from a seed of its own."""
+    return tuple(
+        [
+            fault
+            for name, draw in _RARE_FAULTS.items()
+            for fault in draw(Chance(_random_of(derived_seed(name, seed))), stage)
+        ]
+    )
 
-    They are late puts of an object store, refusals of batches, lists of splits that lack one, and lost rows;
-    and what few scenarios have, a function that leaves, an input that changes or output that is taken away.
-    """
-    late_puts = draw_late_puts(Chance(_random_of(derived_seed("late puts", seed))), stage)
-    refused = draw_refused_batches(Chance(_random_of(derived_seed("refused batches", seed))), stage)
-    short = draw_short_list(Chance(_random_of(derived_seed("short lists", seed))), stage)
-    lost = draw_lost_row(Chance(_random_of(derived_seed("lost rows", seed))), stage)
-    left = draw_leaving_function(Chance(_random_of(derived_seed("leaving functions", seed))), stage)
-    changed = draw_changed_input(Chance(_random_of(derived_seed("changed input", seed))), stage)
-    moved = draw_moved_output(Chance(_random_of(derived_seed("moved output", seed))), stage)
-    rare = (*late_puts, *refused, *short, *lost, *left, *changed, *moved)
-    room = max(MOST_FAULTS, len(faults)) - len(rare)
-    # Of a job that restarts until ids have another digit no restart is left out.
-    restarts = sum(fault == faults[0] for fault in faults)
-    if restarts > MOST_FAULTS:
-        room = max(room, restarts + 1)
-    return (*faults[: max(room, 0)], *rare)
+
+_RARE_FAULTS: Final = {
+    "late puts": draw_late_puts,
+    "refused batches": draw_refused_batches,
+    "short lists": draw_short_list,
+    "lost rows": draw_lost_row,
+    "leaving functions": draw_leaving_function,
+    "changed input": draw_changed_input,
+    "moved output": draw_moved_output,
+}

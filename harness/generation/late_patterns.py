@@ -19,11 +19,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_commit, draw_kill
+from onceproof.harness.generation.drawn_faults import (
+    delay_of,
+    draw_checkpoint,
+    draw_commit,
+    draw_kill,
+    draw_kind,
+)
 from onceproof.harness.generation.job_outline import WRITE_AHEAD, JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import KAFKA
-from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 REFUSED_BATCHES: Final = 0.4
@@ -152,7 +158,6 @@ def _failing_write(chance: Chance, stage: JobOutline, checkpoint: int) -> Fault:
 
 
 def _reported_late(chance: Chance, stage: JobOutline, point: Point, checkpoint: int, most: int) -> Fault:
-    kind: FaultKind = chance.weighted((("lose_message", 2), ("delay_message", 3), ("duplicate_message", 2)))
-    most_delay = 2 * stage.interval + 4 * stage.checkpoint_steps
-    delay = 0 if kind == "lose_message" else chance.integer(1, most_delay)
+    kind = draw_kind(chance, stage, "message")
+    delay = delay_of(kind, chance.integer(1, 2 * stage.interval + 4 * stage.checkpoint_steps))
     return Fault(kind, point, ANY_TASK, checkpoint, chance.integer(1, most), 0, delay)

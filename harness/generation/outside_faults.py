@@ -7,7 +7,7 @@ The rules this module lives by:
 - Drawing again gives the same: a scenario that has such a fault keeps it, and one without a seed was written
   or shrunk, and stays as it is.
 - Nearly half of the scenarios have one. A process takes a second, so runs are small, and each kind, by each
-  of its means, has to come in some fifty of them.
+  of its means, has to come in some fifty of them. The kinds have tickets of their own (`outside_weight`).
 - What is taken away, or changed, matters to a job that comes back: so a kill follows.
 - A topic of Kafka changes by a chance of its own, in place of the others: only few families have one. A job
   that reads none keeps its input.
@@ -34,13 +34,6 @@ SHARE: Final = 0.45
 CHANGED_TOPICS: Final = 0.2
 """The share of the scenarios of a job with Kafka at its ends in which the topic of the input changes."""
 
-KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
-    ("function_leaves", 6),
-    ("change_input", 3),
-    ("move_output", 2),
-    ("pause_worker", 2),
-    ("lose_folder", 1),
-)
 _WAYS_TO_LEAVE: Final[tuple[tuple[Means, int], ...]] = tuple(
     # What only real processes have is not drawn in the simulation.
     [
@@ -48,12 +41,12 @@ _WAYS_TO_LEAVE: Final[tuple[tuple[Means, int], ...]] = tuple(
         for each in ("", *FAULTS["function_leaves"].means)
     ]
 )
-_PAUSE_POINTS: Final[tuple[Point, ...]] = FAULTS["pause_worker"].points
 
 
 def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozenset[Capability]) -> Scenario:
     """Return the scenario with a fault drawn, for some scenarios of a system with real processes."""
-    kinds = [kind for kind, _ in KINDS if FAULTS[kind].needs in capabilities]
+    rows = [row for row in FAULTS.values() if row.outside_weight and row.needs in capabilities]
+    kinds = {row.kind: row.outside_weight for row in rows}
     has_one = any(fault.kind in kinds for fault in scenario.faults)
     if scenario.seed is None or not kinds or has_one or Capability.SCHEDULES in capabilities:
         return scenario
@@ -65,11 +58,10 @@ def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozen
     chance = Chance(Random(derived_seed("outside faults", scenario.seed)))
     if not chance.chance(SHARE):
         return scenario
-    kind = chance.weighted(tuple([each for each in KINDS if each[0] in kinds]))
-    if kind in _unfit(family, scenario):
-        kind = "function_leaves"
+    unfit = _unfit(family, scenario)
+    kind = chance.elected({each: weight for each, weight in kinds.items() if each not in unfit})
     drawn = _drawn(family, kind, chance, scenario)
-    if kind == "change_input":
+    if FAULTS[kind].strikes == "input":
         # In front: each pass belongs to one fault, and later checkpoints may cover all that there is.
         return replace(scenario, faults=(*drawn, *scenario.faults))
     return replace(scenario, faults=(*scenario.faults, *drawn))
@@ -105,36 +97,36 @@ def _unfit(family: Family, scenario: Scenario) -> frozenset[FaultKind]:
     if KAFKA in servers or scenario.is_endless:
         unfit.add("change_input")
     if S3 in servers:
-        unfit |= {"lose_folder", "move_output"}
+        unfit |= {kind for kind, row in FAULTS.items() if row.strikes in ("folder", "output")}
     return frozenset(unfit)
 
 
 def _drawn(family: Family, kind: FaultKind, chance: Chance, scenario: Scenario) -> list[Fault]:
     records, sinks = scenario.record_count(), scenario.parallelisms().sink
     element = chance.integer(1, 1 + records)
-    match kind:
-        case "function_leaves":
+    match FAULTS[kind].strikes:
+        case "function":
             means = chance.weighted(_WAYS_TO_LEAVE)
             return [Fault(kind, "element", ANY_TASK, 0, element, means=means)]
-        case "change_input":
+        case "input":
             changed: Means = chance.choice(("", "replaced", "replaced"))
             # The first checkpoint covers the least: what it leaves has to be read.
             return [
                 Fault(kind, "completed", means=changed),
                 _kill_after_notice(family, chance, scenario),
             ]
-        case "move_output":
+        case "output":
             nth = chance.integer(1, 2 * sinks)
             # The pass at which the output is moved does not count for the kill.
             return [Fault(kind, "committed", ANY_TASK, 0, nth), _kill(chance, "committed", nth)]
-        case "pause_worker":
-            point = chance.choice(_PAUSE_POINTS)
+        case "folder":
+            return [Fault(kind, "completed", ANY_TASK, 0, chance.integer(1, 2))]
+        case _:
+            point = chance.choice(FAULTS[kind].points)
             nth = element if point == "element" else chance.integer(1, 2 * scenario.parallelism)
             return [Fault(kind, point, ANY_TASK, 0, nth)]
-        case _:
-            return [Fault(kind, "completed", ANY_TASK, 0, chance.integer(1, 2))]
 
 
 def _kill(chance: Chance, point: Point, nth: int) -> Fault:
-    kind: FaultKind = chance.choice(("kill_process", "kill_all"))
+    kind: FaultKind = "kill_process" if chance.chance(0.5) else "kill_all"
     return Fault(kind, point, ANY_TASK, 0, nth, chance.integer(0, 3))

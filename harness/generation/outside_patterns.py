@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from onceproof.harness.generation.drawn_faults import KILLS_OF_ALL, draw_kill, draw_kill_kind, draw_occurrence
+from onceproof.harness.generation.drawn_faults import draw_kill, draw_kill_kind, draw_occurrence, kills_of_all
 from onceproof.harness.generation.job_outline import PART_FILES, JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import KAFKA
@@ -52,7 +52,7 @@ def draw_changed_input(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     # Soon: the pass at which the input changes does not count for the kill.
     points: tuple[tuple[Point, int], ...] = (("completed", 1), ("notified", len(stage.tasks)))
     point, passes = chance.choice(points)
-    kind = draw_kill_kind(chance, stage, point, KILLS_OF_ALL)
+    kind = draw_kill_kind(chance, stage, point, kills_of_all())
     return at, Fault(kind, point, ANY_TASK, 0, nth * passes, after + chance.weighted(((1, 2), (4, 1))))
 
 
@@ -77,5 +77,5 @@ def draw_moved_output(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
         point: Point = chance.choice(("element", "committing", "snapshotted"))
         return at, draw_kill(chance, stage, point, 0)
     # Soon: the next checkpoint no longer lists what is committed.
-    kind = draw_kill_kind(chance, stage, "committed", KILLS_OF_ALL)
+    kind = draw_kill_kind(chance, stage, "committed", kills_of_all())
     return at, Fault(kind, "committed", ANY_TASK, 0, nth, at.after + chance.weighted(((1, 2), (6, 1))))

@@ -13,7 +13,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
@@ -22,8 +22,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.fault_kinds import FaultKind, Means, Point, ServerName
-from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.fault_kinds import Delay, FaultKind, Means, Point, ServerName
+from onceproof.harness.model.faults import FAULTS, drawn_kinds
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT
 from onceproof.harness.model.scenario import (
@@ -45,11 +45,6 @@ HIGHEST_PARALLELISM: Final = 3
 
 _COUNTS: Final = ((0, 1), (1, 6), (2, 6), (3, 3))
 _WAITS: Final = ((0, 5), (10, 3), (40, 2), (LONGEST_WAIT_MS, 2))
-_SERVER_KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
-    ("kill_server", 4),
-    ("cut_connection", 4),
-    ("pause_server", 2),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +95,9 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     parallelism = chance.integer(1, HIGHEST_PARALLELISM) if file.can_rescale else 1
     delay = chance.integer(0, LONGEST_RESTART_DELAY_MS)
     faults: list[Fault] = []
+    patterns = {**_PATTERNS, **_SERVER_PATTERNS} if program.servers else _PATTERNS
     for _ in range(chance.weighted(_COUNTS)):
-        faults += chance.weighted(_patterns_of(program))(chance, program)
+        faults += chance.elected(patterns)(chance, program)
     stops = chance.chance(0.15)
     stop = Operation(
         "terminate",
@@ -116,13 +112,6 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
         faults=tuple(faults),
         operations=(stop,) if stops else UNSET,
     )
-
-
-def _patterns_of(program: _Program) -> tuple[tuple[_Pattern, int], ...]:
-    patterns: list[tuple[_Pattern, int]] = [(_kill, 6), (_kill_at_start, 2), (_kill_twice, 2), (_pause, 1)]
-    if program.servers:
-        patterns += [(_server_fault, 4), (_server_fault_and_kill, 2)]
-    return tuple(patterns)
 
 
 def _point(chance: Chance, program: _Program) -> tuple[Point, int]:
@@ -169,19 +158,25 @@ def _pause(chance: Chance, program: _Program) -> list[Fault]:
 
 def _server_fault(chance: Chance, program: _Program) -> list[Fault]:
     point, occurrence = _point(chance, program)
-    kind = chance.weighted(_SERVER_KINDS)
+    kind = chance.elected(drawn_kinds("server"))
+    row = FAULTS[kind]
     # The number of draws is always the same, so that no draw depends on another.
     length, answers = chance.unit(), chance.chance(0.5)
-    delay = {
-        "kill_server": int(length * LONGEST_DEATH_MS),
-        "pause_server": 1 + int(length * LONGEST_PAUSE_MS),
+    delays: Mapping[Delay, int] = {
+        "none": 0,
+        "optional": int(length * LONGEST_DEATH_MS),
+        "required": 1 + int(length * LONGEST_PAUSE_MS),
     }
-    means: Means = "answer" if kind == "cut_connection" and answers else ""
+    means: Means = "answer" if answers and "answer" in row.means else ""
     server = chance.choice(program.servers)
-    return [Fault(kind, point, occurrence=occurrence, delay=delay.get(kind, 0), means=means, server=server)]
+    return [Fault(kind, point, occurrence=occurrence, delay=delays[row.delay], means=means, server=server)]
 
 
 def _server_fault_and_kill(chance: Chance, program: _Program) -> list[Fault]:
     """The program dies when its server has been struck, and finds it as it comes back."""
     (fault,) = _server_fault(chance, program)
     return [fault, _killed_at(chance, program, fault.point, fault.occurrence)]
+
+
+_PATTERNS: Final[Mapping[_Pattern, int]] = {_kill: 6, _kill_at_start: 2, _kill_twice: 2, _pause: 1}
+_SERVER_PATTERNS: Final[Mapping[_Pattern, int]] = {_server_fault: 4, _server_fault_and_kill: 2}

@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import Final
 
 from onceproof.harness.generation.drawn_faults import (
-    KILLS_OF_ALL,
     draw_checkpoint,
     draw_commit,
     draw_kill,
     draw_kill_kind,
     highest_parallelism,
+    kills_of_all,
 )
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
@@ -56,7 +56,7 @@ def kill_at_each_completion(chance: Chance, stage: JobOutline) -> list[Fault]:
     for size in sizes:
         after = chance.weighted(((0, 3), (chance.integer(0, 2), 3), (chance.integer(0, stage.interval), 2)))
         nth = chance.weighted(((1, 5), (2, 1)))
-        kind = draw_kill_kind(chance, stage, "completed", KILLS_OF_ALL)
+        kind = draw_kill_kind(chance, stage, "completed", kills_of_all())
         faults.append(Fault(kind, "completed", ANY_TASK, 0, nth, after, 0, size))
     return faults
 
@@ -76,7 +76,7 @@ def commits_pass_to_fewer_subtasks(chance: Chance, stage: JobOutline) -> list[Fa
 
     One of them then has what several are to commit.
     """
-    kind = draw_kill_kind(chance, stage, "completed", KILLS_OF_ALL)
+    kind = draw_kill_kind(chance, stage, "completed", kills_of_all())
     fewer = chance.weighted(((1, 3), (2, 1)))
     checkpoint = draw_checkpoint(chance, stage)
     if chance.chance(0.5):
@@ -93,7 +93,7 @@ def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) ->
     The job is not rescaled: the same subtasks restore the same checkpoint again.
     """
     first = Fault(
-        draw_kill_kind(chance, stage, "completed", KILLS_OF_ALL),
+        draw_kill_kind(chance, stage, "completed", kills_of_all()),
         "completed",
         ANY_TASK,
         draw_checkpoint(chance, stage),
@@ -107,14 +107,14 @@ def kill_at_completion_and_while_restoring(chance: Chance, stage: JobOutline) ->
         if point == "restored":
             # All tasks of the first attempt pass it, too.
             nth += len(stage.tasks)
-        kind = draw_kill_kind(chance, stage, point, KILLS_OF_ALL)
+        kind = draw_kill_kind(chance, stage, point, kills_of_all())
         faults.append(Fault(kind, point, ANY_TASK, 0, nth, chance.weighted(((0, 3), (1, 1), (3, 1)))))
     return faults
 
 
 def records_in_flight_pass_on(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A kill when a checkpoint with records in flight is complete; other subtasks get them, mostly more."""
-    kind = draw_kill_kind(chance, stage, "completed", KILLS_OF_ALL)
+    kind = draw_kill_kind(chance, stage, "completed", kills_of_all())
     most = highest_parallelism(stage)
     size = max(chance.integer(1, most), chance.integer(1, most))
     after = chance.weighted(((0, 3), (chance.integer(0, stage.checkpoint_steps), 2)))

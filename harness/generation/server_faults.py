@@ -15,7 +15,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final, TypeAlias
@@ -25,8 +25,15 @@ from msgspec.structs import replace
 from onceproof.harness.generation.job_outline import writing_vertices
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import Family, options_of, tasks_with
-from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, SERVERS, FaultKind, Point, ServerName
-from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.fault_kinds import (
+    COORDINATOR_POINTS,
+    SERVERS,
+    Delay,
+    FaultKind,
+    Point,
+    ServerName,
+)
+from onceproof.harness.model.faults import FAULTS, drawn_kinds
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 
@@ -36,11 +43,6 @@ MOST_CHECKPOINTS: Final = 4
 """A fault waits for the passes of at most so many checkpoints: later input shows what it has broken."""
 
 _COUNTS: Final = ((0, 1), (1, 6), (2, 4), (3, 1))
-_KINDS: Final[tuple[tuple[FaultKind, int], ...]] = (
-    ("kill_server", 4),
-    ("cut_connection", 4),
-    ("pause_server", 1),
-)
 _COMMIT_POINTS: Final[tuple[tuple[Point, int], ...]] = (
     ("committing", 6),
     ("pre_committed", 4),
@@ -98,27 +100,27 @@ def with_server_faults(family: Family, scenario: Scenario) -> Scenario:
     )
     faults: list[Fault] = []
     for _ in range(chance.weighted(_COUNTS)):
-        faults += chance.weighted(_PATTERNS)(chance, job)
+        faults += chance.elected(_PATTERNS)(chance, job)
     return replace(scenario, faults=(*scenario.faults, *faults))
 
 
 def _server_fault(chance: Chance, job: _Job, point: Point) -> Fault:
     """Return a fault of a server at a pass of the point, or some passes of any point after it."""
-    kind = chance.weighted(_KINDS)
+    kind = chance.elected(drawn_kinds("server"))
     # The number of draws is always the same, so that no draw depends on another.
     length, answers, after = chance.unit(), chance.chance(0.5), chance.weighted(_AFTER)
-    delay = 0
-    if kind == "kill_server":
+    delays: Mapping[Delay, int] = {
+        "none": 0,
         # In half of the cases it is started again at once.
-        delay = max(0, int((2 * length - 1) * LONGEST_DEATH_MS))
-    elif kind == "pause_server":
-        delay = 1 + int(length * LONGEST_PAUSE_MS)
+        "optional": max(0, int((2 * length - 1) * LONGEST_DEATH_MS)),
+        "required": 1 + int(length * LONGEST_PAUSE_MS),
+    }
     return Fault(
         kind,
         point,
         occurrence=_occurrence(chance, job, point),
         after=chance.integer(after // 2, after),
-        delay=delay,
+        delay=delays[FAULTS[kind].delay],
         means="answer" if answers and "answer" in FAULTS[kind].means else "",
         server=chance.choice(job.servers),
     )
@@ -165,10 +167,10 @@ def _at_the_end(chance: Chance, job: _Job) -> list[Fault]:
     return [_server_fault(chance, job, "end_of_data")]
 
 
-_PATTERNS: Final[tuple[tuple[_Pattern, int], ...]] = (
-    (_around_a_commit, 6),
-    (_with_a_kill, 3),
-    (_during_a_recovery, 3),
-    (_between_checkpoints, 2),
-    (_at_the_end, 1),
-)
+_PATTERNS: Final[Mapping[_Pattern, int]] = {
+    _around_a_commit: 6,
+    _with_a_kill: 3,
+    _during_a_recovery: 3,
+    _between_checkpoints: 2,
+    _at_the_end: 1,
+}

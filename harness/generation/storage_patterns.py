@@ -6,11 +6,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from onceproof.harness.generation.drawn_faults import draw_checkpoint, draw_kill, draw_occurrence, draw_task
+from onceproof.harness.generation.drawn_faults import (
+    delay_of,
+    draw_checkpoint,
+    draw_kill,
+    draw_kind,
+    draw_occurrence,
+    draw_task,
+)
 from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 
@@ -22,13 +29,13 @@ def storage_fails(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A write fails, is torn or is reported late, in many cases followed by a kill before its answer."""
     point: Point = "snapshotted" if chance.chance(0.5) else "metadata_written"
     checkpoint = draw_checkpoint(chance, stage) + chance.integer(0, 1)
-    kind: FaultKind = chance.weighted((("fail_write", 2), ("tear_write", 2), ("late_write", 3)))
+    kind = draw_kind(chance, stage, "write")
     task = draw_task(chance, stage, point)
-    delay = chance.integer(3, 3 * stage.checkpoint_steps) if kind == "late_write" else 0
+    delay = delay_of(kind, chance.integer(3, 3 * stage.checkpoint_steps))
     nth = draw_occurrence(chance, stage, point, task, checkpoint)
     faults = [Fault(kind, point, task, checkpoint, nth, 0, delay)]
     if chance.chance(0.6):
-        if point == "metadata_written" and kind != "late_write":
+        if point == "metadata_written" and not delay:
             # A failed write does not pass its point, so the kill waits for the next trigger.
             faults.append(draw_kill(chance, stage, "triggered", checkpoint + 1))
         else:

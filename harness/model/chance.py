@@ -7,21 +7,29 @@ The rules this module lives by:
   seed in last year's report would give another scenario.
 - One draw costs one call of ``random()``, whatever it returns: a reader can count the draws of a generator,
   and an unneeded draw can be made all the same, to keep the later ones in place.
+- Among kinds of faults and patterns, each name has a seed of its own, and the best tickets win: a further
+  name changes nothing but the draws that it wins.
 - Derived seeds come from SHA-256 over names and numbers, never from adding to another seed: the shards of two
   campaigns must not overlap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from random import Random
+from struct import Struct
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Named = TypeVar("Named", bound="str | Callable[..., object]")
 
 BOUNDARIES = 0.3
 """The share of values that are drawn at a boundary on purpose."""
+
+TICKETS = 2**32
+_TICKETS_OF_WEIGHT = [Struct(f">{weight}I") for weight in range(9)]
+"""A name has as many tickets as its weight, up to 8, all from one SHA-256."""
 
 SEED_LIMIT = 10**13
 """Derived seeds stay below this: thirteen digits are short enough to type."""
@@ -80,6 +88,46 @@ class Chance:
                 kept.append(item)
                 wanted -= 1
         return kept
+
+    def elected(self, weights: Mapping[Named, int]) -> Named:
+        """Return one of the names. A further name changes the draw only where it is the one returned."""
+        return next(iter(Lots(self).ranked(weights)))
+
+
+class Lots:
+    """Draws by name, each from a seed of its own that is derived from one draw of a stream and the name.
+
+    A function has the name that it is defined with: under another one it draws something else.
+    """
+
+    __slots__ = ("_draw",)
+
+    def __init__(self, chance: Chance) -> None:
+        self._draw = b"%d " % int(chance.unit() * 2**53)
+
+    def ranked(self, weights: Mapping[Named, int]) -> list[Named]:
+        """Return the names ordered by their best tickets; a name without a weight has none.
+
+        A name comes first as often as its weight says, and a further name leaves the others in their order.
+        """
+        best = {
+            name: max(_TICKETS_OF_WEIGHT[weight].unpack_from(self._digest(name)))
+            for name, weight in weights.items()
+            if weight
+        }
+        return sorted(best, key=best.__getitem__, reverse=True)
+
+    def chance(self, name: str, probability: float) -> bool:
+        """Return True with the given probability, whatever is drawn for other names."""
+        (ticket,) = _TICKETS_OF_WEIGHT[1].unpack_from(self._digest(name))
+        return bool(ticket < probability * TICKETS)
+
+    def stream(self, name: str | Callable[..., object]) -> Chance:
+        """Return the stream of a name."""
+        return Chance(Random(int.from_bytes(self._digest(name)[:8], "big")))
+
+    def _digest(self, name: str | Callable[..., object]) -> bytes:
+        return sha256(self._draw + (name if isinstance(name, str) else name.__name__).encode()).digest()
 
 
 def derived_seed(*parts: str | int) -> int:

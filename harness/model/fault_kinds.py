@@ -1,7 +1,7 @@
 """The names of which faults are made: kinds, means, points, servers, and what a fault strikes.
 
-They stand in scenario files, and are never renamed or reordered: the order of the kinds is the one in which
-the generator draws. What is known of a kind stands in its row (`faults.py`).
+They stand in scenario files, and are never renamed: the generator derives the seed of a kind from its name.
+What is known of a kind stands in its row (`faults.py`).
 """
 
 from __future__ import annotations

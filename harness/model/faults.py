@@ -7,8 +7,8 @@ The rules this module lives by:
   coverage, shrinking, explanation and every system read the row. None keeps a list of kinds of its own.
 - How a kind is carried out is the business of the systems: each answers each row with a method, or with the
   reason why it cannot (`system.py`).
-- The names of kinds, points and means stand in scenario files. They are never renamed or reordered: the order
-  of the rows is the order in which the generator draws.
+- The names of kinds, points and means stand in scenario files and are never renamed. A kind draws from a seed
+  of its own, derived from its name: a further row changes only the scenarios in which its kind occurs.
 - A server is another process than the job: its faults strike as the job passes a point, and the job lives on.
   Only families that need a server draw them (`generation/server_faults.py`).
 - A row is lost behind a producer that hands rows over and hears of each later. Only families that write to
@@ -23,9 +23,9 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_kinds import (
@@ -54,6 +54,8 @@ _READ_POINTS: Final[tuple[Point, ...]] = ("restoring",)
 _DELETION_POINTS: Final[tuple[Point, ...]] = ("completed",)
 """A complete checkpoint makes most of the files that are deleted superfluous."""
 
+KILL_TARGETS: Final[tuple[Target, ...]] = ("tasks", "process", "master")
+"""What dies of a kill."""
 _AT_PASSES: Final = frozenset(
     ("clock", "server", "pause", "listing", "function", "input", "output", "worker", "folder")
 )
@@ -81,11 +83,28 @@ class FaultRow:
     victims: Victims = "none"
     means: tuple[Means, ...] = ()
     """By what it can come about in real processes, besides the plain way."""
+    takes_place: bool = False
+    """Whether the write or commit takes place all the same, and is answered late or with an error."""
+    turns_clock: int = 0
+    """In which direction it sets the wall clock: 1 forward, -1 back."""
+    leaves_files: tuple[Point, ...] = ()
+    """The points at which it may leave files that nothing knows, until a later start of the job."""
+    milder: FaultKind | None = None
+    """What is tried in its place where a failure is shrunk in real processes."""
+    weight: int = 1
+    """Its tickets where one of several kinds is drawn; 0 if it has a draw of its own."""
+    outside_weight: int = 0
+    """Its tickets among what real processes suffer from outside (`generation/outside_faults.py`)."""
 
     @property
     def is_kill(self) -> bool:
         """Whether a task or a process dies of it."""
-        return self.strikes in ("tasks", "process", "master")
+        return self.strikes in KILL_TARGETS
+
+    @property
+    def share(self) -> float:
+        """The share of the scenarios that may use it in patterns."""
+        return 0.7 if self.is_kill else 0.5
 
     @property
     def counts_passes(self) -> bool:
@@ -129,6 +148,7 @@ _ROWS: Final = (
         "all tasks were killed",
         victims="all",
         means=("executor", "shuffle"),
+        milder="kill_task",
     ),
     FaultRow(
         "kill_process",
@@ -139,6 +159,7 @@ _ROWS: Final = (
         "the process was killed",
         # The driver dies because its Java does.
         means=("java",),
+        milder="kill_task",
     ),
     FaultRow(
         "kill_master",
@@ -163,6 +184,7 @@ _ROWS: Final = (
         Capability.MESSAGE_FAULTS,
         "lose the message",
         "a message was lost",
+        leaves_files=("acknowledged",),
     ),
     FaultRow(
         "delay_message",
@@ -199,6 +221,7 @@ _ROWS: Final = (
         Capability.WRITE_FAULTS,
         "tear the write",
         "a write of {task} was torn",
+        leaves_files=_WRITE_POINTS,
     ),
     FaultRow(
         "late_write",
@@ -208,6 +231,7 @@ _ROWS: Final = (
         "report the write late",
         "a write of {task} was reported late",
         delay="required",
+        takes_place=True,
     ),
     FaultRow(
         "fail_commit",
@@ -224,6 +248,7 @@ _ROWS: Final = (
         Capability.COMMIT_ERRORS,
         "answer a commit that took place with an error",
         "a commit of {task} took place and was answered with an error",
+        takes_place=True,
     ),
     FaultRow(
         "clock_ahead",
@@ -233,6 +258,7 @@ _ROWS: Final = (
         "set the wall clock forward",
         "the wall clock was set forward",
         delay="required",
+        turns_clock=1,
     ),
     FaultRow(
         "clock_back",
@@ -242,6 +268,7 @@ _ROWS: Final = (
         "set the wall clock back",
         "the wall clock was set back",
         delay="required",
+        turns_clock=-1,
     ),
     FaultRow(
         "fail_read",
@@ -250,6 +277,7 @@ _ROWS: Final = (
         Capability.STORAGE_FAULTS,
         "fail the read",
         "the storage could not be read or listed",
+        leaves_files=_READ_POINTS,
     ),
     FaultRow(
         "fail_delete",
@@ -258,6 +286,7 @@ _ROWS: Final = (
         Capability.STORAGE_FAULTS,
         "fail the deletion",
         "the storage refused to delete a file",
+        leaves_files=_DELETION_POINTS,
     ),
     FaultRow(
         "late_read",
@@ -285,6 +314,8 @@ _ROWS: Final = (
         "leave the put without an answer, and perform it later",
         "a put of {task} had no answer until it was given up, and was performed later",
         delay="required",
+        weight=0,
+        leaves_files=_WRITE_POINTS,
     ),
     FaultRow(
         "kill_server",
@@ -295,6 +326,7 @@ _ROWS: Final = (
         "the server was killed",
         # After which it is started again.
         delay="optional",
+        weight=4,
     ),
     FaultRow(
         "pause_server",
@@ -314,6 +346,7 @@ _ROWS: Final = (
         "a connection to the server was cut",
         # In the middle of the next answer, not of the next request: the server has done what it was asked.
         means=("answer",),
+        weight=4,
     ),
     FaultRow(
         "pause_process",
@@ -350,6 +383,8 @@ _ROWS: Final = (
         "leave the deletion without an answer, and perform it later",
         "a deletion had no answer, and was performed later",
         delay="required",
+        weight=0,
+        leaves_files=_DELETION_POINTS,
     ),
     FaultRow(
         "write_error_after_success",
@@ -358,6 +393,8 @@ _ROWS: Final = (
         Capability.LATE_PUTS,
         "answer a write that took place with an error",
         "a write of {task} took place, was answered with an error, and was deleted by its writer",
+        weight=0,
+        takes_place=True,
     ),
     FaultRow(
         "short_list",
@@ -368,6 +405,7 @@ _ROWS: Final = (
         "list all splits but one",
         "the source listed all splits but one for a while",
         delay="required",
+        weight=0,
     ),
     FaultRow(
         "lose_row",
@@ -376,6 +414,7 @@ _ROWS: Final = (
         Capability.LOST_ROWS,
         "lose the row, and report it to the producer",
         "a row of {task} was lost behind its producer, which heard of it",
+        weight=0,
     ),
     FaultRow(
         "function_leaves",
@@ -387,6 +426,8 @@ _ROWS: Final = (
         # Plain: it exits with code 0. The others raise what is no error, fork and return in the child, or
         # change the folder of the process, which is no failure.
         means=("interrupt", "cancelled", "generator_exit", "stop_iteration", "fork", "chdir"),
+        weight=0,
+        outside_weight=6,
     ),
     FaultRow(
         "change_input",
@@ -399,6 +440,8 @@ _ROWS: Final = (
         # Plain: a file is shorter than what was read of it. A topic is deleted and created again, or its
         # retention deletes rows that were not read.
         means=("replaced", *TOPIC_CHANGES),
+        weight=0,
+        outside_weight=3,
     ),
     FaultRow(
         "move_output",
@@ -407,6 +450,8 @@ _ROWS: Final = (
         Capability.MOVED_OUTPUT,
         "take the visible output away",
         "a consumer took the visible output away",
+        weight=0,
+        outside_weight=2,
     ),
     FaultRow(
         "pause_worker",
@@ -415,6 +460,8 @@ _ROWS: Final = (
         Capability.PAUSED_WORKERS,
         "pause the worker of {task}",
         "the worker of {task} was paused",
+        weight=0,
+        outside_weight=2,
     ),
     FaultRow(
         "lose_folder",
@@ -423,28 +470,20 @@ _ROWS: Final = (
         Capability.LOST_FOLDERS,
         "move the folder of the checkpoints away",
         "the folder of the checkpoints vanished",
+        weight=0,
+        outside_weight=1,
     ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 """The table, in the order of FAULT_KINDS."""
 
-DRAWN_APART: Final = frozenset(
-    row.kind
-    for row in _ROWS
-    if row.needs in (Capability.LATE_PUTS, Capability.SHORT_LISTS, Capability.LOST_ROWS)
-    or row.strikes in ("function", "input", "output", "worker", "folder")
-)
-"""The kinds that only some jobs can suffer, or that are nothing without a kill. The generator draws them by
-themselves, so that all other scenarios are what they are without them."""
-
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
+_OF_SOME_JOBS: Final = frozenset(("server", "pause", "row", "input", "output", "worker", "folder"))
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
-    row.kind
-    for row in _ROWS
-    if row.strikes not in ("server", "pause", "row", "input", "output", "worker", "folder")
+    row.kind for row in _ROWS if row.strikes not in _OF_SOME_JOBS
 )
 """The kinds that any job of the engine can suffer; the others need a server at an end of the job, or its
 model, strike programs of which nothing is known, or what the engine must report and cannot survive."""
@@ -453,9 +492,30 @@ AT_PASSES: Final = frozenset(row.kind for row in _ROWS if row.counts_passes)
 """The kinds that strike as a point is passed."""
 
 
+def drawn_rows() -> list[FaultRow]:
+    """Return the rows from which the faults of any job are drawn; the others have draws of their own."""
+    return [row for row in FAULTS.values() if row.weight and row.strikes not in _OF_SOME_JOBS]
+
+
+def drawn_kinds(*targets: Target, delays: Container[Delay] = get_args(Delay)) -> dict[FaultKind, int]:
+    """Return the kinds that strike one of the targets, with their weights, as `Chance.elected` takes them."""
+    return {
+        row.kind: row.weight
+        for row in FAULTS.values()
+        if row.weight and row.strikes in targets and row.delay in delays
+    }
+
+
 def row_of(name: str) -> FaultRow | None:
     """Return the row of a kind that a history or a report names; None where the table has no such kind."""
     return _ROWS_BY_NAME.get(name)
 
 
 _ROWS_BY_NAME: Final[Mapping[str, FaultRow]] = {row.kind: row for row in _ROWS}
+
+
+def leaving_files(*targets: Target) -> tuple[tuple[FaultKind, Point], ...]:
+    """Return the kinds that may leave files where they strike one of the targets, each with its points."""
+    return tuple(
+        [(row.kind, point) for row in FAULTS.values() if row.strikes in targets for point in row.leaves_files]
+    )

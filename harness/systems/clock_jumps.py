@@ -12,18 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onceproof.engine.runtime.clocks import Clocks
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.fault_clock import ClockState
 
 
 def jump_ms(fault: Fault) -> int:
     """Return by how many milliseconds a fault sets the wall clock forward; 0 for faults of other kinds."""
-    match fault.kind:
-        case "clock_ahead":
-            return fault.delay
-        case "clock_back":
-            return -fault.delay
-    return 0
+    return FAULTS[fault.kind].turns_clock * fault.delay
 
 
 class ShiftedClocks(Clocks):

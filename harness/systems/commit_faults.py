@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from onceproof.harness.model.fault_kinds import FaultKind
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 
@@ -23,21 +24,19 @@ LATE_COMMIT: Final[FaultKind] = "late_commit"
 
 def refuse(fault: Fault | None, message: str, log_failure: Callable[[], None]) -> None:
     """Refuse a commit with an error, before anything is done."""
-    if fault is not None and fault.kind in ("fail_commit", LATE_COMMIT):
+    if fault is not None and not FAULTS[fault.kind].takes_place:
         log_failure()
         raise InjectedError(message)
 
 
 def answer(fault: Fault | None, message: str, log_failure: Callable[[], None]) -> None:
     """Let a commit take place, and answer it with an error."""
-    if fault is not None and fault.kind == "commit_error_after_success":
+    if fault is not None and FAULTS[fault.kind].takes_place:
         log_failure()
         raise InjectedError(message)
 
 
 COMMIT_METHODS: Final[Mapping[str, Callable[..., None]]] = {
-    "fail_commit": refuse,
-    "commit_error_after_success": answer,
-    LATE_COMMIT: refuse,
+    row.kind: answer if row.takes_place else refuse for row in FAULTS.values() if row.strikes == "commit"
 }
 """By kind, what carries a fault of a commit out."""

@@ -173,7 +173,7 @@ def _faults(scenario: Scenario, legs: int, interval: int, chance: Chance) -> Seq
     parallelism = scenario.parallelism
     for _ in range(legs - 1):
         if chance.chance(DEATH_OF_TASK):
-            kind: FaultKind = chance.choice(("kill_task", "kill_all"))
+            kind: FaultKind = "kill_task" if chance.chance(0.5) else "kill_all"
             faults.append(Fault(kind, chance.choice(TASK_POINTS)))
         point = chance.choice(PROCESS_POINTS)
         others = [

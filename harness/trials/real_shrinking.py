@@ -26,7 +26,6 @@ from onceproof.harness.checkers import Signature
 from onceproof.harness.checkers.verdict import is_same_failure
 from onceproof.harness.explanation.decisions import decisions_of
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, to_json
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
@@ -40,7 +39,6 @@ MOST_RUNS: Final = 40
 """The usual limit, where a failure is to be shrunk."""
 MOST_TRIES: Final = 3
 """How often the failing scenario is run until it fails again."""
-CHEAPER: Final[dict[FaultKind, FaultKind]] = {"kill_process": "kill_task", "kill_all": "kill_task"}
 
 
 class LimitReached(Exception):
@@ -222,7 +220,7 @@ def fewer_subtasks(scenario: Scenario, system: System) -> Iterator[Scenario]:
 
 def _cheaper(fault: Fault, system: System) -> Fault:
     """Return a fault that costs less, if the system can inject it at the same point."""
-    kind = CHEAPER.get(fault.kind, fault.kind)
+    kind = FAULTS[fault.kind].milder or fault.kind
     strikes = fault.point in FAULTS[kind].points and can_strike(system, kind, fault.point)
     # Means belong to a kind, and the coordinator is no task that can be killed.
     return replace(fault, kind=kind) if strikes and not fault.means and fault.task != COORDINATOR else fault

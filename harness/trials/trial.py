@@ -27,7 +27,7 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
-from onceproof.harness.generation.generator import USUAL, Drawing, generate
+from onceproof.harness.generation.generator import USUAL, Drawing, generate, generator_version
 from onceproof.harness.generation.job_outline import writing_vertices
 from onceproof.harness.generation.outside_faults import with_outside_faults
 from onceproof.harness.generation.program_faults import with_program_faults
@@ -189,8 +189,11 @@ def changes_input(scenario: Scenario) -> bool:
 def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
     """Return the scenario with the faults that only some jobs or systems have, and what it decides itself.
 
-    What is drawn follows from the seed: doing it again changes nothing, nor does a scenario without a seed.
+    What is drawn follows from the seed: doing it again changes nothing, nor does a scenario without a seed or
+    of another generation, which was stored as it ran.
     """
+    if scenario.generator_version != generator_version(family):
+        return prepared(system, scenario)
     if isinstance(family, ProgramFamily):
         scenario = with_program_faults(family, scenario)
     elif Capability.SERVER_FAULTS in system.capabilities:

@@ -71,15 +71,14 @@ class UnreliableCalls:
         number = path.partition("/")[0].removeprefix("chk-")
         checkpoint_id = int(number) if number.isdecimal() else 0
         fault = self.fault_clock.other_at(point, COORDINATOR, checkpoint_id)
-        match None if fault is None else fault.kind:
-            case "fail_read" | "fail_delete":
-                raise AwayForAMoment(f"checkpoint file {path!r}: the storage does not answer a {what}")
-            case "late_read":
-                assert fault is not None
-                time.sleep(fault.delay / 1000)
-            case "stale_list":
-                assert fault is not None
-                self._listed_until[path] = time.monotonic() + fault.delay / 1000
+        if fault is None:
+            return
+        if not fault.delay:
+            raise AwayForAMoment(f"checkpoint file {path!r}: the storage does not answer a {what}")
+        if what == READ:
+            time.sleep(fault.delay / 1000)
+        else:
+            self._listed_until[path] = time.monotonic() + fault.delay / 1000
 
     def list(self, prefix: str) -> list[str]:
         """Return the sorted paths that begin with a prefix, those included that are listed on."""

@@ -18,7 +18,7 @@ from typing import Final
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import LOOK, History, Recovery, Row
-from onceproof.harness.model.scenario import Fault
+from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 PROCESS: Final = "process"
 OUTPUT: Final = "output"
@@ -106,7 +106,7 @@ class ProgramHistory:
             recovery = Recovery(fault.kind, fault.point, task, self.parallelism, given)
             statistics.recoveries.append(recovery)
             self._recovering.append((recovery, time.monotonic()))
-        if fault.kind in ("kill_process", "kill_all"):
+        if FAULTS[fault.kind].is_kill and task == ANY_TASK:
             self.history.task_failed(step, PROCESS, str(self.starts), "killed", injected=True)
 
     def not_applicable(self, fault: Fault) -> None:

@@ -296,16 +296,16 @@ class ProgramRun:
 
     def _strike(self, fault: Fault) -> None:
         task = ANY_TASK
-        match fault.kind:
-            case "kill_process" | "kill_all":
-                self._kill(fault)
-            case "kill_task":
+        match FAULTS[fault.kind].strikes, FAULTS[fault.kind].victims:
+            case "tasks", "passing":
                 part = self._kill_part(fault.occurrence)
                 if part is None:
                     self._history.not_applicable(fault)
                     return
                 task = part
-            case "pause_process":
+            case "tasks" | "process", _:
+                self._kill(fault)
+            case "pause", _:
                 self._pause(fault)
             case _:
                 self.ends.servers[fault.server].strike(fault)

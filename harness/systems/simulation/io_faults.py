@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 
 
@@ -86,20 +87,15 @@ def write_error_after_success(write: Write, fault: Fault) -> None:
 NOW: Final = -1
 """The delay of a message that needs no timer."""
 MESSAGE_METHODS: Final[Mapping[str, Callable[[Message, Fault], None]]] = {
-    "lose_message": lose_message,
-    "delay_message": delay_message,
-    "duplicate_message": duplicate_message,
+    method.__name__: method for method in (lose_message, delay_message, duplicate_message)
 }
+"""By kind, as whose name it has, what carries a fault out."""
 WRITE_METHODS: Final[Mapping[str, Callable[[Write, Fault], None]]] = {
-    "fail_write": fail_write,
-    "tear_write": tear_write,
-    "late_write": late_write,
-    "late_put": late_put,
-    "write_error_after_success": write_error_after_success,
+    method.__name__: method
+    for method in (fail_write, tear_write, late_write, late_put, write_error_after_success)
 }
-_STORED_WHOLE: Final = frozenset({"late_write", "write_error_after_success"})
 
 
 def is_stored(fault: Fault | None) -> bool:
     """Return whether the storage gets the whole file of a write that suffers a fault, or none."""
-    return fault is None or fault.kind in _STORED_WHOLE
+    return fault is None or FAULTS[fault.kind].takes_place

@@ -27,7 +27,8 @@ from onceproof.engine.checkpoint import snapshot_files
 from onceproof.engine.errors import Ending
 from onceproof.engine.state.snapshot import EncodedSnapshot
 from onceproof.engine.task.events import StoreSnapshot
-from onceproof.harness.model.fault_kinds import FaultKind, Point, Target
+from onceproof.harness.model.fault_kinds import FaultKind, Target
+from onceproof.harness.model.faults import leaving_files
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
@@ -38,10 +39,7 @@ from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 LATE_PUT: Final[FaultKind] = "late_put"
 LATE_DELETE: Final[FaultKind] = "late_delete"
 WRITE_ERROR: Final[FaultKind] = "write_error_after_success"
-LATE_PUTS: Final[tuple[tuple[FaultKind, Point], ...]] = (
-    (LATE_PUT, "snapshotted"),
-    (LATE_PUT, "metadata_written"),
-)
+LATE_PUTS: Final = tuple(each for each in leaving_files("write") if each[0] == LATE_PUT)
 """Faults after which files may appear that nothing lists, until a later start of the job."""
 
 _STORE: Final = CLASS_INDEX["store"]

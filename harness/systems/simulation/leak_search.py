@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, get_args
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.runtime.recovery import METADATA, files_of, metadata_path
 from onceproof.engine.state.stored import SHARED
 from onceproof.engine.task.task import Task, TaskState
-from onceproof.harness.model.fault_kinds import FaultKind, Point
+from onceproof.harness.model.fault_kinds import Target
+from onceproof.harness.model.faults import leaving_files
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
-from onceproof.harness.systems.simulation.late_put_storage import LATE_PUTS
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
-from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
+from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 
 _BEFORE_FILES_ARE_KNOWN: Final = tuple(
     CLASS_INDEX[name] for name in ("store", "metadata", "message_acknowledge")
 )
-_LEAVES_UNKNOWN_FILES: Final[tuple[tuple[FaultKind, Point], ...]] = (
-    ("lose_message", "acknowledged"),
-    ("tear_write", "snapshotted"),
-    ("tear_write", "metadata_written"),
-    *LATE_PUTS,
-    *STORAGE_FAILED,
-)
+_LEAVES_UNKNOWN_FILES: Final = leaving_files(*get_args(Target))
 
 
 def report_leaks(

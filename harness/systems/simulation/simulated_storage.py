@@ -19,16 +19,13 @@ from typing import Final
 
 from onceproof.engine.runtime import deletion, recovery
 from onceproof.engine.runtime.storage import MissingFile
-from onceproof.harness.model.fault_kinds import FaultKind, Point, Target
+from onceproof.harness.model.fault_kinds import Target
+from onceproof.harness.model.faults import leaving_files
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.clock import Clock
 
-STORAGE_FAILED: Final[tuple[tuple[FaultKind, Point], ...]] = (
-    ("fail_read", "restoring"),
-    ("fail_delete", "completed"),
-    ("late_delete", "completed"),
-)
+STORAGE_FAILED: Final = leaving_files("read", "deletion")
 """Faults after which files may stay that should be deleted, until a later start of the job."""
 
 
@@ -113,14 +110,11 @@ class SimulatedStorage:
     def _suffer(self, what: Target, path: str) -> Fault | None:
         """Let a fault strike a call, and return it."""
         fault = self.fault_of(what, path)
-        match None if fault is None else fault.kind:
-            case "fail_read" | "fail_delete":
-                raise StorageUnavailable(f"the storage does not answer: {what} of {path!r}")
-            case "stale_list":
-                assert fault is not None
-                # No listing names a file that has never been there, which a caller may delete all the same.
-                if self.exists(path):
-                    self._listed_until[path] = self._clock.now + fault.delay
+        if fault is not None and not fault.delay:
+            raise StorageUnavailable(f"the storage does not answer: {what} of {path!r}")
+        # No listing names a file that has never been there, which a caller may delete all the same.
+        if fault is not None and fault.kind == "stale_list" and self.exists(path):
+            self._listed_until[path] = self._clock.now + fault.delay
         return fault
 
     def perform_all(self) -> None:

@@ -30,8 +30,6 @@ from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.victims import is_victim
 
 EVENT_TIME_IS_LOST: Final = "EventTimeIsLost"
-TORN_METADATA: Final = ("tear_write", "metadata_written")
-"""This fault kills the driver, which writes the metadata."""
 
 
 class SparkHistory:
@@ -131,7 +129,7 @@ class SparkHistory:
 
     def _fault_struck(self, event: dict[str, Any]) -> None:
         fault = self.run.faults[event["number"]]
-        kills_driver = FAULTS[fault.kind].strikes == "process" or (fault.kind, fault.point) == TORN_METADATA
+        kills_driver = FAULTS[fault.kind].strikes == "process" or tears_metadata(fault)
         self.run.death_was_planned |= kills_driver
         if kills_driver:
             # The job reads again what all sources had read, not only the process that logged the fault.
@@ -150,3 +148,8 @@ def _is_death(kind: str) -> bool:
     """Return whether the job has to recover from such a fault: a write that fails costs an epoch, too."""
     row = row_of(kind)
     return kind in KILLS or (row is not None and row.strikes == "write")
+
+
+def tears_metadata(fault: Fault) -> bool:
+    """Return whether a fault kills the driver while it writes the metadata."""
+    return fault.kind == "tear_write" and fault.point == "metadata_written"

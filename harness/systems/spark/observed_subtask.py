@@ -177,14 +177,14 @@ class FaultyStorage(LocalCheckpointStorage):
     def carry_out(self, fault: Fault, path: str, unfinished: str, data: bytes) -> None:
         """Refuse a write by raising RefusedByFault or StorageError, or tear it and kill this process."""
         half = data[: len(data) // 2]
-        match fault.kind, fault.means:
-            case "tear_write", _:
-                super().write(unfinished, half)
-                self._board.die_of_fault()
-            case "fail_write", "full":
+        if fault.kind == "tear_write":
+            super().write(unfinished, half)
+            self._board.die_of_fault()
+        match fault.means:
+            case "full":
                 # The file size limit makes the write fail in the middle.
                 with room_for(len(half)):
                     super().write(unfinished, data)
-            case "fail_write", "read_only":
+            case "read_only":
                 raise RefusedByFault(f"checkpoint file {path} cannot be written: {os.strerror(errno.EROFS)}")
         raise RefusedByFault(f"checkpoint file {path} cannot be written: the disk refused it, as planned")

@@ -48,7 +48,7 @@ from onceproof.harness.systems.spark.cluster import (
     YARN_MASTER,
     yarn_program,
 )
-from onceproof.harness.systems.spark.history import TORN_METADATA, SparkHistory
+from onceproof.harness.systems.spark.history import SparkHistory, tears_metadata
 from onceproof.harness.systems.spark.points import (
     ANSWERS,
     CAPABILITIES,
@@ -178,4 +178,4 @@ class SparkRun(DriverRun):
     def kills_driver(self, fault: Fault) -> bool:
         """Return whether the driver dies of a fault; it is also the process that writes metadata."""
         # Not super(): dataclass(slots=True) makes a new class, and super() would refer to the old one.
-        return DriverRun.kills_driver(self, fault) or (fault.kind, fault.point) == TORN_METADATA
+        return DriverRun.kills_driver(self, fault) or tears_metadata(fault)

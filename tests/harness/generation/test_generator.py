@@ -8,30 +8,46 @@ from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
 from itertools import count, islice
+from pathlib import Path
 from time import process_time
 
 import pytest
 from msgspec.structs import replace
 
-from onceproof.harness.generation import drawn_operations, late_patterns, recovery_patterns, storage_patterns
+from onceproof.harness.generation import (
+    drawn_operations,
+    generator,
+    late_patterns,
+    recovery_patterns,
+    storage_patterns,
+)
 from onceproof.harness.generation.generator import DRAIN_PATIENCE, generate, generator_version
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import SEED_LIMIT, Chance, derived_seed
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
-from onceproof.harness.model.scenario import Fault, Scenario, check, from_json, most_steps, to_json
+from onceproof.harness.model.scenario import (
+    Fault,
+    Scenario,
+    check,
+    from_json,
+    most_steps,
+    read_scenario,
+    to_json,
+)
 from onceproof.harness.model.step_limits import checkpoint_steps
 from onceproof.harness.trials.trial import try_scenario
 
 FAMILIES = [load_family(name) for name in ("word_count", "page_views")]
 SEEDS = (0, 1, 2, 42, 8273645120938)
+DRAINED = Path(__file__).with_name("drained_graph.json")
 
 # A change of one of these is a change of what every recorded seed means: raise the
 # family's generator_version with it, or GENERATION if all families changed.
 GOLDEN = {
-    "word_count": "20001:8168853b3fce86c6",
-    "page_views": "20001:38ab690d0ed07781",
+    "word_count": "21001:d1de974e7f1f9625",
+    "page_views": "21001:1fa21561734e2834",
 }
 
 
@@ -258,14 +274,21 @@ def test_the_step_budget_of_a_wide_graph_is_one_that_a_file_may_have() -> None:
     assert from_json(to_json(scenario)) == scenario
 
 
-def test_a_drawn_graph_without_an_end_has_time_for_all_that_its_end_fires() -> None:
-    family = load_family("random_job")
-    scenario = generate(family, 4831070586695903219)
+def test_a_drawn_graph_without_an_end_has_time_for_all_that_its_end_fires(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A scenario of an older generation: it is run as it was stored.
+    family, scenario = load_family("random_job"), read_scenario(DRAINED)
     assert scenario.is_endless
     assert try_scenario(family, scenario, continued=False).verdict.passed
     hurried = replace(scenario, checkpoint_timeout_ms=scenario.checkpoint_timeout_ms // DRAIN_PATIENCE)
     (violation,) = try_scenario(family, hurried, continued=False).verdict.violations
     assert violation.anomaly == "stuck"
+    drawn = [generate(family, seed) for seed in range(40)]
+    monkeypatch.setattr(generator, "DRAIN_PATIENCE", 1)
+    for seed, each in enumerate(drawn):
+        timeout = generate(family, seed).checkpoint_timeout_ms
+        assert each.checkpoint_timeout_ms == timeout * (DRAIN_PATIENCE if each.is_endless else 1)
 
 
 def test_a_negative_seed_is_refused() -> None:
@@ -335,7 +358,7 @@ def test_some_jobs_restart_until_their_ids_have_more_digits(many: dict[str, list
             sum(fault == each.faults[0] for fault in each.faults) for each in scenarios if each.faults
         ]
         assert 0.02 < sum(count > 6 for count in restarts) / len(scenarios) < 0.06
-        assert sum(count > 90 for count in restarts) > 1
+        assert any(count > 90 for count in restarts)
 
 
 def test_more_than_nine_attempts_and_checkpoints_are_survived() -> None:

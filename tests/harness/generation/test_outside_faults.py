@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation import outside_faults, outside_patterns
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.generation.outside_faults import CHANGED_TOPICS, KINDS, SHARE, with_outside_faults
+from onceproof.harness.generation.outside_faults import CHANGED_TOPICS, SHARE, with_outside_faults
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
@@ -22,7 +22,7 @@ from onceproof.harness.trials.trial import as_run
 
 SEEDS = 1200
 FAMILY = load_family("word_count")
-OF_PROCESSES = frozenset(kind for kind, _ in KINDS)
+OF_PROCESSES = frozenset(row.kind for row in FAULTS.values() if row.outside_weight)
 LOCAL, WORKERS = capabilities_of("local"), capabilities_of("local-workers")
 
 

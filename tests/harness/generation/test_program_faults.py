@@ -16,7 +16,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import check, from_json, to_json
 
-GOLDEN = "471b9a1bd814c4a8"
+GOLDEN = "3655e5eabc5520d8"
 FILE = """
 [program]
 command = ["job", "{input}", "{parallelism}"]

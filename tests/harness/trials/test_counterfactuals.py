@@ -67,12 +67,15 @@ def test_a_correct_job_is_not_accused_of_a_bug_of_the_engine(tmp_path: Path) -> 
     wrong = (FOLDER / "wrong_key.py").read_text(encoding="utf-8")
     (tmp_path / "right_key.py").write_text(wrong.replace("return order[0]", "return order[1]"))
     family = load_family(f"{tmp_path / 'right_key.py'}:family")
-    scenario = generate(family, 0)
-    assert try_scenario(family, scenario).verdict.passed
-    with find_mutant("state-under-another-name").applied():
-        signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
-        assert signature is not None
-        assert confirmed_cause(family, scenario, signature, scenario) is None
+    for seed in range(MOST_SEEDS):
+        scenario = generate(family, seed)
+        assert try_scenario(family, scenario).verdict.passed
+        with find_mutant("state-under-another-name").applied():
+            signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
+            if signature is not None:
+                assert confirmed_cause(family, scenario, signature, scenario) is None
+                return
+    raise AssertionError("no scenario shows the planted bug")
 
 
 def test_the_table_of_wrong_jobs_has_their_causes() -> None:
