@@ -27,9 +27,10 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from onceproof.harness.generation.drawn_workloads import workload_of
 from onceproof.harness.generation.generator import generator_version
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family, FamilyError, Role, Workload, workload_of
+from onceproof.harness.model.family import Family, FamilyError, Role, Workload
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
 from onceproof.harness.model.scenario import (
