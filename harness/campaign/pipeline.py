@@ -119,6 +119,8 @@ def run_campaign(
     asked = plan.run
     families = load_families(asked.families)
     for family in families:
+        if not family.oracle_sql:
+            raise FamilyError(f"{family.name}: a campaign needs oracle_sql, expected rows in SQL; use run")
         check_family(family)
     run = RunResult(families, asked.families, asked.seed, 0)
     result = CampaignResult(run)

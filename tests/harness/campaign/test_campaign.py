@@ -237,7 +237,7 @@ def test_a_family_whose_neighbour_is_not_in_its_folder_names_the_folder(tmp_path
 
 
 def campaign(
-    spark: SparkSession,
+    spark: SparkSession | None,
     *families: str | Path,
     progress: Callable[[int, int], None] = lambda simulated, failed: None,
     **options: Any,
@@ -358,6 +358,18 @@ def test_the_death_of_a_worker_does_not_change_the_result(spark: SparkSession, t
 
 FIRST_LINE = "    chance = Chance(random)\n"
 FAILS_ELSEWHERE = f"    import os\n    assert os.getpid() == {os.getpid()}, 'boo'\n"
+
+
+def test_a_program_without_sql_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    path = tmp_path / "words.py"
+    path.write_text(
+        "from pyflink.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection(['a', 'b']).print()\n"
+        "env.execute('words')\n"
+    )
+    with pytest.raises(FamilyError, match="words: a campaign needs oracle_sql"):
+        campaign(None, path, scenarios=12, out=tmp_path / "out")
 
 
 @pytest.mark.spark
