@@ -215,9 +215,8 @@ class ScriptFamily:
             with stopped_in_time(self.oracle_file):
                 yield
         except Stopped as stopped:
-            raise FamilyError(
-                f"{self.path}: {what} {'' if stopped.is_exit else 'does not return: '}{stopped}{stopped.place}"
-            ) from None
+            does = stopped.anomaly if stopped.is_exit else f"does not return: {stopped.anomaly}"
+            raise FamilyError(f"{self.path}: {what} {does}{stopped.place}") from None
 
     def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
         """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""

@@ -10,6 +10,7 @@ import pytest
 
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import address_of, load_family
+from onceproof.harness.model.history import Row
 from onceproof.harness.scripts.calm_runs import settled
 from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.counterfactuals import confirmed_cause
@@ -258,8 +259,9 @@ def test_program_may_change_its_folder_and_sleep(tmp_path: Path) -> None:
 
 
 def test_what_other_records_do_not_determine_is_not_judged() -> None:
-    seen, calm = Counter({("a", None): 1}), Counter({("a", 1): 1})
-    race = [Counter({("b", 1): 1}), Counter({("b", None): 1})]
+    seen: Counter[Row] = Counter({("a", None): 1})
+    calm: Counter[Row] = Counter({("a", 1): 1})
+    race: list[Counter[Row]] = [Counter({("b", 1): 1}), Counter({("b", None): 1})]
     assert settled(seen, [calm, calm]) == calm
     assert settled(seen, [calm, calm], race) == seen
     assert settled(Counter(), [calm, calm], race) == calm
