@@ -153,7 +153,7 @@ def run_campaign(
     return result
 
 
-def load_campaign_families(addresses: Sequence[str]) -> Sequence[Family]:
+def load_campaign_families(addresses: Sequence[str]) -> tuple[Family, ...]:
     """Return families that a campaign can judge; FamilyError if one of them has no expected rows in SQL."""
     families = load_families(addresses)
     for family in families:

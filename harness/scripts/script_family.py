@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 
 _SAID: Final = ("job", "sample", "argument")
 _MOST_KEPT: Final = 2_000
+_MOST_VARIANTS: Final = 100
 _SIZES: Final = (2, 3)
 
 
@@ -107,6 +108,7 @@ class ScriptFamily:
                     raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
         self._script = Script(path, arguments, job)
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
+        self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
         self.pools = self._find_pools(samples)
         self._look_at_graph()
         self._look_at_calm_runs()
@@ -179,7 +181,7 @@ class ScriptFamily:
     # The runs without faults.
 
     def _calm_rows(self, records: Records) -> RowCounts | None:
-        key = tuple([(split, tuple(own)) for split, own in records.items()])
+        key = _key_of(records)
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
@@ -187,8 +189,14 @@ class ScriptFamily:
         return self._kept[key]
 
     def _variants(self, records: Records) -> list[RowCounts]:
-        runs = [rows_of(self, variant) for variant in variants_of(calm_scenario(self, records))]
-        return [run for run in runs if run is not None]
+        """Return the rows of the variants. Shrinking asks again and again for those of the same records."""
+        key = _key_of(records)
+        if key not in self._kept_variants:
+            if len(self._kept_variants) >= _MOST_VARIANTS:
+                self._kept_variants.clear()
+            runs = [rows_of(self, variant) for variant in variants_of(calm_scenario(self, records))]
+            self._kept_variants[key] = [run for run in runs if run is not None]
+        return self._kept_variants[key]
 
     def _look_at_calm_runs(self) -> None:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
@@ -314,6 +322,10 @@ class ScriptFamily:
         }
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
+
+
+def _key_of(records: Records) -> tuple[object, ...]:
+    return tuple([(split, tuple(own)) for split, own in records.items()])
 
 
 def _files_beside(script: Path) -> dict[Path, int]:
