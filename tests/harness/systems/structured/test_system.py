@@ -150,7 +150,7 @@ def test_aggregation_may_write_the_same_table_rows_again(system):
 
 
 def test_family_without_a_query_is_refused_in_one_line(system):
-    with pytest.raises(FamilyError, match="'tickets' has no query for Structured Streaming: give it"):
+    with pytest.raises(FamilyError, match="'tickets' has no job for structured_streaming: give it"):
         system.run(load_family("tickets"), with_faults(load_family("tickets"), 6))
 
 
