@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pprint import pformat
 from string import Template
 from typing import Any, Final
@@ -31,7 +31,12 @@ _WAITING: Final = (TimedOperator, WindowOperator, AsyncWaitOperator)
 _SHOWN_ROWS: Final = 5
 _HELD: Final = "    # Timers and windows hold rows back: end with `return declared.so_far(rows)`.\n"
 _WIDTH: Final = 100
-_DDL: Final = {(str,): "STRING", (bool,): "BOOLEAN", (int,): "BIGINT", (float,): "DOUBLE"}
+_DDL: Final[Mapping[tuple[type, ...], str]] = {
+    (str,): "STRING",
+    (bool,): "BOOLEAN",
+    (int,): "BIGINT",
+    (float,): "DOUBLE",
+}
 
 
 def family_text(template: str, family: ScriptFamily, path: str) -> str:
