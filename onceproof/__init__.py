@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from onceproof.harness.model.chance import Chance
     from onceproof.harness.model.family import Family, FamilyError, FamilyOptions, JobIO, Workload
+    from onceproof.harness.model.family_places import load_family
     from onceproof.harness.model.mutants import Mutant, MutantError, Reached, mutant, replaced
     from onceproof.harness.testing.plugin import exactly_once
 
@@ -26,6 +27,7 @@ __all__ = [
     "Reached",
     "Workload",
     "exactly_once",
+    "load_family",
     "mutant",
     "replaced",
 ]
@@ -41,6 +43,7 @@ _MODULES: Final = {
     "Reached": "onceproof.harness.model.mutants",
     "Workload": "onceproof.harness.model.family",
     "exactly_once": "onceproof.harness.testing.plugin",
+    "load_family": "onceproof.harness.model.family_places",
     "mutant": "onceproof.harness.model.mutants",
     "replaced": "onceproof.harness.model.mutants",
 }

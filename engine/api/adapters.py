@@ -243,6 +243,16 @@ class OperatorFactory:
         return self._function
 
     @property
+    def operator_class(self) -> Any:
+        """The class of the operators."""
+        return self._operator_class
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """What each operator gets besides the function."""
+        return self._arguments
+
+    @property
     def function_name(self) -> str:
         """The name of the function's class."""
         return type(self._function).__name__

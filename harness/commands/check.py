@@ -55,6 +55,7 @@ def check_command(
     has_sql = any(family.oracle_sql for family in families)
     with_sql = has_sql and sql is not False and _has_spark(asked=sql is True)
     found: list[list[FamilyMistake]] = []
+    scripts: set[str] = set()
     with progress_bar(None, None) as bar, seconds_for_each(budget.seconds):
         for asked, family in zip(names, families, strict=True):
             bar.describe(f"checking {asked}")
@@ -62,6 +63,7 @@ def check_command(
             if print_notes(asked, family, sys.stdout if not as_json else sys.stderr):
                 # Its oracle is its own run without faults, so that nothing is left to compare.
                 found.append([])
+                scripts.add(asked)
                 continue
             mistakes = supervised_mistakes(asked, seed, scenarios, PARALLELISMS, budget)
             if not mistakes and (elsewhere := mistake_in_another_process(family, asked, seed, scenarios)):
@@ -80,8 +82,8 @@ def check_command(
         print(msgspec.json.encode(documents).decode())
     else:
         for asked, family, mistakes in zip(names, families, found, strict=True):
-            if family.oracle_sql:
-                _print_result(asked, mistakes, scenarios, with_sql)
+            if asked not in scripts:
+                _print_result(asked, mistakes, scenarios, with_sql and bool(family.oracle_sql))
     return FAILED if any(found) else PASSED
 
 
@@ -105,7 +107,7 @@ def _check_sql(
 
     with spark_session(name="onceproof check") as session:
         for family, mistakes in zip(families, found, strict=True):
-            # Rows that are wrong already would be reported once more, and a script has no SQL.
+            # Rows that are wrong already would be reported once more, and not every family has SQL.
             if mistakes or not family.oracle_sql:
                 continue
             if mistake := sql_mistake_of(session, family, seed, scenarios):

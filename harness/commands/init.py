@@ -3,7 +3,8 @@
 The rules this module lives by:
 
 - The files are those of `starter/`, with `.txt` behind their names there, so that no tool takes them for
-  ours. The family is the one of the page "Writing a family".
+  ours. The family is the one of the page "Writing a family", or that of a program of PyFlink, with everything
+  but its expected rows.
 - Nothing is overwritten: where one of the files is already there, none is written.
 - `requirements.txt` names what another machine can install: the repository or the file of which this
   installation was made. One made from a folder names nothing of that kind: then a line asks the user for it.
@@ -11,6 +12,8 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import os
+import re
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.harness.model.exit_codes import PASSED, UsageError
+from onceproof.harness.model.family_places import is_script, load_family, split_address
 
 STARTER: Final = Path(__file__).parent / "starter"
 FAMILY: Final = "sales.py"
@@ -53,7 +57,9 @@ def requirement(source: str) -> str:
     """
     if source:
         if len(source.split()) != 1:
-            raise UsageError(f"--from {source!r}: give one address, file or requirement, without spaces")
+            raise UsageError(
+                f"--install-from {source!r}: give one address, file or requirement, without spaces"
+            )
         return source if source.startswith(PACKAGE) else f"{PACKAGE} @ {source}" if ":" in source else source
     installed = distribution(PACKAGE)
     # PEP 610: there is no such file where an index of packages gave it.
@@ -69,39 +75,78 @@ def requirement(source: str) -> str:
     return f"{PACKAGE} @ {url}"
 
 
-def init_command(folder: Path, as_json: bool, source: str = "") -> int:
+def init_command(folder: Path, as_json: bool, source: str = "", program: str = "") -> int:
     """Write the files below ``folder``, print what they are, and return the exit code.
 
-    ``source`` is where other machines install this package from; "": where this one has it from.
+    Args:
+        source: where other machines install this package from; "": where this one has it from.
+        program: the address of the program of PyFlink for which the family is; "": the family of the docs.
     """
     wanted = requirement(source)
-    for name in FILES:
+    files = _files(folder, program)
+    for name in files:
         if (folder / name).exists() or (folder / name).is_symlink():
             raise UsageError(f"{folder / name}: is already there, so nothing is written: name a new folder")
-    for name in FILES:
-        content = (STARTER / _SOURCES.get(name, f"{name}.txt")).read_bytes()
+    for name, (_, text) in files.items():
         if name == REQUIREMENTS:
-            content = content.replace(_PLACE.encode(), f"{wanted}\n".encode())
-        _write(folder / name, content)
+            text = text.replace(_PLACE, f"{wanted}\n")
+        _write(folder / name, text.encode())
     if as_json:
         document = {
             "folder": str(folder),
-            "files": [str(folder / name) for name in FILES],
+            "files": [str(folder / name) for name in files],
             "requirement": wanted,
         }
         print(msgspec.json.encode(document).decode())
         return PASSED
-    width = max(map(len, FILES))
-    for name, purpose in FILES.items():
+    width = max(map(len, files))
+    for name, (purpose, _) in files.items():
         print(f"{name:<{width}}  {purpose}")
     if _HOST_UNKNOWN in wanted:
         print(
             f"{REQUIREMENTS}: put the repository from which the workflow installs {PACKAGE} in the place of"
-            " HOST/OWNER, or run init with --from"
+            " HOST/OWNER, or run init with --install-from"
         )
     inside = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    print(f"next: {inside}onceproof check {FAMILY} && onceproof run && pytest")
+    family = next(iter(files))
+    first = f"fill in expected() in {folder / family}, then " if program else ""
+    print(f"next: {first}{inside}onceproof check {family} && onceproof run && pytest")
     return PASSED
+
+
+def _files(folder: Path, program: str) -> dict[str, tuple[str, str]]:
+    """Return by path below the new folder what a file is, and its text; the family comes first."""
+    texts = {name: (STARTER / _SOURCES.get(name, f"{name}.txt")).read_text("utf-8") for name in FILES}
+    if not program:
+        return {name: (purpose, texts[name]) for name, purpose in FILES.items()}
+    stem, family = _family_of(folder, program)
+    words = {FAMILY: f"{stem}_family.py", "sale": "record"}
+    texts = {
+        name: re.sub(r"sales\.py|sale", lambda found: words[found[0]], text) for name, text in texts.items()
+    }
+    texts[FAMILY] = family
+    purposes = FILES | {FAMILY: "the family: all but the rows that should come out, in expected()"}
+    names = {FAMILY: words[FAMILY], "test_sales.py": f"test_{stem}.py"}
+    return {names.get(name, name): (purposes[name], texts[name]) for name in FILES}
+
+
+def _family_of(folder: Path, program: str) -> tuple[str, str]:
+    """Return the stem of the name of a program, and the text of its family. Raises UsageError."""
+    path, said = split_address(program)
+    if path is None or path.suffix != ".py":
+        raise UsageError(
+            f"--from {program}: give a program, FILE.py; where pip has {PACKAGE} from is --install-from"
+        )
+    if not path.is_file():
+        raise UsageError(f"--from {program}: no such file")
+    if not said and not is_script(path):
+        raise UsageError(f"--from {program}: it is a family already: run onceproof check {path}")
+    from onceproof.harness.scripts.written_family import family_text
+
+    script: Any = load_family(program)
+    template = (STARTER / "program_family.py.txt").read_text("utf-8")
+    text = family_text(template, script, os.path.relpath(path.absolute(), folder.absolute()))
+    return re.sub(r"\W", "_", path.stem), text
 
 
 def _write(path: Path, content: bytes) -> None:

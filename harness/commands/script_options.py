@@ -33,7 +33,7 @@ JobName: TypeAlias = Annotated[
     typer.Option("--job", metavar="NAME", help="Which job of a PyFlink program. Default: the first."),
 ]
 Arguments: TypeAlias = Annotated[list[str] | None, typer.Option("--argument", hidden=True)]
-COMMANDS: Final = ("check", "explain", "replay", "run")
+COMMANDS: Final = ("check", "explain", "init", "replay", "run")
 """The commands that take a script, and behind -- its arguments."""
 _SEPARATOR: Final = "--"
 

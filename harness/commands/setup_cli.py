@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from onceproof.harness.commands.completion import Shell, script_of
+from onceproof.harness.commands.script_options import Arguments, JobName, Samples, addresses_of
 from onceproof.harness.commands.services_cli import FOLDER
 from onceproof.harness.commands.services_cli import Folder as ServicesFolder
 from onceproof.harness.commands.shared_options import AsJson
@@ -20,10 +21,22 @@ NEW_FOLDER = Path("exactly-once")
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The new folder.")] = NEW_FOLDER,
-    source: Annotated[
+    program: Annotated[
         str,
         typer.Option(
             "--from",
+            metavar="FILE.py",
+            help="Write the family of this PyFlink program; only its expected rows are left to fill in.",
+            show_default=False,
+        ),
+    ] = "",
+    samples: Samples = None,
+    job: JobName = None,
+    arguments: Arguments = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--install-from",
             metavar="SOURCE",
             help="What the workflow's pip installs: git+https://HOST/OWNER/onceproof@v0.2.0, a wheel, or"
             " onceproof==0.2.0. Default: where this installation came from.",
@@ -35,7 +48,8 @@ def init(
     """Write a family, a test and a workflow into a new folder; they run as they are."""
     from onceproof.harness.commands.init import init_command
 
-    raise typer.Exit(init_command(folder, as_json, source))
+    [address] = addresses_of([program], samples, job, arguments)
+    raise typer.Exit(init_command(folder, as_json, source, address))
 
 
 def doctor(services: ServicesFolder = FOLDER, as_json: AsJson = False) -> None:

@@ -327,6 +327,10 @@ def _are_names(value: Any) -> bool:
     )
 
 
+def _is_role(value: Any) -> bool:
+    return value in ROLES or (type(value) is int and value >= 1)
+
+
 def _is_function_or_none(value: Any) -> bool:
     return value is None or callable(value)
 
@@ -395,12 +399,12 @@ _MEMBERS: Final[_Members] = {
     ),
     "generator_version": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "tasks": (
-        lambda value: isinstance(value, Mapping) and value and all(role in ROLES for role in value.values()),
-        "a mapping from each vertex's name to 'source', 'keyed' or 'sink'",
+        lambda value: isinstance(value, Mapping) and value and all(map(_is_role, value.values())),
+        "a mapping from each vertex's name to 'source', 'keyed', 'sink' or its own parallelism",
     ),
-    "record_schema": (lambda value: isinstance(value, str) and value, "Spark DDL, as in 'word STRING'"),
-    "row_schema": (lambda value: isinstance(value, str) and value, "Spark DDL, as in 'word STRING'"),
-    "oracle_sql": (lambda value: isinstance(value, str) and value, "a Spark SQL query"),
+    "record_schema": (lambda value: isinstance(value, str), "Spark DDL, as in 'word STRING'"),
+    "row_schema": (lambda value: isinstance(value, str), "Spark DDL, as in 'word STRING'"),
+    "oracle_sql": (lambda value: isinstance(value, str), "a Spark SQL query"),
     "generate": (callable, "a function generate(random)"),
     "job": (callable, "a function job(env, io)"),
     "expected": (callable, "a function expected(records, declared)"),

@@ -151,11 +151,15 @@ class ScriptFamily:
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
-        operators = self._script.describe().description.operators
+        operators = self.operators()
         yield from end_notes(self.pools, sinks_of(operators))
         if not self.is_determined:
             yield self._order_note(operators)
         yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
+
+    def operators(self) -> Sequence[StreamNode]:
+        """Return the operators of the job as the script describes it."""
+        return self._script.describe().description.operators
 
     def _order_note(self, operators: Sequence[StreamNode]) -> str:
         calm = calm_scenario(self, self._trial_records)

@@ -125,7 +125,7 @@ def test_requirement_of_init_is_where_the_installation_came_from(
 def test_init_from_a_source_writes_it_into_the_requirements(
     onceproof: Command, source: str, line: str
 ) -> None:
-    ended = onceproof("init", "proofs", "--from", source)
+    ended = onceproof("init", "proofs", "--install-from", source)
     assert ended.code == PASSED
     assert Path("proofs", "requirements.txt").read_text(encoding="utf-8").splitlines() == [line, "pytest>=9"]
     assert "HOST/OWNER" not in ended.out
@@ -138,9 +138,75 @@ def test_init_from_a_folder_says_what_to_put_into_the_requirements(
     installed = SimpleNamespace(version="0.2.0", read_text=origin.get)
     monkeypatch.setattr("onceproof.harness.commands.init.distribution", lambda name: installed)
     assert "\nrequirements.txt: put the repository " in onceproof("init", "proofs").out
-    refused = onceproof("init", "others", "--from", "two words")
+    refused = onceproof("init", "others", "--install-from", "two words")
     assert (refused.code, Path("others").exists()) == (USAGE, False)
-    assert refused.error.startswith("onceproof: --from 'two words': give one address")
+    assert refused.error.startswith("onceproof: --install-from 'two words': give one address")
+
+
+PROGRAM = """
+from pyflink.common import Types
+from pyflink.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+orders = env.from_collection([("ada", 5), ("bob", 3), ("ada", 4)])
+by_customer = orders.key_by(lambda order: order[0], Types.STRING())
+by_customer.reduce(lambda total, order: (total[0], total[1] + order[1])).print()
+env.execute()
+"""
+EXPECTED = """
+    totals, rows = {}, []
+    for split in records.values():
+        for _, (customer, amount) in split:
+            totals[customer] = totals.get(customer, 0) + amount
+            rows.append((customer, totals[customer]))
+    return rows
+"""
+
+
+def test_family_of_a_program_lacks_its_expected_rows_only(
+    onceproof: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("totals.py").write_text(PROGRAM, encoding="utf-8")
+    ended = onceproof("init", "--from", "totals.py", "proofs")
+    assert (ended.code, ended.error) == (PASSED, "")
+    assert "fill in expected() in proofs/totals_family.py, then" in ended.out
+    monkeypatch.chdir("proofs")
+    assert '@exactly_once("totals_family.py"' in Path("test_totals.py").read_text(encoding="utf-8")
+    for command in ("check", "run"):
+        unfinished = onceproof(command, "totals_family.py")
+        assert (unfinished.code, unfinished.out, unfinished.error.count("\n")) == (USAGE, "", 1)
+        assert "TODO: return the rows" in unfinished.error
+    family = Path("totals_family.py")
+    written, _, _ = family.read_text(encoding="utf-8").partition("    raise NotImplementedError")
+    assert "('ada', 9)" in written
+    family.write_text(written + EXPECTED, encoding="utf-8")
+    checked = onceproof("check", "totals_family.py", "--scenarios", "5")
+    assert (checked.code, checked.out.splitlines()) == (
+        PASSED,
+        ["totals_family.py: sound in 5 scenarios with nothing going wrong"],
+    )
+    ran = onceproof("run", "--scenarios", "10", "-n", "1")
+    assert ran.code == PASSED
+    assert "totals: 10 scenarios, passed" in ran.out
+    family.write_text(written + EXPECTED.replace("+ amount", "+ 2 * amount"), encoding="utf-8")
+    assert onceproof("check", "totals_family.py", "--scenarios", "5").code == FAILED
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("git+https://x.example/a/onceproof", "where pip has onceproof from is --install-from"),
+        ("missing.py", "no such file"),
+        ("family.py", "it is a family already: run onceproof check family.py"),
+        ("nothing.py", "it executes no job"),
+    ],
+)
+def test_init_from_what_is_no_program_is_one_line(onceproof: Command, given: str, line: str) -> None:
+    Path("family.py").write_text((STARTER / "sales.py.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    Path("nothing.py").write_text("x = 1\n", encoding="utf-8")
+    ended = onceproof("init", "proofs", "--from", given)
+    assert (ended.code, ended.error.count("\n"), Path("proofs").exists()) == (USAGE, 1, False)
+    assert line in ended.error
 
 
 def test_init_below_a_file_is_one_line(onceproof: Command) -> None:
