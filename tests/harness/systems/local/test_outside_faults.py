@@ -118,7 +118,7 @@ def without_orphans() -> Iterator[None]:
         (LocalSystem, "relative-path-stays-relative", MUTANTS, "function_leaves", 1),
         (LocalSystem, "file-that-has-changed-is-at-its-end", "", "change_input", 11),
         (LocalSystem, "content-of-a-file-is-not-compared", "", "change_input", 16),
-        (LocalSystem, "file-that-was-taken-away-is-lost", "", "move_output", 7),
+        (LocalSystem, "file-that-was-taken-away-is-lost", "", "move_output", 9),
         (LocalSystem, "folder-is-looked-at-once", MUTANTS, "lose_folder", 106),
         (LocalWorkersSystem, "silence-of-a-worker-is-no-death", MUTANTS, "pause_worker", 93),
     ],
