@@ -29,7 +29,7 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, turns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import WHOLE, Share
-from onceproof.harness.model.system import System, find_system, let_go
+from onceproof.harness.model.system import NeedsPrograms, System, find_system, let_go
 from onceproof.harness.trials.family_turns import Met, TurnsUntilExhausted
 from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, open_output
 from onceproof.harness.trials.pool import (
@@ -119,6 +119,8 @@ def run(
 
     Raises:
         RunStopped: a family or a worker failed.
+        JavaMissing: a program that the system starts is missing.
+        ServiceMissing: as JavaMissing.
     """
     loaded = load_families(plan.families)
     for family in loaded:
@@ -130,6 +132,8 @@ def run(
         # Never more processes than work.
         count = max(1, min(count, scenarios))
     system = find_system(plan.system)
+    if isinstance(system, NeedsPrograms):
+        system.require_programs()
     result = RunResult(loaded, plan.families, plan.seed, count, system=system, share=plan.share, turns=turns)
     started = perf_counter()
     is_real = Capability.DETERMINISM not in system.capabilities

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family import Declared, Family, FamilyError
 from onceproof.harness.model.family_places import address_of, load_family
 from onceproof.harness.model.history import Row
 from onceproof.harness.scripts.calm_runs import settled
+from onceproof.harness.services.service import ServiceMissing
 from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
@@ -263,6 +265,20 @@ def test_what_other_records_do_not_determine_is_not_judged() -> None:
     assert settled(seen, [calm, calm]) == calm
     assert settled(seen, [calm, calm], (0,)) == seen
     assert settled(Counter(), [calm, calm], (0,)) == calm
+
+
+def test_flink_that_is_missing_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "Apache Flink is not installed"
+
+    def find_flink() -> None:
+        raise ServiceMissing(text)
+
+    monkeypatch.setattr("onceproof.harness.systems.flink.system.find_flink", find_flink)
+    path = script(tmp_path, ONE_JOB.replace("double", "str"))
+    assert main(["run", path, "--system", "flink", "--scenarios", "1", "--out", str(tmp_path / "out")]) == 4
+    assert capsys.readouterr().err.splitlines()[-1] == f"onceproof: {text}"
 
 
 LATE = f"""{FROM_PYFLINK}
