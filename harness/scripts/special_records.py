@@ -184,22 +184,23 @@ def with_specials(chance: Chance, records: Sequence[InputRecord], specials: Spec
 
 
 def _at_boundaries(chance: Chance, records: Sequence[InputRecord], time: EventTime) -> list[InputRecord]:
-    """Return records whose event times do not go back, and are at boundaries of windows in many cases."""
-    moved: list[tuple[int, InputRecord]] = []
+    """Return records whose event times are at boundaries of windows in many cases, and never late."""
+    moved: list[InputRecord] = []
     latest: int | None = None
     for timestamp, held in records:
         cells: Any = held if isinstance(held, tuple) else (held,)
         own = cells[time.column] * time.unit_ms
         length = chance.choice(time.lengths_ms)
-        if latest is not None and chance.chance(0.2):
-            own = latest + length + chance.integer(-1, 1)
-        latest = max(own if latest is None else latest, chance.at_boundary(own, length))
-        cell = latest // time.unit_ms
-        moved.append((cell * time.unit_ms, (timestamp, _with(held, time.column, cell))))
-    place = 0
-    while place < len(moved) - 1:
-        if moved[place + 1][0] - moved[place][0] <= time.bound_ms and chance.chance(0.3):
-            moved[place], moved[place + 1] = moved[place + 1], moved[place]
-            place += 1
-        place += 1
-    return [record for _, record in moved]
+        if latest is None:
+            latest = own
+        match chance.weighted((("boundary", 6), ("after", 2), ("behind", 2))):
+            case "boundary":
+                own = latest = max(latest, chance.at_boundary(own, length))
+            case "after":
+                own = latest = latest + length + chance.integer(-1, 1)
+            case "behind":
+                own = latest - chance.integer(0, time.bound_ms)
+        # Rounded up, so that it is not late.
+        moved.append((timestamp, _with(held, time.column, -(-own // time.unit_ms))))
+        latest = max(latest, -(-own // time.unit_ms) * time.unit_ms)
+    return moved
