@@ -24,11 +24,11 @@ from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import split_address
 from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.reporting.progress import progress_bar
+from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake
 from onceproof.harness.trials.other_process import mistake_in_another_process
 from onceproof.harness.trials.runner import load_families
 from onceproof.harness.trials.sound_families import is_known_sound, note_sound
-from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.supervised_checks import supervised_mistakes
 from onceproof.harness.trials.trial import check_family
 from onceproof.reports.text import counted

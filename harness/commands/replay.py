@@ -34,7 +34,7 @@ from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.model.system import find_system, let_go
 from onceproof.harness.settings.planning import budget_of
 from onceproof.harness.settings.project_settings import load_settings
-from onceproof.harness.trials.stopping import seconds_for_each
+from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 
 

@@ -16,11 +16,11 @@ from onceproof.harness.model.system import Trying, find_system, let_go
 from onceproof.harness.reporting.progress import Bar, progress_bar
 from onceproof.harness.reporting.report_builder import build_report, write_report_or_note
 from onceproof.harness.reporting.run_summary import exit_code, print_summary
+from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.output_files import OutputUnwritable, claimed_folder, prepare_file
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, RunStopped, load_families, run, scenarios_of_share
-from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.trial import scenario_of
 
 _TRIED_WHERE_JOBS_ARE_DRAWN: Final = 20

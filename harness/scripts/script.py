@@ -8,7 +8,7 @@ Rules:
   attributes of classes or modules beside the script.
 - Its classes belong to a module with a name of its own. Those of values (dataclasses, named tuples, enums)
   are made once: what one attempt has pickled, the next one reads.
-- What it prints and logs is dropped: a scenario runs it many times.
+- What it prints and logs is dropped, and it does not sleep: a scenario runs it many times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from __future__ import annotations
 import ast
 import io
 import logging
+import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -143,11 +145,14 @@ class Script:
             pass
         except SystemExit as error:
             if not taken and error.code:
-                last = said.getvalue().strip().splitlines()[-1:]
+                # A text is what Python writes before it ends with code 1.
+                is_text = isinstance(error.code, str)
+                last = (str(error.code) if is_text else said.getvalue()).strip().splitlines()[-1:]
                 reason = f": {last[0]}" if last else ""
                 raise FamilyError(
-                    f"{self.path}: the program ends with exit code {error.code} before it executes a job"
-                    f"{reason}; its own arguments follow --, as in: onceproof run {self.path} -- --input FILE"
+                    f"{self.path}: the program ends with exit code {1 if is_text else error.code} before it"
+                    f" executes a job{reason}; its own arguments follow --, as in:"
+                    f" onceproof run {self.path} -- --input FILE"
                 ) from None
         except Exception as error:
             if not taken:
@@ -163,7 +168,7 @@ class Script:
     def _execute(self) -> None:
         module = ModuleType(self.module_name)
         module.__file__ = str(self.path)
-        vars(module).update({"print": _print_nothing, _KEEP: self._kept, **self._names})
+        vars(module).update({"print": _do_nothing, _KEEP: self._kept, **self._names})
         self._forget_modules_beside()
         # Dataclasses and pickle look the module up here.
         sys.modules[self.module_name] = module
@@ -187,18 +192,21 @@ class Script:
     @contextmanager
     def _running(self, said: io.StringIO) -> Iterator[None]:
         folder = str(self.path.absolute().parent)
-        arguments = sys.argv
+        arguments, current, sleep = sys.argv, os.getcwd(), time.sleep
         root = logging.getLogger()
         level, handlers = root.level, list(root.handlers)
         if folder not in sys.path:
             sys.path.append(folder)
         sys.argv = [str(self.path), *self._arguments]
+        vars(time)["sleep"] = _do_nothing
         try:
             with redirect_stdout(said), redirect_stderr(said), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
         finally:
             sys.argv = arguments
+            os.chdir(current)
+            vars(time)["sleep"] = sleep
             root.setLevel(level)
             root.handlers[:] = handlers
 
@@ -207,8 +215,8 @@ _known: Final[set[str]] = set(sys.modules)
 """The modules that no script has imported from its own folder."""
 
 
-def _print_nothing(*values: object, **settings: object) -> None:
-    """Stand in for ``print`` in a script."""
+def _do_nothing(*values: object, **settings: object) -> None:
+    """Stand in for ``print`` and ``time.sleep`` in a script."""
 
 
 def _compiled(tree: ast.Module, path: Path) -> CodeType:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
@@ -63,6 +63,7 @@ from onceproof.harness.scripts.script_notes import end_notes, order_note
 from onceproof.harness.scripts.special_records import Specials, specials_of
 from onceproof.harness.scripts.variations import draw_records, draw_special_records, first_records
 from onceproof.harness.systems.job_configuration import HONOURED
+from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_time
 from onceproof.harness.systems.simulation.world import World
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class ScriptFamily:
             return declared.rows
         if calm == visible:
             return list(calm.elements())
-        return list(settled(visible, [calm, *self._variants(records)]).elements())
+        return list(settled(visible, [calm, *self._variants(records)], self._differing).elements())
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
@@ -204,7 +205,8 @@ class ScriptFamily:
         first = first_records(self.pools)
         calm = calm_scenario(self, first)
         before = _files_beside(self.path)
-        history = World(self, calm).run()
+        with self._in_time("its job"):
+            history = World(self, calm).run()
         if not has_finished(history):
             errors = [event for event in history.events if event[1].endswith("failed")]
             what = f": {errors[0][3]}" if errors else ""
@@ -213,7 +215,9 @@ class ScriptFamily:
         idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
         usual = STEPS_PER_RECORD * max(1, calm.record_count())
         self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
-        self.is_determined = self._agrees(first)
+        runs = [Counter(rows_at_end(history)), *self._variants(first)]
+        self.is_determined = all(run == runs[0] for run in runs)
+        self._differing = () if self.is_determined else runs
         self._is_free_of_splits = self.is_determined and self._agrees(first_records(self.pools, 2))
         reversed_records = {split: tuple(reversed(own)) for split, own in first.items()}
         self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
@@ -232,6 +236,16 @@ class ScriptFamily:
             )
             for source in sources_of(operators)
         }
+
+    @contextmanager
+    def _in_time(self, what: str) -> Iterator[None]:
+        """Raise FamilyError where the user's code does not return, or would end this process."""
+        try:
+            with stopped_in_time(self.oracle_file):
+                yield
+        except Stopped as stopped:
+            does = stopped.anomaly if stopped.is_exit else f"does not return: {stopped.anomaly}"
+            raise FamilyError(f"{self.path}: {what} {does}{stopped.place}") from None
 
     def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
         """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""
@@ -254,7 +268,8 @@ class ScriptFamily:
     # The job.
 
     def _find_pools(self, samples: Mapping[str, Path]) -> dict[str, Pool]:
-        description = self._script.describe().description
+        with self._in_time("the program"):
+            description = self._script.describe().description
         operators = description.operators
         mode = description.get_configuration().get(RUNTIME_MODE)
         self._is_batch = str(mode).upper() == "BATCH"

@@ -22,6 +22,7 @@ from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.system import Closable, System, find_system
 from onceproof.harness.settings.planning import budget_of
 from onceproof.harness.settings.project_settings import load_settings
+from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.testing.failure_text import PytestContext, failures_text, first_line
 from onceproof.harness.testing.family_lookup import (
     FamilyLike,
@@ -31,7 +32,6 @@ from onceproof.harness.testing.family_lookup import (
 )
 from onceproof.harness.testing.proof import Proof, prove, replay
 from onceproof.harness.trials.run_plan import SEED
-from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.tally import Tally
 
 IGNORED: Final = (

@@ -20,9 +20,9 @@ from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import to_json
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.simulation.stopping import stopped_in_time
 from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.faultless_runs import undisturbed
-from onceproof.harness.trials.stopping import stopped_in_time
 from onceproof.harness.trials.trial import SIMULATED, scenario_of
 
 HASH_SEEDS: Final = ("1", "2")

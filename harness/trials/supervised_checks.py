@@ -17,9 +17,9 @@ import msgspec
 from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, source_file
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_time
 from onceproof.harness.trials.family_mistakes import FEW_SCENARIOS, FamilyMistake, distinct, mistakes_in
 from onceproof.harness.trials.pool import Batch, Done, Start, WorkerPool, error_of, raise_error_of
-from onceproof.harness.trials.stopping import Stopped, stopped_in_time
 from onceproof.harness.trials.supervision import Lost, Notes, end_out_of_memory, is_out_of_memory, lost_by
 from onceproof.harness.trials.trial import SIMULATED, scenario_of
 

@@ -46,7 +46,7 @@ from onceproof.harness.model.budget import MEMORY_MB, Budget
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule
-from onceproof.harness.trials.stopping import (
+from onceproof.harness.systems.simulation.stopping import (
     COMPUTES,
     EXCEEDS,
     STACK_LINES,

@@ -49,10 +49,10 @@ from onceproof.harness.model.seeds import is_checked_twice, is_continued
 from onceproof.harness.model.system import System, prepared, requests_left
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_time
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import FailedContinuation, failed_continuation
 from onceproof.harness.trials.schemas import misfit_of
-from onceproof.harness.trials.stopping import Stopped, stopped_in_time
 from onceproof.harness.trials.supervision import Lost, judged_lost, lost_by, lost_outcome
 
 SIMULATED: Final[System] = SimulatedSystem()

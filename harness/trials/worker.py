@@ -33,6 +33,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import numbered
 from onceproof.harness.model.system import System, find_system, let_go
+from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.pool import (
     Batch,
     Done,
@@ -42,7 +43,6 @@ from onceproof.harness.trials.pool import (
     read_message,
     write_message,
 )
-from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.supervision import (
     Lost,
     Notes,

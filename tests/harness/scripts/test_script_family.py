@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import address_of, load_family
+from onceproof.harness.model.history import Row
+from onceproof.harness.scripts.calm_runs import settled
+from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
 
@@ -221,3 +226,42 @@ def test_cause_names_the_attribute_that_is_no_state() -> None:
     cause = confirmed_cause(family, trial.scenario, signature, trial.scenario)
     assert cause is not None
     assert cause.what.startswith("Total keeps `self.totals` outside Flink state")
+
+
+ONE_JOB = f"""{FROM_PYFLINK}
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2]).map(double).print()
+env.execute()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("while True: pass", "job.py: the program does not return: .*computes without an end, in <module>"),
+        (ONE_JOB.replace("double", "lambda value: exec('while True: pass')"), "its job does not return"),
+        ("import os; os._exit(5)", r"job.py: the program calls os._exit\(5\)"),
+        ("import sys; sys.exit('no input')", "ends with exit code 1 before it executes a job: no input;"),
+        ("import sys; sys.exit(3)", "ends with exit code 3 before it executes a job;"),
+    ],
+)
+def test_program_that_never_gets_to_its_end_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with seconds_for_each(0.3), pytest.raises(FamilyError, match=message):
+        load_family(script(tmp_path, text))
+
+
+def test_program_may_change_its_folder_and_sleep(tmp_path: Path) -> None:
+    current = os.getcwd()
+    text = f"import os, time\nos.chdir({str(tmp_path)!r})\ntime.sleep(9**9)\n"
+    family = load_family(script(tmp_path, text + ONE_JOB.replace("double", "lambda value: 2 * value")))
+    assert rows_of(family) <= {2, 4}
+    assert os.getcwd() == current
+
+
+def test_what_other_records_do_not_determine_is_not_judged() -> None:
+    seen: Counter[Row] = Counter({("a", None): 1})
+    calm: Counter[Row] = Counter({("a", 1): 1})
+    race: list[Counter[Row]] = [Counter({("b", 1): 1}), Counter({("b", None): 1})]
+    assert settled(seen, [calm, calm]) == calm
+    assert settled(seen, [calm, calm], race) == seen
+    assert settled(Counter(), [calm, calm], race) == calm

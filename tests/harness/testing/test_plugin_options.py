@@ -170,7 +170,7 @@ NOT_FAMILIES = {
     '("sales.py:Sale")': "sales.py: it has no 'Sale'",
     "(5)": "builtins.int: a family needs 'name', a string of up to 100 printable characters",
     "()": "test_4.py: no family is named, so it must be the test's own module: a family needs 'name'",
-    '("test_4.py")': "test_4.py: a family needs 'name', a string of up to 100 printable characters",
+    '("test_4.py")': "test_4.py: it executes no job: a family has generate() and job() at its top level",
     '("broken.py")': "broken.py:3: SyntaxError: ",
 }
 

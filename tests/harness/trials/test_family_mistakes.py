@@ -14,6 +14,7 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.model.family import Family, FamilyError, source_file
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.family_mistakes import (
     DECLARES,
     PARALLELISMS,
@@ -22,7 +23,6 @@ from onceproof.harness.trials.family_mistakes import (
     mistakes_of,
 )
 from onceproof.harness.trials.sound_families import is_known_sound, note_sound
-from onceproof.harness.trials.stopping import seconds_for_each
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 
 LEDGER = (Path(__file__).parents[1] / "ledger.py").read_text(encoding="utf-8")

@@ -13,8 +13,8 @@ import pytest
 
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.systems.simulation.stopping import Stopped, seconds_for_each, stopped_in_time
 from onceproof.harness.testing.proof import prove
-from onceproof.harness.trials.stopping import Stopped, seconds_for_each, stopped_in_time
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 
