@@ -117,11 +117,7 @@ def run_campaign(
     """
     started = clock()
     asked = plan.run
-    families = load_families(asked.families)
-    for family in families:
-        if not family.oracle_sql:
-            raise FamilyError(f"{family.name}: a campaign needs oracle_sql, expected rows in SQL; use run")
-        check_family(family)
+    families = load_campaign_families(asked.families)
     run = RunResult(families, asked.families, asked.seed, 0)
     result = CampaignResult(run)
     sources = _sharing_modules([FamilySource.of(name) for name in asked.families])
@@ -155,6 +151,16 @@ def run_campaign(
         finally:
             run.seconds = clock() - started
     return result
+
+
+def load_campaign_families(addresses: Sequence[str]) -> tuple[Family, ...]:
+    """Return families that a campaign can judge; FamilyError if one of them has no expected rows in SQL."""
+    families = load_families(addresses)
+    for family in families:
+        if not family.oracle_sql:
+            raise FamilyError(f"{family.name}: a campaign needs oracle_sql, expected rows in SQL; use run")
+        check_family(family)
+    return families
 
 
 def _sharing_modules(sources: Sequence[FamilySource]) -> list[FamilySource]:

@@ -5,6 +5,7 @@ The rules this module lives by:
 - A file is either a family (it defines `job` and `generate`) or a program that builds a job and executes it,
   as Flink's command line takes one. A program runs unchanged. Options of the command line (restore path,
   parallelism, runtime) override its configuration, but not what it sets in code.
+- Where PyFlink is not installed, a program's imports of it find the engine.
 - Options come from the cluster's file, the program and `-D`, and the later one wins. `--explain-config` says
   where each was set.
 - A family reads records drawn from the seed, at a limited rate if one is given, and writes part files.
@@ -43,6 +44,7 @@ from onceproof.harness.model.exit_codes import FAILED, INTERNAL, PASSED, UsageEr
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.user_file import error_line
+from onceproof.harness.scripts.pyflink_imports import pyflink_imports
 from onceproof.harness.systems.local.part_file_io import PartFileIO
 
 JOBS: Final = Path(".onceproof", "jobs")
@@ -161,13 +163,14 @@ def _run_program(path: str, function: str, arguments: Sequence[str]) -> None:
     sys.path.insert(0, str(Path(path).absolute().parent))
     before, sys.argv = sys.argv, [path, *arguments]
     try:
-        if not function:
-            runpy.run_path(path, run_name="__main__")
-            return
-        defined = runpy.run_path(path, run_name=name_of(path))
-        if not callable(defined.get(function)):
-            raise UsageError(f"{path}: it has no function {function!r}, which -c names")
-        defined[function]()
+        with pyflink_imports():
+            if not function:
+                runpy.run_path(path, run_name="__main__")
+                return
+            defined = runpy.run_path(path, run_name=name_of(path))
+            if not callable(defined.get(function)):
+                raise UsageError(f"{path}: it has no function {function!r}, which -c names")
+            defined[function]()
     except Exception as error:
         if exit_code_of(error) != INTERNAL or isinstance(error, JobCancelled | JobExecutionFailed):
             raise

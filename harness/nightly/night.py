@@ -34,7 +34,12 @@ import msgspec
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_session import obtained_session
 from onceproof.harness.campaign.campaign_plan import CampaignPlan
-from onceproof.harness.campaign.pipeline import CampaignResult, CampaignStopped, run_campaign
+from onceproof.harness.campaign.pipeline import (
+    CampaignResult,
+    CampaignStopped,
+    load_campaign_families,
+    run_campaign,
+)
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, line_of
 from onceproof.harness.nightly.night_history import NightHistory
 from onceproof.harness.nightly.trend import added_to_history
@@ -49,8 +54,7 @@ from onceproof.harness.reporting.run_summary import exit_code, summary_document,
 from onceproof.harness.settings.project_settings import NIGHTS
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.output_files import claimed_folder, prepare_file
-from onceproof.harness.trials.runner import RunResult, load_families
-from onceproof.harness.trials.trial import check_family
+from onceproof.harness.trials.runner import RunResult
 from onceproof.reports.headline import conclude, real_input_text
 from onceproof.reports.model import Mutant, RealInput, Report
 from onceproof.reports.text import counted
@@ -97,8 +101,7 @@ def nightly(plan: NightPlan) -> int:
     find_java(os.environ)
     run = plan.campaign.run
     # Check the families now, not after the hour before the campaign.
-    for family in load_families(run.families):
-        check_family(family)
+    load_campaign_families(run.families)
     night = Night(plan.campaign)
     with progress_bar(None, None) as bar:
         nights = NightHistory(plan.history or run.out / FOLDER_OF_HISTORY, plan.keep, bar.warn)

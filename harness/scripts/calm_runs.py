@@ -111,25 +111,25 @@ def agreed_columns(runs: Sequence[RowCounts]) -> tuple[int, ...] | None:
     return agreed
 
 
-def settled(visible: RowCounts, runs: Sequence[RowCounts], others: Sequence[RowCounts] = ()) -> RowCounts:
+def settled(visible: RowCounts, runs: Sequence[RowCounts], most: Sequence[int] | None = None) -> RowCounts:
     """Return the rows that a run should have committed, as far as runs without faults determine them.
 
     Args:
         visible: what the run has committed.
         runs: what runs without faults have; the calm one comes first.
-        others: runs on other records, which differ. Few runs may agree by chance, so what these do not
-            determine is not judged.
+        most: the columns on which runs on other records agree, which differ: few runs may agree by chance;
+            None: they do not differ.
     """
     calm = runs[0]
     if any(run == visible for run in runs):
         return visible
-    if not others and all(run == calm for run in runs):
+    if most is None and all(run == calm for run in runs):
         return calm
-    columns, judged = agreed_columns(runs), agreed_columns(others)
-    if columns is None or judged is None:
+    columns = agreed_columns(runs)
+    if columns is None:
         return visible
-    if others:
-        columns = tuple([column for column in columns if column in judged])
+    if most is not None:
+        columns = tuple([column for column in columns if column in most])
     wanted = _projected(calm, columns)
     rows: RowCounts = Counter()
     for source in (visible, calm):

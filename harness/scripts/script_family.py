@@ -5,6 +5,8 @@ Rules:
 - A family in the sense of `model/family.py`, so that runs, shrinking, reports and replays treat it as any
   other. What it lacks is an oracle apart from the job: logic that is wrong without any fault is not seen.
 - Its address is FILE.py, followed by what the user says of it: ``FILE.py?job=totals&sample=orders=o.jsonl``.
+- A restore sets watermarks back, so records that were late need not be late again. Rows of windows are not
+  judged where runs without faults differ.
 - Records on which the job itself fails without a fault are not tried; the script's own ones take their place.
 """
 
@@ -25,6 +27,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE
 from onceproof.engine.graph import PartitionerKind, StreamNode
+from onceproof.engine.operators.window import WindowOperator
 from onceproof.harness.model.family import (
     Declared,
     Family,
@@ -43,6 +46,7 @@ from onceproof.harness.model.scenario import RecordValue
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
     RowCounts,
+    agreed_columns,
     calm_scenario,
     has_finished,
     rows_of,
@@ -73,6 +77,7 @@ _SAID: Final = ("job", "sample", "argument")
 _MOST_KEPT: Final = 2_000
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
+_MOST_VARIANTS: Final = 100
 _SIZES: Final = (2, 3)
 
 
@@ -108,6 +113,7 @@ class ScriptFamily:
                     raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
         self._script = Script(path, arguments, job)
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
+        self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
         self.pools = self._find_pools(samples)
         self._look_at_graph()
         self._look_at_calm_runs()
@@ -145,13 +151,13 @@ class ScriptFamily:
         """Return what runs without faults commit; of a part of the input, what is there."""
         if not declared.is_whole:
             return declared.rows
-        calm = self._calm_rows(records)
+        calm = self._calm_rows(records) if self._is_judged else None
         visible = Counter(declared.rows)
         if calm is None:
             return declared.rows
         if calm == visible:
             return list(calm.elements())
-        return list(settled(visible, [calm, *self._variants(records)], self._differing).elements())
+        return list(settled(visible, [calm, *self._variants(records)], self._columns).elements())
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
@@ -166,13 +172,13 @@ class ScriptFamily:
         return self._script.describe().description.operators
 
     def _order_note(self, operators: Sequence[StreamNode]) -> str:
-        calm = calm_scenario(self, first_records(self.pools))
+        calm = calm_scenario(self, self._trial_records)
         for node in operators:
             tapped = cast(Family, _Tapped(self, node.number))
             runs = [run for each in (calm, *variants_of(calm)) if (run := rows_of(tapped, each)) is not None]
             for run in runs:
                 if run != runs[0]:
-                    return order_note(node.name, runs[0], run)
+                    return order_note(node.name, runs[0], run, self._columns if self._is_judged else None)
         return "its rows differ between runs without faults"
 
     @property
@@ -189,7 +195,7 @@ class ScriptFamily:
     # The runs without faults.
 
     def _calm_rows(self, records: Records) -> RowCounts | None:
-        key = tuple([(split, tuple(own)) for split, own in records.items()])
+        key = _key_of(records)
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
@@ -197,8 +203,14 @@ class ScriptFamily:
         return self._kept[key]
 
     def _variants(self, records: Records) -> list[RowCounts]:
-        runs = [rows_of(self, variant) for variant in variants_of(calm_scenario(self, records))]
-        return [run for run in runs if run is not None]
+        """Return the rows of the variants. Shrinking asks again and again for those of the same records."""
+        key = _key_of(records)
+        if key not in self._kept_variants:
+            if len(self._kept_variants) >= _MOST_VARIANTS:
+                self._kept_variants.clear()
+            runs = [rows_of(self, variant) for variant in variants_of(calm_scenario(self, records))]
+            self._kept_variants[key] = [run for run in runs if run is not None]
+        return self._kept_variants[key]
 
     def _look_at_calm_runs(self) -> None:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
@@ -215,11 +227,18 @@ class ScriptFamily:
         idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
         usual = STEPS_PER_RECORD * max(1, calm.record_count())
         self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
-        runs = [Counter(rows_at_end(history)), *self._variants(first)]
+        # Few records may show no race.
+        long = first_records(self.pools, repeats=True)
+        repeats = self._calm_rows(long) is not None
+        self._trial_records = long if repeats else first
+        calm_rows = self._calm_rows(self._trial_records)
+        runs = [rows for rows in (calm_rows, *self._variants(self._trial_records)) if rows is not None]
         self.is_determined = all(run == runs[0] for run in runs)
-        self._differing = () if self.is_determined else runs
-        self._is_free_of_splits = self.is_determined and self._agrees(first_records(self.pools, 2))
-        reversed_records = {split: tuple(reversed(own)) for split, own in first.items()}
+        self._columns = None if self.is_determined else agreed_columns(runs)
+        self._is_judged = self.is_determined or (self._columns is not None and not self._has_windows())
+        two_splits = first_records(self.pools, 2, repeats=repeats)
+        self._is_free_of_splits = self.is_determined and self._agrees(two_splits)
+        reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
         self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
 
     def _find_specials(self) -> dict[str, Specials | None]:
@@ -236,6 +255,11 @@ class ScriptFamily:
             )
             for source in sources_of(operators)
         }
+
+    def _has_windows(self) -> bool:
+        """Return whether windows may fire again for late records, as a restore sets watermarks back."""
+        operators = self.operators()
+        return any(isinstance(node.create(), WindowOperator) for node in operators if node.inputs)
 
     @contextmanager
     def _in_time(self, what: str) -> Iterator[None]:
@@ -327,6 +351,10 @@ class ScriptFamily:
         }
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
+
+
+def _key_of(records: Records) -> tuple[object, ...]:
+    return tuple([(split, tuple(own)) for split, own in records.items()])
 
 
 def _files_beside(script: Path) -> dict[Path, int]:

@@ -17,7 +17,7 @@ from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
-from onceproof.harness.scripts.calm_runs import RowCounts, agreed_columns
+from onceproof.harness.scripts.calm_runs import RowCounts
 from onceproof.harness.scripts.ends import ScriptSink
 from onceproof.harness.scripts.records import Pool
 from onceproof.reports.text import counted
@@ -48,10 +48,16 @@ def end_notes(pools: Mapping[str, Pool], sinks: Sequence[ScriptSink]) -> Iterato
             yield f"sink {sink.name}: {promise_of(sink.what)}; the rows that reach it are judged in any case"
 
 
-def order_note(operator: str, calm: RowCounts, other: RowCounts) -> str:
-    """Return the sentence about the first operator whose output follows the order of arrival."""
+def order_note(operator: str, calm: RowCounts, other: RowCounts, columns: Sequence[int] | None) -> str:
+    """Return the sentence about the first operator whose output follows the order of arrival.
+
+    Args:
+        operator: its name.
+        calm: its rows in the calm run.
+        other: its rows in another one.
+        columns: those by which the rows of sinks are judged; None: these are not judged.
+    """
     here, there = [next(iter(sorted(map(repr, each))), "none") for each in (calm - other, other - calm)]
-    columns = agreed_columns([calm, other])
     judged = "only the number of rows is judged"
     if columns is None:
         judged = "such rows are not judged"

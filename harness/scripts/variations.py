@@ -54,13 +54,18 @@ def draw_special_records(
     }
 
 
-def first_records(pools: Mapping[str, Pool], splits: int = 1) -> Records:
-    """Return the first records of all sources, unvaried, each source in a number of splits."""
+def first_records(pools: Mapping[str, Pool], splits: int = 1, *, repeats: bool = False) -> Records:
+    """Return the first records of all sources, each source in a number of splits.
+
+    Args:
+        repeats: whether few records come several times, as in most scenarios.
+    """
     found: dict[str, Sequence[InputRecord]] = {}
     for name, pool in pools.items():
         count = splits if pool.has_splits else 1
         for number in range(count):
-            found[split_name(name, number)] = tuple(_timed(pool)[:MOST_RECORDS][number::count])
+            records = _timed(pool)[:MOST_RECORDS]
+            found[split_name(name, number)] = tuple((_enough(records) if repeats else records)[number::count])
     return found
 
 
@@ -70,6 +75,11 @@ def _timed(pool: Pool) -> list[InputRecord]:
         (number if timestamp is None else timestamp, value)
         for number, (value, (_, timestamp)) in enumerate(zip(pool.held, pool.records, strict=True))
     ]
+
+
+def _enough(records: list[InputRecord]) -> list[InputRecord]:
+    times = -(-ENOUGH_RECORDS // max(1, len(records)))
+    return [each for each in records for _ in range(times)]
 
 
 def _drawn(chance: Chance, records: list[InputRecord], reorders: bool) -> list[InputRecord]:
@@ -87,8 +97,7 @@ def _drawn(chance: Chance, records: list[InputRecord], reorders: bool) -> list[I
             # All have one key, and a sum gets large.
             drawn = [chance.choice(drawn)]
     if drawn and chance.chance(0.8):
-        times = -(-ENOUGH_RECORDS // len(drawn))
-        drawn = [each for each in drawn for _ in range(times)]
+        drawn = _enough(drawn)
     if reorders and chance.chance(0.3):
         for place in range(len(drawn) - 1):
             if chance.chance(0.3):

@@ -257,3 +257,15 @@ def test_history_keeps_the_given_number_of_nights(without_spark, tmp_path, monke
     kept = NightHistory(tmp_path / "nights", 2, print).read()
     assert [row.seed for row in kept] == [1, 2]
     assert not (tmp_path / "history").exists()
+
+
+def test_a_family_without_sql_is_refused_before_the_night_begins(without_spark, tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text(
+        "from pyflink.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1, 2]).print()\n"
+        "env.execute()\n"
+    )
+    with pytest.raises(FamilyError, match="job: a campaign needs oracle_sql"):
+        night(tmp_path / "out", (str(job),))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from onceproof import engine
+from onceproof.harness.commands.cli import main
 from onceproof.harness.scripts.pyflink_imports import pyflink_imports
 
 PROGRAM = """
@@ -137,3 +138,18 @@ def test_where_pyflink_is_installed_the_program_gets_it(
         names = run("import pyflink")
     monkeypatch.delitem(sys.modules, "pyflink")
     assert names["pyflink"].here
+
+
+def test_job_run_finds_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("program.py").write_text(
+        f"{PROGRAM}env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1, 2]).map(lambda value: row()(value)).map(lambda each: each[0] * 7).print()\n"
+        "env.execute()\n"
+    )
+    before = builtins.__import__
+    assert main(["job", "run", "program.py"]) == 0
+    assert "14" in capsys.readouterr().out
+    assert builtins.__import__ is before
