@@ -135,6 +135,11 @@ class ClockState(msgspec.Struct, frozen=True):
         """Return whether a fault of the run, by its number, has not been hit."""
         return not self.left or self.left[fault] > 0
 
+    @classmethod
+    def all_hit(cls, faults: int) -> ClockState:
+        """Return the state in which none of so many faults strikes any more."""
+        return cls((0,) * faults)
+
 
 NOTHING_HIT: Final = ClockState()
 

@@ -22,6 +22,7 @@ PYTHON = "Python's class of futures has it"
 NESTED = "PyFlink gives it to the object at run time, and not to the class"
 
 EXTRA = {
+    ("StreamExecutionEnvironment", "adopt"): OURS,
     ("StreamExecutionEnvironment", "get_configuration"): JAVA,
     ("StreamExecutionEnvironment", "get_job_graph"): JAVA,
     ("StreamExecutionEnvironment", "from_elements"): JAVA,

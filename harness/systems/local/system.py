@@ -49,6 +49,7 @@ from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.services.service import die_with_parent
+from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.filed_input import write_files
 from onceproof.harness.systems.kit.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.kit.job_history import JobHistory
@@ -297,9 +298,11 @@ class LocalRun(JobRun):
         """Check the savepoints; start a finished job once more if its storage failed.
 
         What stayed after such a failure, the next start deletes. A job whose checkpoints have vanished is
-        started once more as well: it must not begin anew beside what it has written.
+        started once more as well: it must not begin anew beside what it has written. What has not struck by
+        then does not strike such a start, which no restart strategy follows.
         """
         assert isinstance(builder, JobHistory), "it runs jobs of the engine"
+        builder.run.waiting = ClockState.all_hit(len(self.spec.faults))
         history = builder.run.history
         if not _LOST_FOLDERS.isdisjoint(kind for kind, _ in history.statistics.coverage):
             # Where it writes, a process before it has written: every second one writes elsewhere.
@@ -394,4 +397,8 @@ class WorkersRun(LocalRun):
         """Add the workers that have outlived their coordinator, then as any local run."""
         for orphan in self._orphans:
             builder.run.left_behind(ORPHAN, orphan)
+        with BoardFile(self.spec.board).held() as state:
+            state.waiting = ClockState.all_hit(len(self.spec.faults))
+            state.late = ()
+            state.refusal = None
         LocalRun.job_is_over(self, builder)

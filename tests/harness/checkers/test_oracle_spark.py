@@ -189,7 +189,7 @@ def simulated(family: Family) -> tuple[Case, Mapping[str, Parameter]]:
     scenario = next(each for each in scenarios if each.checkpoint_mode.barriers != "at_least_once")
     outcome, history = trial.run_scenario(family, scenario)
     assert outcome.passed
-    committed = TriedScenario.of(SIMULATED, scenario, outcome, history).committed
+    committed = TriedScenario.of(SIMULATED, scenario, outcome, history).for_query(family).committed
     return (SIMULATED, scenario.records, committed), scenario.parameters
 
 

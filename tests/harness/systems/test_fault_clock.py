@@ -181,3 +181,12 @@ def test_simulation_and_processes_count_alike(faults, passes):
     assert points.state().left == tuple(each.left for each in plain)
     still = {each.wanted.point for each in plain if each.left}
     assert set(clock.at_passes) == set(points.at_passes) == still
+
+
+def test_nothing_strikes_once_all_faults_count_as_hit():
+    faults = (Fault("kill_process", "element"), Fault("kill_process", "committed", occurrence=3, after=2))
+    points = Watched(*faults, waiting=ClockState.all_hit(len(faults)))
+    for _ in range(5):
+        points.probe("element", "a", 0)
+        points.probe("committed", "a", 1)
+    assert points.struck == []
