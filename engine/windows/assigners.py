@@ -76,6 +76,11 @@ class WindowAssigner(TypeParameters, ABC):
     def is_event_time(self) -> bool:
         """Return whether the windows are of event time: records can be late, watermarks clean up."""
 
+    @property
+    def lengths_ms(self) -> tuple[int, ...]:
+        """The size, slide or gap of the windows, as far as they are the same for all (ours)."""
+        return ()
+
 
 class MergingWindowAssigner(WindowAssigner):
     """Assigns records to windows that can merge (PyFlink: MergingWindowAssigner)."""
@@ -91,6 +96,11 @@ class _TimeWindows(WindowAssigner):
     """Base of the assigners of TimeWindows."""
 
     _by_event_time = True
+
+    @property
+    def lengths_ms(self) -> tuple[int, ...]:
+        own = vars(self)
+        return tuple([own[name] for name in ("_size", "_slide", "_gap") if name in own])
 
     def get_default_trigger(self, env: Any) -> Trigger:
         return EventTimeTrigger.create() if self._by_event_time else ProcessingTimeTrigger.create()

@@ -253,6 +253,11 @@ def split_name(source: str, number: int | str) -> str:
     return f"{source}.{number}"
 
 
+def source_of(split: str) -> str:
+    """Return the source to which a split belongs."""
+    return split.rpartition(".")[0]
+
+
 class PooledSource(Source):
     """Reads the splits of a scenario that belong to one source of a script."""
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
@@ -42,6 +42,7 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.family_places import WORDS
 from onceproof.harness.model.history import rows_at_end
+from onceproof.harness.model.scenario import RecordValue
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
     RowCounts,
@@ -59,10 +60,12 @@ from onceproof.harness.scripts.records import (
     local_records,
     pool_of,
     sampled_records,
+    split_name,
 )
 from onceproof.harness.scripts.script import Script
 from onceproof.harness.scripts.script_notes import end_notes, order_note
-from onceproof.harness.scripts.variations import draw_records, first_records
+from onceproof.harness.scripts.special_records import Specials, specials_of
+from onceproof.harness.scripts.variations import draw_records, draw_special_records, first_records
 from onceproof.harness.systems.job_configuration import HONOURED
 from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_time
 from onceproof.harness.systems.simulation.world import World
@@ -72,6 +75,8 @@ if TYPE_CHECKING:
 
 _SAID: Final = ("job", "sample", "argument")
 _MOST_KEPT: Final = 2_000
+_SPECIAL: Final = 0.3
+"""In how many scenarios records have extreme values, or times at boundaries."""
 _MOST_VARIANTS: Final = 100
 _SIZES: Final = (2, 3)
 
@@ -112,6 +117,7 @@ class ScriptFamily:
         self.pools = self._find_pools(samples)
         self._look_at_graph()
         self._look_at_calm_runs()
+        self._specials = self._find_specials()
 
     # The members of a family.
 
@@ -129,6 +135,10 @@ class ScriptFamily:
     def generate(self, random: Random) -> Workload:
         """Draw records that the job takes."""
         records = draw_records(random, self.pools, self._is_free_of_splits, self._is_free_of_order)
+        if random.random() < _SPECIAL:
+            special = draw_special_records(random, records, self._specials)
+            if self._calm_rows(special) is not None:
+                return Workload(special)
         if self._calm_rows(records) is None:
             records = first_records(self.pools)
         return Workload(records)
@@ -231,9 +241,24 @@ class ScriptFamily:
         reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
         self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
 
+    def _find_specials(self) -> dict[str, Specials | None]:
+        operators = self.operators()
+        none = dict.fromkeys(first_records(self.pools), ())
+
+        def rows_of_one(name: str, held: RecordValue) -> int:
+            rows = rows_of(self, calm_scenario(self, {**none, split_name(name, 0): ((0, held),)}))
+            return 0 if rows is None else rows.total()
+
+        return {
+            source.name: specials_of(
+                operators, source, self.pools[source.name], partial(rows_of_one, source.name)
+            )
+            for source in sources_of(operators)
+        }
+
     def _has_windows(self) -> bool:
         """Return whether windows may fire again for late records, as a restore sets watermarks back."""
-        operators = self._script.describe().description.operators
+        operators = self.operators()
         return any(isinstance(node.create(), WindowOperator) for node in operators if node.inputs)
 
     @contextmanager

@@ -5,6 +5,7 @@ Rules:
 - The records of a source are drawn in their order: all, a part, some of them twice, or neighbours exchanged.
 - A job must outlast several checkpoints, so a few records come several times, one behind the other: event
   time does not go back.
+- In some scenarios values are extreme, and times at the boundaries of windows (`special_records.py`).
 - Several splits, and records far out of their order, only where runs without faults agree nevertheless.
 """
 
@@ -17,7 +18,8 @@ from typing import Final
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Records
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.scripts.records import Pool, split_name
+from onceproof.harness.scripts.records import Pool, source_of, split_name
+from onceproof.harness.scripts.special_records import Specials, with_specials
 
 MOST_RECORDS: Final = 40
 """The most records of a source in a scenario."""
@@ -35,6 +37,21 @@ def draw_records(random: Random, pools: Mapping[str, Pool], several_splits: bool
         for number in range(count):
             splits[split_name(name, number)] = tuple(drawn[number::count])
     return splits
+
+
+def draw_special_records(
+    random: Random, records: Records, specials: Mapping[str, Specials | None]
+) -> Records:
+    """Return drawn records, each source in one split, with extreme values and times at boundaries."""
+    chance = Chance(random)
+    joined: dict[str, list[InputRecord]] = {}
+    for split, own in records.items():
+        joined.setdefault(source_of(split), []).extend(own)
+    return {
+        split_name(name, 0): tuple(with_specials(chance, own, special) if special else own)
+        for name, own in joined.items()
+        for special in (specials[name],)
+    }
 
 
 def first_records(pools: Mapping[str, Pool], splits: int = 1, *, repeats: bool = False) -> Records:
