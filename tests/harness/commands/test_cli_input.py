@@ -184,7 +184,7 @@ def test_mistake_in_a_file_is_reported_with_its_line_number(onceproof: Command, 
 
 
 def test_family_that_calls_sys_exit_is_a_one_line_error(onceproof: Command, sales: Path) -> None:
-    sales.write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
+    sales.write_text("import sys\n\ngenerator_version = 1\nsys.exit(0)\n", encoding="utf-8")
     assert_refused(onceproof("run", str(sales)), "ended the program")
 
 

@@ -33,19 +33,19 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def result() -> RunResult:
-    return run(RunPlan(("word_count", "page_views"), scenarios=80, seed=9, workers=1))
+    return run(RunPlan(("word_count", "page_views"), scenarios=80, seed=13, workers=1))
 
 
 @pytest.fixture(scope="module")
 def report(result: RunResult) -> Report:
-    return build_report(result, [], "onceproof run --seed 9")
+    return build_report(result, [], "onceproof run --seed 13")
 
 
 def test_passing_run_gives_a_passing_report(report: Report) -> None:
     assert conclude(report).status == "passed"
     assert report.facts.scenarios == 80
-    assert report.facts.seed == 9
-    assert report.facts.command == "onceproof run --seed 9"
+    assert report.facts.seed == 13
+    assert report.facts.command == "onceproof run --seed 13"
     assert [family.family for family in report.families] == ["page_views", "word_count"]
     for family in report.families:
         checked = {each.property: each.passed for each in family.properties}
