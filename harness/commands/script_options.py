@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TextIO, TypeAlias
 from urllib.parse import urlencode
 
 import typer
 
 from onceproof.harness.model.exit_codes import UsageError
-from onceproof.harness.model.family import Family
-from onceproof.harness.model.family_places import WORDS, is_script, joined_address, split_address
+
+if TYPE_CHECKING:
+    from onceproof.harness.model.family import Family
 
 Samples: TypeAlias = Annotated[
     list[str] | None,
@@ -62,6 +63,9 @@ def addresses_of(
 
 
 def _address(asked: str, samples: Sequence[str], job: str | None, arguments: Sequence[str]) -> str:
+    # It imports the engine, which no help needs.
+    from onceproof.harness.model.family_places import WORDS, is_script, joined_address, split_address
+
     path, said = split_address(asked)
     if path is None or said or not is_script(path):
         return asked
