@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from typing import Final, get_args
 
 from onceproof.harness.generation.job_outline import JobOutline
-from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.chance import Chance, Lots
 from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, Delay, FaultKind, Point, Target
 from onceproof.harness.model.faults import FAULTS, KILL_TARGETS, drawn_kinds
 from onceproof.harness.model.scenario import ANY_TASK, Fault
@@ -39,7 +39,7 @@ def draw_kind(
 ) -> FaultKind:
     """Return a kind that strikes the target, one that the scenario may use if there is one."""
     kinds = drawn_kinds(target, delays=delays)
-    return chance.elected({kind: kinds[kind] for kind in kinds if kind in stage.kinds} or kinds)
+    return Lots(chance).first({kind: kinds[kind] for kind in kinds if kind in stage.kinds} or kinds)
 
 
 def delay_of(kind: FaultKind, delay: int) -> int:
@@ -83,7 +83,7 @@ def draw_kill_kind(
     if not fitting:
         chance.unit()  # The draws that follow keep their places.
         return "kill_all"
-    return chance.elected(fitting)
+    return Lots(chance).first(fitting)
 
 
 def draw_occurrence(chance: Chance, stage: JobOutline, point: Point, task: str, checkpoint: int) -> int:

@@ -24,7 +24,7 @@ from onceproof.harness.generation.drawn_faults import (
     kills_of_all,
 )
 from onceproof.harness.generation.job_outline import JobOutline
-from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.chance import Chance, Lots
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import drawn_kinds
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, OperationKind, StateBackend
@@ -116,7 +116,7 @@ def _stop_and_fault(
         after = chance.integer(0, stage.interval)
     else:
         # A checkpoint that has begun is given up for the savepoint, which has the id behind it.
-        kind = chance.elected(drawn_kinds("write", delays=("none",)))
+        kind = Lots(chance).first(drawn_kinds("write", delays=("none",)))
         point: Point = chance.choice(("snapshotted", "metadata_written"))
         faults = (Fault(kind, point, ANY_TASK, checkpoint + chance.weighted(((1, 1), (2, 3)))),)
         after = chance.integer(0, 3)

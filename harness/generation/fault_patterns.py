@@ -405,7 +405,7 @@ def _anything(chance: Chance, stage: JobOutline) -> list[Fault]:
     weights = {row.kind: row.weight for row in drawn_rows() if row.kind in stage.kinds}
     if not weights:
         return []
-    kind = chance.elected(weights)
+    kind = Lots(chance).first(weights)
     row = FAULTS[kind]
     point = chance.choice(row.points)
     if row.strikes == "clock":

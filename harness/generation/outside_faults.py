@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import unfit_kinds
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.chance import Chance, derived_seed
+from onceproof.harness.model.chance import Chance, Lots, derived_seed
 from onceproof.harness.model.family import KAFKA, S3, Family, options_of, tasks_with
 from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, FaultKind, Means, Point
 from onceproof.harness.model.faults import FAULTS
@@ -59,7 +59,7 @@ def with_outside_faults(family: Family, scenario: Scenario, capabilities: frozen
     if not chance.chance(SHARE):
         return scenario
     unfit = _unfit(family, scenario)
-    kind = chance.elected({each: weight for each, weight in kinds.items() if each not in unfit})
+    kind = Lots(chance).first({each: weight for each, weight in kinds.items() if each not in unfit})
     drawn = _drawn(family, kind, chance, scenario)
     if FAULTS[kind].strikes == "input":
         # In front: each pass belongs to one fault, and later checkpoints may cover all that there is.

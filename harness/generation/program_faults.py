@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onceproof.harness.model.chance import Chance, derived_seed
+from onceproof.harness.model.chance import Chance, Lots, derived_seed
 from onceproof.harness.model.fault_kinds import Delay, FaultKind, Means, Point, ServerName
 from onceproof.harness.model.faults import FAULTS, drawn_kinds
 from onceproof.harness.model.program_family import ProgramFamily
@@ -97,7 +97,7 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     faults: list[Fault] = []
     patterns = {**_PATTERNS, **_SERVER_PATTERNS} if program.servers else _PATTERNS
     for _ in range(chance.weighted(_COUNTS)):
-        faults += chance.elected(patterns)(chance, program)
+        faults += Lots(chance).first(patterns)(chance, program)
     stops = chance.chance(0.15)
     stop = Operation(
         "terminate",
@@ -158,7 +158,7 @@ def _pause(chance: Chance, program: _Program) -> list[Fault]:
 
 def _server_fault(chance: Chance, program: _Program) -> list[Fault]:
     point, occurrence = _point(chance, program)
-    kind = chance.elected(drawn_kinds("server"))
+    kind = Lots(chance).first(drawn_kinds("server"))
     row = FAULTS[kind]
     # The number of draws is always the same, so that no draw depends on another.
     length, answers = chance.unit(), chance.chance(0.5)

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from onceproof.harness.generation.job_outline import writing_vertices
-from onceproof.harness.model.chance import Chance, derived_seed
+from onceproof.harness.model.chance import Chance, Lots, derived_seed
 from onceproof.harness.model.family import Family, options_of, tasks_with
 from onceproof.harness.model.fault_kinds import (
     COORDINATOR_POINTS,
@@ -100,13 +100,13 @@ def with_server_faults(family: Family, scenario: Scenario) -> Scenario:
     )
     faults: list[Fault] = []
     for _ in range(chance.weighted(_COUNTS)):
-        faults += chance.elected(_PATTERNS)(chance, job)
+        faults += Lots(chance).first(_PATTERNS)(chance, job)
     return replace(scenario, faults=(*scenario.faults, *faults))
 
 
 def _server_fault(chance: Chance, job: _Job, point: Point) -> Fault:
     """Return a fault of a server at a pass of the point, or some passes of any point after it."""
-    kind = chance.elected(drawn_kinds("server"))
+    kind = Lots(chance).first(drawn_kinds("server"))
     # The number of draws is always the same, so that no draw depends on another.
     length, answers, after = chance.unit(), chance.chance(0.5), chance.weighted(_AFTER)
     delays: Mapping[Delay, int] = {

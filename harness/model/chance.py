@@ -89,10 +89,6 @@ class Chance:
                 wanted -= 1
         return kept
 
-    def elected(self, weights: Mapping[Named, int]) -> Named:
-        """Return one of the names. A further name changes the draw only where it is the one returned."""
-        return next(iter(Lots(self).ranked(weights)))
-
 
 class Lots:
     """Draws by name, each from a seed of its own that is derived from one draw of a stream and the name.
@@ -104,6 +100,10 @@ class Lots:
 
     def __init__(self, chance: Chance) -> None:
         self._draw = b"%d " % int(chance.unit() * 2**53)
+
+    def first(self, weights: Mapping[Named, int]) -> Named:
+        """Return one of the names. A further name changes the draw only where it is the one returned."""
+        return self.ranked(weights)[0]
 
     def ranked(self, weights: Mapping[Named, int]) -> list[Named]:
         """Return the names ordered by their best tickets; a name without a weight has none.

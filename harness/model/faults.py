@@ -498,7 +498,7 @@ def drawn_rows() -> list[FaultRow]:
 
 
 def drawn_kinds(*targets: Target, delays: Container[Delay] = get_args(Delay)) -> dict[FaultKind, int]:
-    """Return the kinds that strike one of the targets, with their weights, as `Chance.elected` takes them."""
+    """Return the kinds that strike one of the targets, with their weights, as `Lots.first` takes them."""
     return {
         row.kind: row.weight
         for row in FAULTS.values()

@@ -53,7 +53,7 @@ def test_alignment_is_for_how_many_steps_channels_were_blocked() -> None:
         else:
             assert steps == counting.steps
             compared += steps > 0
-    assert compared > 3
+    assert compared > 2
 
 
 def test_some_runs_align_for_long_and_some_not_at_all() -> None:

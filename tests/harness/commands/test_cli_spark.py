@@ -20,6 +20,7 @@ from onceproof.harness.trials.runner import run
 from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
+    from onceproof.harness.nightly.night import NightPlan
     from tests.harness.commands.conftest import Command
 
 PROGRAM = """
@@ -84,8 +85,8 @@ def test_a_night_gets_its_master_and_options(
 ) -> None:
     given = []
 
-    def night(*arguments: object, spark: SparkOptions, **options: object) -> int:
-        given.append(spark)
+    def night(plan: NightPlan) -> int:
+        given.append(plan.campaign.spark)
         return 0
 
     monkeypatch.setattr("onceproof.harness.nightly.night.nightly", night)

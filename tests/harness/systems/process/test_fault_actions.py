@@ -257,7 +257,7 @@ def test_no_signal_goes_to_unknown_or_other_sessions_processes(processes):
 @pytest.mark.parametrize("available", [LOCAL_MEANS, CLUSTER_MEANS], ids=["local", "cluster"])
 def test_means_are_drawn_from_the_seed_and_kept_in_the_scenario(available):
     drawn = []
-    for seed in range(400):
+    for seed in range(800):
         scenario = generate(load_family("word_count"), seed)
         real = with_means(scenario, available)
         assert with_means(real, available) == real
