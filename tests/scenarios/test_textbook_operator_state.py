@@ -24,7 +24,7 @@ from tests.scenarios.textbook_output import Clicks, printed
 PAIRS = [(("spark", 3), ("hadoop", 5)), (("hive", 7), ("flume", 9))]
 LESSON = f"{TEXTBOOK / 'pairs_plain.py'}:lesson"
 COMPARISON = TEXTBOOK / "buffering_sink.py"
-SMALL_BUFFER = 232
+SMALL_BUFFER = 89
 """The first seed of the lesson of the comparison whose scenario is small."""
 FAMILIES = ("textbook_pairs", "textbook_pairs_in_a_union_list")
 CLICKS = [Click("Mary", "./home", 1000 * number) for number in range(25)]

@@ -136,7 +136,6 @@ def test_where_pyflink_is_installed_the_program_gets_it(
     monkeypatch.delitem(sys.modules, "pyflink", raising=False)
     with pyflink_imports():
         names = run("import pyflink")
-    monkeypatch.delitem(sys.modules, "pyflink")
     assert names["pyflink"].here
 
 
