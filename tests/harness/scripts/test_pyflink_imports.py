@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
+import os
+import subprocess
 import sys
 import sysconfig
 import threading
@@ -16,6 +18,7 @@ from onceproof import engine
 from onceproof.harness.commands.cli import main
 from onceproof.harness.scripts.pyflink_imports import pyflink_imports
 
+ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import pyflink
 import pyflink.datastream.functions as functions
@@ -71,15 +74,24 @@ def test_library_in_the_same_process_does_not_find_pyflink() -> None:
         assert not any(name.startswith("pyflink") for name in sys.modules)
 
 
+def in_a_new_process(text: str, folder: Path = ROOT) -> None:
+    """Run a test's text where no script has been loaded: from then on a process answers its imports."""
+    given = f"from tests.harness.scripts.test_pyflink_imports import *\n{text}"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+    subprocess.run([sys.executable, "-c", given], check=True, env=environment)
+
+
 def test_nothing_is_left_after_the_outer_block() -> None:
-    before = builtins.__import__
-    with pyflink_imports():
-        with pyflink_imports():
-            pass
-        run("import pyflink")
-    assert builtins.__import__ is before
-    with pytest.raises(ModuleNotFoundError):
-        run("import pyflink")
+    in_a_new_process(
+        "before = builtins.__import__\n"
+        "with pyflink_imports():\n"
+        "    with pyflink_imports():\n"
+        "        pass\n"
+        "    run('import pyflink')\n"
+        "assert builtins.__import__ is before\n"
+        "with pytest.raises(ModuleNotFoundError):\n"
+        "    run('import pyflink')\n"
+    )
 
 
 def test_block_that_is_left_by_an_error_leaves_nothing() -> None:
@@ -128,15 +140,11 @@ def test_import_of_what_is_missing_says_why(line: str, reason: str) -> None:
         run(line)
 
 
-def test_where_pyflink_is_installed_the_program_gets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_pyflink_is_installed_the_program_gets_it(tmp_path: Path) -> None:
     (tmp_path / "pyflink.py").write_text("here = True\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "pyflink", raising=False)
-    with pyflink_imports():
-        names = run("import pyflink")
-    assert names["pyflink"].here
+    in_a_new_process(
+        "with pyflink_imports():\n    names = run('import pyflink')\nassert names['pyflink'].here\n", tmp_path
+    )
 
 
 def test_job_run_finds_the_engine(
