@@ -164,6 +164,7 @@ def test_the_shrunk_scenario_holds_the_settings_of_its_system(forgetful: Path) -
         examined = examine(system, family, failing, None, 100)
         assert examined.repeated
         small = examined.shrunk.scenario
-        assert (small.state_backend, small.incremental) == ("rocksdb", bool(failing.seed % 2))
+        assert small.state_backend == "rocksdb"
+        assert small.incremental is not UNSET
         # So it fails on the plain simulation too.
         assert not run_scenario(family, small, SIMULATED)[0].passed
