@@ -40,6 +40,8 @@ def failure_during_a_restart_begins_another(reached: Reached) -> Iterator[None]:
 
     def also_while_restarting(self: JobMaster, event: TaskFailed, now: int) -> Sequence[MasterEffect]:
         if self.state is JobState.RESTARTING and event.attempt == self.attempt:
+            # Past the table of transitions, which refuses a restart during a restart.
+            self.state = JobState.RUNNING
             return self._schedule_restart(now)
         return task_failed(self, event, now)
 
