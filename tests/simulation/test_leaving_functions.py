@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from onceproof.harness.model.family_places import load_family
@@ -35,6 +38,18 @@ def test_function_that_leaves_is_a_failure_of_its_task(means: str) -> None:
 def test_history_tells_by_which_means_a_function_left(means: str) -> None:
     [fired] = [event for event in trial_of(means).history.events if event[1] == FAULT_FIRED]
     assert fired[3].get("means", "") == means
+
+
+@pytest.mark.parametrize("means", ["fork", "chdir"])
+def test_what_takes_a_process_of_its_own_is_an_exit_in_the_simulation(
+    means: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    process = os.getpid()
+    trial = trial_of(means)
+    assert (os.getpid(), Path.cwd(), list(tmp_path.iterdir())) == (process, tmp_path, [])
+    [failed] = [event for event in trial.history.events if event[1] == TASK_FAILED]
+    assert failed[3]["cause"].startswith("SystemExit")
 
 
 def test_function_leaves_while_its_task_calls_it_and_no_steps_later() -> None:

@@ -17,6 +17,8 @@ import sys
 from collections.abc import Container, Sequence
 from typing import Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from onceproof.engine.protocol_points import COORDINATOR, ELEMENT, POINTS
 from onceproof.engine.runtime.execution import Killed
 from onceproof.engine.task.task import Task
@@ -25,7 +27,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.clock_jumps import jump_ms
 from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, PowerLost, ProcessKilled
-from onceproof.harness.systems.leaving_functions import leave
+from onceproof.harness.systems.leaving_functions import RAISED, leave
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -242,7 +244,8 @@ class FaultInjector:
                     self._fire(fault, name)
             case "function":
                 self._fire(fault, name)
-                leave(fault)
+                # What only a process of its own can do, such as a fork, it does in the plain way here.
+                leave(fault if fault.means in RAISED else replace(fault, means=""))
             case _:
                 self._kill_tasks(fault, name)
 
