@@ -91,7 +91,6 @@ class Timeliness:
             EXPIRY_WAIT: scenario.checkpoint_timeout_ms,
         }
         violations = [*self._without_checkpoint(scenario, history, oracle), *self._unlogged(history)]
-        declines = 0
         under_way: set[int] = set()
         refused: list[tuple[int, int, str]] = []
         for step, kind, subject, payload in history.events:
@@ -111,10 +110,8 @@ class Timeliness:
                 under_way.discard(subject)
                 refused = [each for each in refused if each[1:] != (subject, COORDINATOR)]
                 if payload["reason"] == IN_BATCH:
-                    declines += 1
-                    longest_ms[INTERVAL_WAIT] = _backed_off(interval_ms, declines)
+                    longest_ms[INTERVAL_WAIT] = _backed_off(longest_ms[INTERVAL_WAIT], interval_ms)
             elif kind == ATTEMPT_STARTED:
-                declines = 0
                 longest_ms[INTERVAL_WAIT] = interval_ms
             elif kind == WRITE_REFUSED:
                 if payload["checkpoint"] in under_way:
@@ -127,20 +124,21 @@ class Timeliness:
         """Return a violation for the first stretch of time in which a checkpoint should have completed."""
         pause_ms, timeout_ms = scenario.checkpoint_mode.min_pause_ms, scenario.checkpoint_timeout_ms
         interval_ms = max(scenario.checkpoint_interval_ms, pause_ms)
-        allowed_ms = PATIENCE * (scenario.checkpoint_interval_ms + pause_ms + timeout_ms)
-        declines = 0
+        wait_ms = scenario.checkpoint_interval_ms
         since_ms: int | None = None
         if oracle.is_drawn or not _keeps_up(scenario):
             return []
         for step, kind, _, payload in history.events:
             if kind == CHECKPOINT_ABORTED and payload["reason"] == IN_BATCH:
-                declines += 1
-                allowed_ms = PATIENCE * (_backed_off(interval_ms, declines) + pause_ms + timeout_ms)
+                wait_ms = _backed_off(wait_ms, interval_ms)
                 since_ms = None
             elif kind in _BEGINS_ANEW or step < scenario.schedule.horizon:
+                if kind == ATTEMPT_STARTED:
+                    wait_ms = scenario.checkpoint_interval_ms
                 since_ms = None
             elif kind == WAIT_BEGUN:
                 now_ms = payload["now_ms"]
+                allowed_ms = PATIENCE * (wait_ms + pause_ms + timeout_ms)
                 if since_ms is None:
                     since_ms = now_ms
                 elif now_ms - since_ms > allowed_ms:
@@ -187,9 +185,9 @@ class Timeliness:
         return found
 
 
-def _backed_off(interval_ms: int, declines: int) -> int:
-    """Return the interval after this many refusals of tasks that sort their input."""
-    return interval_ms << min(declines, MOST_DOUBLINGS)
+def _backed_off(wait_ms: int, interval_ms: int) -> int:
+    """Return how long the next checkpoint waits after one more refusal of a task that sorts its input."""
+    return min(2 * max(wait_ms, interval_ms), interval_ms << MOST_DOUBLINGS)
 
 
 def _keeps_up(scenario: Scenario) -> bool:

@@ -79,6 +79,17 @@ def test_no_checkpoint_completes_while_tasks_sort_their_input(scenario):
     assert anomalies(scenario, history) == [NO_CHECKPOINT]
 
 
+def test_refusals_of_one_attempt_give_the_next_one_no_more_time(scenario):
+    history = History()
+    history.checkpoint_aborted(1, 1, IN_BATCH)
+    history.attempt_started(2, "1.2", 1, None)
+    history.wait_begun(3, INTERVAL_WAIT, 80, 0)
+    history.wait_begun(4, INTERVAL_WAIT, 80, LONG_MS)
+    assert anomalies(scenario, history) == []
+    history.wait_begun(5, INTERVAL_WAIT, 80, 1 + LONG_MS)
+    assert anomalies(scenario, history) == [NO_CHECKPOINT]
+
+
 LONG_MS = PATIENCE * (50 + 80 + 400)
 
 
