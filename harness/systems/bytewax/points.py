@@ -14,45 +14,28 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from onceproof.harness.model.fault_answers import answers
 from onceproof.harness.model.fault_kinds import Point
-from onceproof.harness.model.scenario import Fault, Scenario
+from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.systems.commit_faults import COMMIT_METHODS
 from onceproof.harness.systems.kit.drivers import ForkedKills
 from onceproof.harness.systems.kit.points import (
     SUPERVISED,
-    at_place,
+    WORKERS_PLACES,
+    Places,
     missing_points,
-    place_of,
+    placed,
     records_between_checkpoints,
 )
 
 CAPABILITIES: Final = SUPERVISED
 
-PLACES: Final[dict[Point, Point]] = {
-    "restoring": "restoring",
-    "restored": "restored",
-    "triggered": "barrier_received",
-    "barrier_received": "barrier_received",
-    "aligned": "barrier_received",
-    "element": "element",
-    "end_of_data": "end_of_data",
-    "pre_committed": "snapshotted",
-    "snapshotted": "snapshotted",
-    "uploaded": "snapshotted",
-    "acknowledged": "snapshotted",
-    "metadata_written": "committing",
-    "committing": "committing",
-    "completed": "notified",
-    "committed": "committed",
-    "notified": "notified",
-}
+PLACES: Final[Places] = {**WORKERS_PLACES, "completed": "notified"}
 """The point of a flow for each point of the protocol.
 
 restoring: a worker process is about to run the flow. restored: a partition of the source is built.
@@ -93,13 +76,10 @@ def prepared(scenario: Scenario) -> Scenario:
         parallelism=min(scenario.parallelism, MOST_WORKERS),
         checkpoint_interval_ms=STEPS_PER_RECORD * interval,
         restart_delay_ms=0,
-        faults=tuple([_placed(fault, passes) for fault in scenario.faults]),
+        faults=tuple(
+            [
+                placed(fault, CAPABILITIES, PLACES, passes, MOST_PASSES, MOST_WORKERS)
+                for fault in scenario.faults
+            ]
+        ),
     )
-
-
-def _placed(fault: Fault, passes: Mapping[Point, int]) -> Fault:
-    """Return a fault at its point in a flow; an inapplicable fault is returned unchanged."""
-    place = place_of(fault, CAPABILITIES, PLACES)
-    if place is None:
-        return fault
-    return at_place(fault, place, passes.get(place, MOST_PASSES), MOST_WORKERS)

@@ -39,6 +39,25 @@ SUPERVISED: Final = frozenset(
     }
 )
 """The capabilities of a job that is killed by SIGKILL and started again, with a sink of the harness."""
+WORKERS_PLACES: Final[Places] = {
+    "restoring": "restoring",
+    "restored": "restored",
+    "triggered": "barrier_received",
+    "barrier_received": "barrier_received",
+    "aligned": "barrier_received",
+    "element": "element",
+    "end_of_data": "end_of_data",
+    "pre_committed": "snapshotted",
+    "snapshotted": "snapshotted",
+    "uploaded": "snapshotted",
+    "acknowledged": "snapshotted",
+    "metadata_written": "committing",
+    "committing": "committing",
+    "completed": "completed",
+    "committed": "committed",
+    "notified": "notified",
+}
+"""The places of a system whose workers store and commit by themselves."""
 LONGEST_AFTER: Final = 3
 """Steps of the simulation are short. On another system the next point may come after the aimed situation."""
 
@@ -100,6 +119,30 @@ def at_place(
         means="",
         delay=0,
     )
+
+
+def placed(
+    fault: Fault,
+    capabilities: frozenset[Capability],
+    places: Places,
+    passes: Mapping[Point, int],
+    most_passes: int,
+    most_parallelism: int,
+) -> Fault:
+    """Return a fault at its place, waiting for passes that every run has; unchanged if it is not applicable.
+
+    Args:
+        fault: as it was planned.
+        capabilities: of the system.
+        places: of the system.
+        passes: how often every run passes a point, where that is known.
+        most_passes: for how many passes of another point a fault waits at most.
+        most_parallelism: the largest parallelism after a rescale.
+    """
+    place = place_of(fault, capabilities, places)
+    if place is None:
+        return fault
+    return at_place(fault, place, passes.get(place, most_passes), most_parallelism)
 
 
 def records_between_checkpoints(scenario: Scenario, least: int, most: int) -> int:

@@ -27,11 +27,9 @@ from onceproof.engine.connectors.sqlite import SqliteUpsertFunction, use_write_a
 from onceproof.engine.connectors.upsert_fence import FENCE
 from onceproof.engine.connectors.write_ahead import PendingBatch
 from onceproof.engine.functions import RuntimeContext
-from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import Parameter
-from onceproof.harness.systems.process.file_io import LoggedCommits, task_name
-from onceproof.harness.systems.recording import event_log
+from onceproof.harness.systems.process.file_io import LoggedCommits
 from onceproof.harness.systems.sinks import BUFFERED_KEYS, BatchSink, ReactingSink, SinkKind, sink_of
 
 TRANSACTIONS: Final = "onceproof_transactions"
@@ -310,21 +308,8 @@ class LoggingUpsertFunction(SqliteUpsertFunction):
         self._commits = commits
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
-        """Write rows between the points ``committing`` and ``committed``, and log them."""
-        context = self.get_runtime_context()
-        context.probe(COMMITTING, 0)
-        task = task_name(context)
-        fault = self._commits.strike(context, task)
-        super().upsert(rows)
-        self._commits.log.write(
-            event_log.ROWS_WRITTEN,
-            task=task,
-            attempt=context.get_attempt_id(),
-            keys=self._keys,
-            rows=list(rows.values()),
-        )
-        self._commits.answer(fault, task)
-        context.probe(COMMITTED, 0)
+        """Write rows, and log them."""
+        self._commits.write(self.get_runtime_context(), self._keys, rows, super().upsert)
 
 
 def make_sink(

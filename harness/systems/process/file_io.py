@@ -13,7 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self, TypeAlias
@@ -26,6 +26,7 @@ from onceproof.engine.connectors.source import ForwardingReader, Source, SourceI
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory
 from onceproof.engine.functions import RuntimeContext
+from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.history import as_tuple
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.commit_faults import answer, refuse
@@ -65,6 +66,31 @@ class LoggedCommits:
             raise
         self.log.write(event_log.COMMITTED, transaction=name, length=length)
         self.answer(fault, name)
+
+    def write(
+        self,
+        context: RuntimeContext,
+        keys: int,
+        rows: Mapping[Hashable, Any],
+        upsert: Callable[[Mapping[Hashable, Any]], None],
+    ) -> None:
+        """Call ``upsert`` with the rows between the points ``committing`` and ``committed``, and log them.
+
+        The first ``keys`` columns are the key. Raises InjectedError as ``make`` does.
+        """
+        context.probe(COMMITTING, 0)
+        task = task_name(context)
+        fault = self.strike(context, task)
+        upsert(rows)
+        self.log.write(
+            event_log.ROWS_WRITTEN,
+            task=task,
+            attempt=context.get_attempt_id(),
+            keys=keys,
+            rows=list(rows.values()),
+        )
+        self.answer(fault, task)
+        context.probe(COMMITTED, 0)
 
     def strike(self, context: RuntimeContext, name: str) -> Fault | None:
         """Return the fault of the next commit, if any. Log and raise if it is a refusal."""

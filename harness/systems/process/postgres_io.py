@@ -40,10 +40,9 @@ from onceproof.engine.connectors.postgres.postgres_table import PostgresTable
 from onceproof.engine.connectors.postgres.timed_connection import TimedConnection, connect, translated
 from onceproof.engine.connectors.upsert_fence import FENCE
 from onceproof.engine.functions import Function, RuntimeContext
-from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.history import Row
 from onceproof.harness.systems.process.database_io import Table
-from onceproof.harness.systems.process.file_io import LoggedCommits, task_name
+from onceproof.harness.systems.process.file_io import LoggedCommits
 from onceproof.harness.systems.process.visible_outputs import ServerWatch
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.sinks import BUFFERED_KEYS
@@ -96,21 +95,8 @@ class LoggingPostgresUpsertFunction(PostgresUpsertFunction):
         return LoggingPostgresUpsertFunction(self._target, self._keys, self._commits)
 
     def upsert(self, rows: Mapping[Hashable, Any]) -> None:
-        """Write rows between the points ``committing`` and ``committed``, and log them."""
-        context = self.get_runtime_context()
-        context.probe(COMMITTING, 0)
-        task = task_name(context)
-        fault = self._commits.strike(context, task)
-        super().upsert(rows)
-        self._commits.log.write(
-            event_log.ROWS_WRITTEN,
-            task=task,
-            attempt=context.get_attempt_id(),
-            keys=self._keys,
-            rows=list(rows.values()),
-        )
-        self._commits.answer(fault, task)
-        context.probe(COMMITTED, 0)
+        """Write rows, and log them."""
+        self._commits.write(self.get_runtime_context(), self._keys, rows, super().upsert)
 
 
 class PostgresEnd(NamedTuple):
