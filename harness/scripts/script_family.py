@@ -112,6 +112,8 @@ class ScriptFamily:
                 case _:
                     raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
         self._script = Script(path, arguments, job)
+        self._unedited = self
+        """The one whose runs without faults judge it and its edited twins."""
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
         self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
         self.pools = self._find_pools(samples)
@@ -161,19 +163,14 @@ class ScriptFamily:
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
-        operators = self.operators()
-        yield from end_notes(self.pools, sinks_of(operators))
+        yield from end_notes(self.pools, sinks_of(self.operators))
         if not self.is_determined:
-            yield self._order_note(operators)
+            yield self._order_note()
         yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
 
-    def operators(self) -> Sequence[StreamNode]:
-        """Return the operators of the job as the script describes it."""
-        return self._script.describe().description.operators
-
-    def _order_note(self, operators: Sequence[StreamNode]) -> str:
+    def _order_note(self) -> str:
         calm = calm_scenario(self, self._trial_records)
-        for node in operators:
+        for node in self.operators:
             tapped = cast(Family, _Tapped(self, node.number))
             runs = [run for each in (calm, *variants_of(calm)) if (run := rows_of(tapped, each)) is not None]
             for run in runs:
@@ -187,7 +184,10 @@ class ScriptFamily:
         return self._script.module_name
 
     def edited(self, tree: ast.Module, names: Mapping[str, object]) -> ScriptFamily:
-        """Return the family with another syntax tree for its script, and names that its module gets."""
+        """Return the family with another syntax tree for its script, and names that its module gets.
+
+        It must commit what the script commits as it is.
+        """
         twin = copy(self)
         twin._script = self._script.edited(tree, names)
         return twin
@@ -199,7 +199,7 @@ class ScriptFamily:
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            self._kept[key] = rows_of(self, calm_scenario(self, records))
+            self._kept[key] = rows_of(self._unedited, calm_scenario(self, records))
         return self._kept[key]
 
     def _variants(self, records: Records) -> list[RowCounts]:
@@ -208,7 +208,8 @@ class ScriptFamily:
         if key not in self._kept_variants:
             if len(self._kept_variants) >= _MOST_VARIANTS:
                 self._kept_variants.clear()
-            runs = [rows_of(self, variant) for variant in variants_of(calm_scenario(self, records))]
+            variants = variants_of(calm_scenario(self, records))
+            runs = [rows_of(self._unedited, variant) for variant in variants]
             self._kept_variants[key] = [run for run in runs if run is not None]
         return self._kept_variants[key]
 
@@ -242,7 +243,6 @@ class ScriptFamily:
         self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
 
     def _find_specials(self) -> dict[str, Specials | None]:
-        operators = self.operators()
         none = dict.fromkeys(first_records(self.pools), ())
 
         def rows_of_one(name: str, held: RecordValue) -> int:
@@ -251,15 +251,14 @@ class ScriptFamily:
 
         return {
             source.name: specials_of(
-                operators, source, self.pools[source.name], partial(rows_of_one, source.name)
+                self.operators, source, self.pools[source.name], partial(rows_of_one, source.name)
             )
-            for source in sources_of(operators)
+            for source in sources_of(self.operators)
         }
 
     def _has_windows(self) -> bool:
         """Return whether windows may fire again for late records, as a restore sets watermarks back."""
-        operators = self.operators()
-        return any(isinstance(node.create(), WindowOperator) for node in operators if node.inputs)
+        return any(isinstance(node.create(), WindowOperator) for node in self.operators if node.inputs)
 
     @contextmanager
     def _in_time(self, what: str) -> Iterator[None]:
@@ -294,10 +293,11 @@ class ScriptFamily:
     def _find_pools(self, samples: Mapping[str, Path]) -> dict[str, Pool]:
         with self._in_time("the program"):
             description = self._script.describe().description
-        operators = description.operators
+        self.operators: Sequence[StreamNode] = description.operators
+        """Those of the job as the script describes it, to be looked at only."""
         mode = description.get_configuration().get(RUNTIME_MODE)
         self._is_batch = str(mode).upper() == "BATCH"
-        sources = sources_of(operators)
+        sources = sources_of(self.operators)
         names = [source.name for source in sources]
         for name in samples:
             if name not in names:

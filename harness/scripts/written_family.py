@@ -41,7 +41,7 @@ _DDL: Final[Mapping[tuple[type, ...], str]] = {
 
 def family_text(template: str, family: ScriptFamily, path: str) -> str:
     """Return the file of a family for a script, which lies at ``path`` as seen from that file."""
-    operators = family.operators()
+    operators = family.operators
     records = first_records(family.pools)
     rows = sorted(rows_of(family, calm_scenario(family, records)) or (), key=repr)
     kinds = [source.node.output_type for source in sources_of(operators)]
