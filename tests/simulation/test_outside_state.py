@@ -10,9 +10,9 @@ import pytest
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.simulation.outside_state import OutsideState, Place
 from onceproof.harness.trials.trial import try_scenario
+from tests.wrong_jobs.family import rescales
 
 FOLDER = Path(__file__).parents[1] / "wrong_jobs"
 
@@ -30,12 +30,6 @@ def watched(name: str, seed: int, carried: tuple[Place, ...] = ()) -> tuple[Outs
     with watch.watching():
         passed = try_scenario(family, generate(family, seed), twice=False).verdict.passed
     return watch, passed
-
-
-def rescales(scenario: Scenario) -> bool:
-    """Return whether the job gets another parallelism: then nobody can say what each subtask carries over."""
-    kinds = [each.kind for each in scenario.asked]
-    return "rescale" in kinds or any(fault.rescale_to for fault in scenario.faults)
 
 
 def failing_seed(name: str) -> int:

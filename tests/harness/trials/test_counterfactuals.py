@@ -12,10 +12,10 @@ from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.trial import try_scenario
 from tests.planted.catalogue import find_mutant
+from tests.wrong_jobs.family import rescales
 
 FOLDER = Path(__file__).parents[2] / "wrong_jobs"
 JOBS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "family"))
@@ -30,16 +30,11 @@ def cause_in(job: str) -> ConfirmedCause | None:
     """
     family = load_family(f"{FOLDER / job}.py:family")
     scenarios = [generate(family, seed) for seed in range(MOST_SEEDS)]
-    for scenario in sorted(scenarios, key=_rescales):
+    for scenario in sorted(scenarios, key=rescales):
         signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
         if signature is not None:
             return confirmed_cause(family, scenario, signature, scenario)
     raise AssertionError(f"{job} passes {MOST_SEEDS} scenarios")
-
-
-def _rescales(scenario: Scenario) -> bool:
-    asked = [each.kind for each in scenario.asked]
-    return "rescale" in asked or any(fault.rescale_to for fault in scenario.faults)
 
 
 def wrong_line_of(job: str) -> int:

@@ -159,12 +159,13 @@ def test_the_shrunk_scenario_holds_the_settings_of_its_system(forgetful: Path) -
     family = load_family(str(forgetful))
     scenarios = [scenario_of(family, scenario_seed(0, family.name, number)) for number in range(12)]
     with closing(DatabaseSystem()) as system:
-        failing = next(each for each in scenarios if not run_scenario(family, each, system)[0].passed)
+        # Of an even seed the other setting is what a scenario without a seed has, and is left out as idle.
+        odd = [each for each in scenarios if each.seed % 2]
+        failing = next(each for each in odd if not run_scenario(family, each, system)[0].passed)
         assert failing.state_backend is UNSET
         examined = examine(system, family, failing, None, 100)
         assert examined.repeated
         small = examined.shrunk.scenario
-        assert small.state_backend == "rocksdb"
-        assert small.incremental is not UNSET
+        assert (small.state_backend, small.incremental) == ("rocksdb", bool(failing.seed % 2))
         # So it fails on the plain simulation too.
         assert not run_scenario(family, small, SIMULATED)[0].passed
