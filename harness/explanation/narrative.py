@@ -133,6 +133,9 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "is cancelled" if "cancelled" in payload else "stops", how
         case kinds.STOP_FAILED:
             yield step, JOB, "FAILED", f"to stop with a savepoint: {payload['reason']}"
+        case kinds.JOB_UPGRADED:
+            how = "killed" if payload["killed"] else "ended with a savepoint"
+            yield step, JOB, "is upgraded", f"the old version is {how}, the new one begins from its state"
         case kinds.JOB_RESCALED:
             what = f"to parallelism {payload['parallelism']}, as its user asks"
             if payload.get("open"):

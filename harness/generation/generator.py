@@ -28,6 +28,7 @@ from onceproof.harness.generation.drawn_operations import (
     draw_cancel,
     draw_operations,
     draw_rescales,
+    draw_upgrade,
 )
 from onceproof.harness.generation.drawn_times import with_times
 from onceproof.harness.generation.drawn_workloads import workload_of
@@ -210,7 +211,9 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     tolerates = chance.chance(0.75) or expires
     budget = ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps)
     waits = _waits_for_a_message(faults)
-    hurried = tolerates and not met and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
+    upgrade = draw_upgrade(family, seed, stage)
+    may_hurry = tolerates and not (met or upgrade)
+    hurried = may_hurry and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
     in_databases = any_backend and _draws_databases(chance, faults, seed)
     return Scenario(
@@ -233,7 +236,9 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         schedule=schedule,
         step_budget=allowed_step_budget(budget * (DRAWN_GRAPH_PATIENCE if expires else 1), records),
         mode=mode,
-        operations=draw_operations(chance, stage, met, sizes, any_backend=any_backend, may_stop=not hurried),
+        operations=draw_operations(
+            chance, stage, met, (*sizes, *upgrade), any_backend=any_backend, may_stop=not hurried
+        ),
         state_backend="rocksdb" if in_databases else UNSET,
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),

@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from onceproof import scenarios
 from onceproof.harness.model.family import (
@@ -40,7 +41,10 @@ from onceproof.harness.model.user_file import defined_in, error_line, import_fil
 PROGRAM_SUFFIX: Final = ".toml"
 WORDS: Final = "?"
 """Stands between a script and what its address says of it."""
+UPGRADES: Final = "upgrades"
+"""The word of an address that names the earlier version of a script: ``new.py?upgrades=old.py``."""
 _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
+_UPGRADES: Final = "onceproof.harness.scripts.upgrade_family"
 """Imported when a script is loaded: it runs on the systems, which import this module."""
 _OF_FAMILIES: Final = frozenset(
     ("generate", "job", "expected", "oracle_sql", "record_schema", "generator_version")
@@ -144,7 +148,7 @@ def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
         return str(family.path)
-    if type(family).__module__ == _SCRIPTS:
+    if type(family).__module__ in (_SCRIPTS, _UPGRADES):
         script: Any = family
         return joined_address(script.path, script.said)
     if isinstance(family, ModuleType):
@@ -216,7 +220,9 @@ def _from_file(path: Path, attribute: str) -> Family:
 @cache
 def _script(path: Path, said: str) -> Family:
     """Return a script, which its process looks at once only: it runs to know what its records determine."""
-    family: Family = importlib.import_module(_SCRIPTS).ScriptFamily(path, said)
+    is_upgrade = UPGRADES in dict(parse_qsl(said.removeprefix(WORDS)))
+    module, kind = (_UPGRADES, "UpgradeFamily") if is_upgrade else (_SCRIPTS, "ScriptFamily")
+    family: Family = getattr(importlib.import_module(module), kind)(path, said)
     return family
 
 

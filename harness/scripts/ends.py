@@ -32,6 +32,7 @@ from onceproof.harness.scripts.records import Pool, PooledSource
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
+    from onceproof.engine.api.operator_settings import DataStreamSink
     from onceproof.harness.model.family import JobIO
 
 _IN_ORDER: Final = (None, PartitionerKind.FORWARD)
@@ -44,6 +45,20 @@ class ScriptSource(NamedTuple):
     name: str
     node: StreamNode
     source: Source
+
+
+class Identities(NamedTuple):
+    """The ids under which the operators of a script keep their state, as its own graph has them.
+
+    The harness describes another graph, in which ids that follow from the place would be others.
+    """
+
+    operators: Mapping[int, str]
+    """By the number of an operator."""
+    sinks: Mapping[str, str]
+    """By the name of an end, that of the sink in its place."""
+    left: Sequence[str] = ()
+    """Of sinks that an earlier version had in place of its ends: they commit what is in its state."""
 
 
 class ScriptSink(NamedTuple):
@@ -103,12 +118,14 @@ def build(
     operators: Sequence[StreamNode],
     pools: Mapping[str, Pool],
     tapped: int | None = None,
+    identities: Identities | None = None,
 ) -> None:
     """Describe the job of a script in ``env``, with the ends of the harness.
 
     Args:
         tapped: the number of the operator whose output is written in place of what the sinks get; None: of
             no operator.
+        identities: the ids of the operators; None: those of the graph that is described.
     """
     sources, sinks = sources_of(operators), sinks_of(operators)
     for name, node, _ in sources:
@@ -116,6 +133,9 @@ def build(
         node.create = partial(node.create.func, PooledSource(io.source(name), name, pools[name]), *arguments)  # type: ignore[attr-defined]
     sizes = _parallelisms(operators, io.parallelism)
     replaced = {sink.node.number for sink in sinks if sink.what is not None}
+    if identities is not None:
+        for node in operators:
+            node.uid_hash = identities.operators[node.number]
     env.adopt([node for node in operators if node.number not in replaced])
     if tapped is not None:
         tap = next(node for node in operators if node.number == tapped)
@@ -123,7 +143,17 @@ def build(
         return
     for name, node, what in sinks:
         inputs = (Upstream(node),) if what is None else node.inputs
-        _write(env, io, inputs, name, sizes[node.number], name if len(sinks) > 1 else None)
+        stand_in = _write(env, io, inputs, name, sizes[node.number], name if len(sinks) > 1 else None)
+        if identities is not None:
+            stand_in.set_uid_hash(identities.sinks[name])
+    for number, identity in enumerate(() if identities is None else identities.left):
+        rows = DataStream(env, tuple(inputs)).filter(_nothing).set_parallelism(size := sizes[node.number])
+        name = f"left-{number}"
+        rows.add_sink(io.sink(name)).name(name).set_parallelism(size).set_uid_hash(identity)
+
+
+def _nothing(value: Any) -> bool:
+    return False
 
 
 def _write(
@@ -133,9 +163,9 @@ def _write(
     name: str,
     size: int,
     tag: str | None,
-) -> None:
+) -> DataStreamSink:
     rows = DataStream(env, tuple(inputs)).map(partial(_row, tag)).name(f"rows-{name}").set_parallelism(size)
-    rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
+    return rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
 
 
 def _parallelisms(operators: Sequence[StreamNode], usual: int) -> dict[int, int]:

@@ -96,13 +96,19 @@ def _done(value: Any) -> CompletableFuture[Any]:
 
 
 class Script:
-    """A file, the arguments that it gets, and which of its jobs is on trial; "": the first one."""
+    """A file, the arguments that it gets, and which of its jobs is on trial; "": the first one.
 
-    def __init__(self, path: Path, arguments: Sequence[str] = (), job: str = "") -> None:
+    Args:
+        module_name: that of an earlier version, whose pickled values name its classes; "": from its file.
+    """
+
+    def __init__(
+        self, path: Path, arguments: Sequence[str] = (), job: str = "", module_name: str = ""
+    ) -> None:
         self.path = path
         self._arguments = arguments
         self._job = job
-        self.module_name: Final = f"{MODULE}{path.stem}"
+        self.module_name: Final = module_name or f"{MODULE}{path.stem}"
         try:
             tree = ast.parse(path.read_bytes(), str(path))
         except OSError as error:
@@ -122,8 +128,12 @@ class Script:
         twin._code, twin._names, twin._classes = _compiled(deepcopy(tree), self.path), names, {}
         return twin
 
-    def describe(self) -> DescribedJob:
-        """Run the script up to its job. Raises FamilyError."""
+    def describe(self, overrides: Configuration = _OVER_THE_SCRIPT) -> DescribedJob:
+        """Run the script up to its job. Raises FamilyError.
+
+        Args:
+            overrides: the options that win over those of the script.
+        """
         taken: list[DescribedJob] = []
         others: list[str] = []
 
@@ -138,7 +148,7 @@ class Script:
         try:
             with (
                 self._running(said),
-                submitted(Configuration(), lambda graph: None, str(self.path), _OVER_THE_SCRIPT, takes=take),
+                submitted(Configuration(), lambda graph: None, str(self.path), overrides, takes=take),
             ):
                 self._execute()
         except _Taken:

@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
-from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE
+from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE, Configuration
 from onceproof.engine.graph import PartitionerKind, StreamNode
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.harness.model.family import (
@@ -53,7 +53,7 @@ from onceproof.harness.scripts.calm_runs import (
     settled,
     variants_of,
 )
-from onceproof.harness.scripts.ends import build, sinks_of, sources_of
+from onceproof.harness.scripts.ends import Identities, build, sinks_of, sources_of
 from onceproof.harness.scripts.records import (
     Pool,
     drawn_records,
@@ -72,6 +72,7 @@ from onceproof.harness.systems.simulation.world import World
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
+    from onceproof.engine.api.job_description import JobDescription
 
 _SAID: Final = ("job", "sample", "argument")
 _MOST_KEPT: Final = 2_000
@@ -87,12 +88,13 @@ class ScriptFamily:
     Args:
         path: the file.
         said: what its address says of it behind the question mark.
+        earlier: the version that it replaces; it reads the same records, and the same pickled values.
     """
 
     generator_version = 1
     record_schema = row_schema = oracle_sql = ""
 
-    def __init__(self, path: Path, said: str = "") -> None:
+    def __init__(self, path: Path, said: str = "", earlier: ScriptFamily | None = None) -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
@@ -111,7 +113,8 @@ class ScriptFamily:
                     samples[name] = path.parent / file
                 case _:
                     raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
-        self._script = Script(path, arguments, job)
+        self._script = Script(path, arguments, job, "" if earlier is None else earlier.module_name)
+        self._earlier = earlier
         self._unedited = self
         """The one whose runs without faults judge it and its edited twins."""
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
@@ -139,9 +142,9 @@ class ScriptFamily:
         records = draw_records(random, self.pools, self._is_free_of_splits, self._is_free_of_order)
         if random.random() < _SPECIAL:
             special = draw_special_records(random, records, self._specials)
-            if self._calm_rows(special) is not None:
+            if self.calm_rows(special) is not None:
                 return Workload(special)
-        if self._calm_rows(records) is None:
+        if self.calm_rows(records) is None:
             records = first_records(self.pools)
         return Workload(records)
 
@@ -153,13 +156,24 @@ class ScriptFamily:
         """Return what runs without faults commit; of a part of the input, what is there."""
         if not declared.is_whole:
             return declared.rows
-        calm = self._calm_rows(records) if self._is_judged else None
+        calm = self.calm_rows(records) if self._is_judged else None
         visible = Counter(declared.rows)
         if calm is None:
             return declared.rows
         if calm == visible:
             return list(calm.elements())
         return list(settled(visible, [calm, *self._variants(records)], self._columns).elements())
+
+    def restrict_to(self, other: ScriptFamily) -> None:
+        """Draw only records over which another version is determined as well."""
+        self._is_free_of_splits &= other._is_free_of_splits
+        self._is_free_of_order &= other._is_free_of_order
+
+    def judged_columns(self) -> tuple[int, ...] | None:
+        """Return the columns by which rows are judged where runs without faults differ; () for none."""
+        if self.is_determined:
+            return None
+        return (self._columns or ()) if self._is_judged else ()
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
@@ -194,7 +208,8 @@ class ScriptFamily:
 
     # The runs without faults.
 
-    def _calm_rows(self, records: Records) -> RowCounts | None:
+    def calm_rows(self, records: Records) -> RowCounts | None:
+        """Return the rows of the calm run; None if it fails."""
         key = _key_of(records)
         if key not in self._kept:
             if len(self._kept) >= _MOST_KEPT:
@@ -230,9 +245,9 @@ class ScriptFamily:
         self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
         # Few records may show no race.
         long = first_records(self.pools, repeats=True)
-        repeats = self._calm_rows(long) is not None
+        repeats = self.calm_rows(long) is not None
         self._trial_records = long if repeats else first
-        calm_rows = self._calm_rows(self._trial_records)
+        calm_rows = self.calm_rows(self._trial_records)
         runs = [rows for rows in (calm_rows, *self._variants(self._trial_records)) if rows is not None]
         self.is_determined = all(run == runs[0] for run in runs)
         self._columns = None if self.is_determined else agreed_columns(runs)
@@ -272,7 +287,7 @@ class ScriptFamily:
 
     def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
         """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""
-        again = self._calm_rows(records)
+        again = self.calm_rows(records)
         changed = sorted(path for path, time in _files_beside(self.path).items() if before.get(path) != time)
         if again is None or again == rows or not changed:
             return
@@ -285,7 +300,7 @@ class ScriptFamily:
         )
 
     def _agrees(self, records: Records) -> bool:
-        calm = self._calm_rows(records)
+        calm = self.calm_rows(records)
         return calm is not None and all(run == calm for run in self._variants(records))
 
     # The job.
@@ -299,8 +314,9 @@ class ScriptFamily:
         self._is_batch = str(mode).upper() == "BATCH"
         sources = sources_of(self.operators)
         names = [source.name for source in sources]
+        inherited = {} if self._earlier is None else self._earlier.pools
         for name in samples:
-            if name not in names:
+            if name not in (*names, *inherited):
                 raise FamilyError(
                     f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
                     f" {', '.join(names)}"
@@ -309,6 +325,9 @@ class ScriptFamily:
         for name, node, source in sources:
             kind = node.output_type
             origin = "of the program itself"
+            if name in inherited:
+                pools[name] = inherited[name]
+                continue
             if name in samples:
                 records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
             else:
@@ -324,10 +343,20 @@ class ScriptFamily:
             pools[name] = pool_of(records, origin, has_splits=not node.parallelism_is_fixed)
         return pools
 
-    def describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
+    def described_as_written(self) -> JobDescription:
+        """Return the job with the parallelism that the script gives it; a scenario has its own."""
+        return self._script.describe(Configuration()).description
+
+    def describe(
+        self,
+        env: StreamExecutionEnvironment,
+        io: JobIO,
+        tapped: int | None = None,
+        identities: Identities | None = None,
+    ) -> None:
         """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
-        build(env, io, description.operators, self.pools, tapped)
+        build(env, io, description.operators, self.pools, tapped, identities)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
             if own.is_set(option):
