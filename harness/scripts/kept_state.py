@@ -71,6 +71,9 @@ def kept_in(recorded: Iterable[RecordedCheckpoint]) -> dict[str, Kept]:
                 name = operator.operator_id
                 kept = found.setdefault(name, Kept(name, operator.uid, operator.name, {}, set()))
                 for state, table in stored.keyed.items():
+                    if not table.groups and state.startswith(tuple(_TIMERS)):
+                        # Every operator with timers has both kinds.
+                        continue
                     kept.states[state] = Shape(
                         table.kind, table.value_type, table.key_type, table.namespace_type
                     )

@@ -164,10 +164,12 @@ class ScriptFamily:
             return list(calm.elements())
         return list(settled(visible, [calm, *self._variants(records)], self._columns).elements())
 
-    def restrict_to(self, other: ScriptFamily) -> None:
-        """Draw only records over which another version is determined as well."""
-        self._is_free_of_splits &= other._is_free_of_splits
-        self._is_free_of_order &= other._is_free_of_order
+    def restricted_to(self, other: ScriptFamily) -> ScriptFamily:
+        """Return the family with only such records over which another version is determined as well."""
+        twin = copy(self)
+        twin._is_free_of_splits &= other._is_free_of_splits
+        twin._is_free_of_order &= other._is_free_of_order
+        return twin
 
     def judged_columns(self) -> tuple[int, ...] | None:
         """Return the columns by which rows are judged where runs without faults differ; () for none."""

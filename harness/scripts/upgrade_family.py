@@ -37,7 +37,7 @@ from onceproof.harness.model.family import (
     Vertices,
     Workload,
 )
-from onceproof.harness.model.family_places import UPGRADES, WORDS
+from onceproof.harness.model.family_places import UPGRADES, WORDS, joined_address, load_family
 from onceproof.harness.model.history import ERROR, Cut, rows_at_end
 from onceproof.harness.scripts.calm_runs import RowCounts, calm_scenario, has_finished, settled
 from onceproof.harness.scripts.ends import Identities, sinks_of
@@ -78,10 +78,9 @@ class UpgradeFamily:
         earlier = path.parent / dict(words)[UPGRADES]
         if not earlier.is_file():
             raise FamilyError(f"{earlier}: no such file")
-        old = ScriptFamily(earlier.absolute(), rest)
+        old = cast(ScriptFamily, load_family(joined_address(earlier.absolute(), rest)))
         new = ScriptFamily(path, rest, old)
-        old.restrict_to(new)
-        self._old = _Version(old)
+        self._old = _Version(old.restricted_to(new))
         self._new = _Version(new, self._old)
         self.name = f"{new.name}-from-{old.name}"
         for version in (old, new):
@@ -104,11 +103,13 @@ class UpgradeFamily:
     def options(self) -> FamilyOptions:
         """What follows from the jobs."""
         both = (self._old.family.options, self._new.family.options)
+        # Records in flight are processed by the new version, although they are before the cut.
+        is_aligned = not self.is_equal or any(each.barriers for each in both)
         return FamilyOptions(
             declares=True,
             settles=True,
             fan_out=max(each.fan_out for each in both),
-            barriers="aligned" if any(each.barriers for each in both) else None,
+            barriers="aligned" if is_aligned else None,
             upgraded=self._upgraded,
         )
 

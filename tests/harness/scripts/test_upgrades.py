@@ -1,0 +1,170 @@
+"""Upgrades of unedited programs: what becomes of state is said before, and wrong rows are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.history import JOB_UPGRADED
+from onceproof.harness.scripts.upgrade_family import UpgradeFamily
+from onceproof.harness.trials.trial import scenario_of, try_scenario
+
+PROGRAMS = Path(__file__).parent / "upgrades"
+SCENARIOS = 16
+ALLOWED = "allow-non-restored-state="
+
+
+class Pair(NamedTuple):
+    """A program, what its new version says instead, and what is to be found."""
+
+    program: str
+    edits: tuple[tuple[str, str], ...]
+    says: tuple[str, ...]
+    """In the sentences before the run."""
+    found: str = ""
+    """In the first violation; "": every scenario passes."""
+    following: str = ""
+    """What the address says besides."""
+
+
+LATEST = '        self.latest = runtime_context.get_state(ValueStateDescriptor("latest", Types.LONG()))\n'
+RENAMED = (('.uid("totals")', '.uid("sums")'),)
+OTHER_SINK = (
+    ('FileSink.for_row_format("out"', 'FileSink.for_row_format("elsewhere"'),
+    ('.uid("files")', '.uid("other files")'),
+)
+SMALL = ("env.set_parallelism(2)", "env.set_parallelism(2).set_max_parallelism(4)")
+EQUAL = "both versions commit the same rows"
+DIFFERENT = "the versions differ without an upgrade"
+PAIRS = {
+    "a state is added": Pair(
+        "totals",
+        ((LATEST, LATEST + LATEST.replace("latest", "first")),),
+        ("new state, which begins empty: 'totals' (state 'first')", EQUAL),
+    ),
+    "a state is dropped": Pair(
+        "totals",
+        ((LATEST, ""), ("        self.latest.update(order[3])\n", "")),
+        ("state dropped: 'totals' no longer reads state 'latest', without a refusal", EQUAL),
+    ),
+    "an operator with state is dropped": Pair(
+        "visits",
+        (('    .uid("times again")\n', '    .uid("times again")\n    .filter(lambda visit: True)\n'), ('.uid("counts")\n', "")),
+        ("state dropped: 'counts'", "its uid was counts and is not given", EQUAL),
+        "checkpoint",
+    ),
+    "a type migrates": Pair(
+        "totals",
+        (
+            ('["total"], [Types.LONG()]', '["total", "note"], [Types.LONG(), Types.STRING()]'),
+            ("Row(total=total)", "Row(total=total, note=None)"),
+        ),
+        ("state 'account' of 'totals': its type was", ": it migrates", EQUAL),
+    ),
+    "a type does not migrate": Pair(
+        "totals",
+        (('"latest", Types.LONG()', '"latest", Types.STRING()'), ("update(order[3])", "update(str(order[3]))")),
+        ("state 'latest' of 'totals': its type was LONG and is STRING: it does not migrate",),
+        "state 'latest' was stored as LONG",
+    ),
+    "a uid is renamed": Pair(
+        "totals",
+        RENAMED,
+        ("its uid was totals and is sums; it makes a restore fail without --allow-non-restored-state",),
+        "has state of operator 'totals', which the job lacks",
+    ),
+    "a uid is renamed and its state left behind": Pair(
+        "totals", RENAMED, ("its uid was totals and is sums; it is left behind",), "exactly_once", ALLOWED
+    ),
+    "a key is changed": Pair(
+        "totals",
+        (("key_by(lambda order: order[0]", "key_by(lambda order: order[1]"),),
+        ("the keys or windows of 'totals' differ on the same records: 'ada'", DIFFERENT),
+    ),
+    "a window is longer": Pair(
+        "visits",
+        (("WIDTH_S = 10", "WIDTH_S = 15"),),
+        ("the keys or windows of 'counts' differ on the same records", DIFFERENT),
+    ),
+    "a parallelism is higher": Pair(
+        "totals",
+        (("env.set_parallelism(2)", "env.set_parallelism(8)"),),
+        ("parallelism of 'totals': 2, then 8, of at most 128", EQUAL),
+    ),
+    "a parallelism is too high": Pair(
+        "totals_of_4_groups",
+        (("set_parallelism(2).set_max_parallelism(4)", "set_parallelism(8)"),),
+        ("the new version is refused: operator", "exceeds the max parallelism 4 of its state"),
+        "exceeds the max parallelism 4",
+    ),
+    "a sink is replaced": Pair(
+        "totals",
+        OTHER_SINK,
+        ("state dropped: 'files'", "what its transactions hold is lost, unless the old version is stopped"),
+        "has state of operator",
+    ),
+    "a sink is replaced and its transactions left behind": Pair(
+        "totals", OTHER_SINK, ("it is left behind, as allowed; what its transactions hold is lost",), "skipped", ALLOWED
+    ),
+    "a function is rewritten": Pair(
+        "totals",
+        (("account = self.account.value()\n        total = (account[\"total\"] if account else 0) + order[2]",
+          "total = order[2]\n        if self.account.value() is not None:\n            total += self.account.value()[\"total\"]"),),
+        ("state carried over", EQUAL),
+    ),
+    "a stored number is off by one": Pair(
+        "totals",
+        (
+            ("(account[\"total\"] if account else 0) + order[2]", "(account[\"total\"] - 1 if account else 0) + order[2]"),
+            ("Row(total=total)", "Row(total=total + 1)"),
+        ),
+        ("state carried over", EQUAL),
+        "exactly_once",
+    ),
+    "a result is off by one": Pair(
+        "totals",
+        (("{ctx.get_current_key()} {total}", "{ctx.get_current_key()} {total + 1}"),),
+        ("state carried over", DIFFERENT),
+    ),
+}
+
+
+def upgraded(pair: Pair, folder: Path) -> UpgradeFamily:
+    old = (PROGRAMS / f"{pair.program.partition('_')[0]}.py").read_text()
+    if pair.program == "totals_of_4_groups":
+        old = old.replace(*SMALL)
+    new = old
+    for before, after in pair.edits:
+        assert before in new
+        new = new.replace(before, after)
+    (folder / "old.py").write_text(old)
+    (folder / "new.py").write_text(new)
+    family = load_family(f"{folder}/new.py?upgrades=old.py&{pair.following}")
+    assert isinstance(family, UpgradeFamily)
+    return family
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_upgrade_is_reported_and_judged(name: str, tmp_path: Path) -> None:
+    pair = PAIRS[name]
+    family = upgraded(pair, tmp_path)
+    said = "\n".join(family.notes())
+    for part in pair.says:
+        assert part in said, said
+    first = ""
+    upgrades = 0
+    for seed in range(SCENARIOS):
+        trial = try_scenario(family, scenario_of(family, seed), twice=False)
+        upgrades += any(event[1] == JOB_UPGRADED for event in trial.history.events)
+        if not trial.verdict.passed:
+            first = str(trial.verdict.violations)
+            break
+    else:
+        assert upgrades > SCENARIOS // 2
+    assert bool(first) == bool(pair.found), (seed, first)
+    assert pair.found in first, first
