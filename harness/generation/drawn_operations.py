@@ -165,7 +165,7 @@ def draw_upgrade(family: Family, seed: int, stage: JobOutline) -> tuple[Operatio
     else:
         asked = _operation(chance, stage, kind, any_backend=False)
     parallelism = chance.integer(1, highest_parallelism(stage)) if chance.chance(0.5) else 0
-    return (replace(asked, parallelism=parallelism, upgrades=kind != "upgrade"),)
+    return (replace(asked, parallelism=parallelism, upgrades=True),)
 
 
 def _rescale(chance: Chance, stage: JobOutline, parallelism: int) -> Operation:

@@ -176,8 +176,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     workload, chance = workload_of(family, random), Chance(random)
     vertices = tasks_with(family, workload.parameters)
     max_parallelism, (source, parallelism, sink) = _draw_parallelisms(chance, workload)
-    kinds, unfit = draw_kinds(chance), unfit_kinds(family)
-    rescales = chance.chance(0.7)
+    kinds, unfit, rescales = draw_kinds(chance), unfit_kinds(family), chance.chance(0.7)
     steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
     records, any_backend = _records_passed_on(family, workload), options_of(family).any_backend
     wanted = chance.weighted(WANTED_CHECKPOINTS)
@@ -204,6 +203,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         ends=_ends_of(family, workload),
     )
     faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
+    met += draw_upgrade(family, seed, stage)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len((*faults, *sizes)) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural, drawing.schedules)
@@ -211,9 +211,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     tolerates = chance.chance(0.75) or expires
     budget = ample_steps(natural, schedule.horizon, delays + expires * ample, records, steps)
     waits = _waits_for_a_message(faults)
-    upgrade = draw_upgrade(family, seed, stage)
-    may_hurry = tolerates and not (met or upgrade)
-    hurried = may_hurry and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
+    hurried = tolerates and not met and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
     in_databases = any_backend and _draws_databases(chance, faults, seed)
     return Scenario(
@@ -236,9 +234,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         schedule=schedule,
         step_budget=allowed_step_budget(budget * (DRAWN_GRAPH_PATIENCE if expires else 1), records),
         mode=mode,
-        operations=draw_operations(
-            chance, stage, met, (*sizes, *upgrade), any_backend=any_backend, may_stop=not hurried
-        ),
+        operations=draw_operations(chance, stage, met, sizes, any_backend=any_backend, may_stop=not hurried),
         state_backend="rocksdb" if in_databases else UNSET,
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),

@@ -68,8 +68,8 @@ ActionClass: TypeAlias = Literal[
 ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
 
 OperationKind: TypeAlias = Literal["savepoint", "stop", "cancel", "terminate", "rescale", "upgrade"]
-ENDS: Final[frozenset[OperationKind]] = frozenset({"stop", "cancel"})
-"""Requests with which a job ends, and is started again from its savepoint."""
+ENDS: Final[frozenset[OperationKind]] = frozenset({"stop", "cancel", "upgrade"})
+"""Requests with which a job ends, and is started again."""
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
 Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
@@ -136,12 +136,7 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     claims: bool = False
     """Whether the restarted job claims the savepoint, and may delete it when it no longer needs it."""
     upgrades: bool = False
-    """Of a stop or a cancel: whether the job that is started from the savepoint is the new version."""
-
-    @property
-    def is_upgrade(self) -> bool:
-        """Whether the new version of the job runs afterwards."""
-        return self.upgrades or self.kind == "upgrade"
+    """Whether the new version of the job is started; always so of an upgrade."""
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -406,7 +401,7 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
         is_rescale = operation.kind == "rescale"
         if is_rescale and not operation.parallelism:
             raise ScenarioError(f"{place}: a rescale needs a parallelism of 1 or more")
-        kept = operation.parallelism if operation.kind in ("rescale", "upgrade") else 0
+        kept = operation.parallelism if is_rescale else 0
         if operation.kind not in ENDS and operation != replace(
             operation, parallelism=kept, state_backend=None, claims=False, upgrades=False
         ):

@@ -24,6 +24,7 @@ from onceproof.engine.api.datastream import DataStream
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.functions import SinkFunction
 from onceproof.engine.graph import PartitionerKind, StreamNode, Upstream
+from onceproof.engine.key_groups import operator_id
 from onceproof.engine.operators.event_time import TimestampedSourceOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.engine.types import Row
@@ -32,7 +33,6 @@ from onceproof.harness.scripts.records import Pool, PooledSource
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
-    from onceproof.engine.api.operator_settings import DataStreamSink
     from onceproof.harness.model.family import JobIO
 
 _IN_ORDER: Final = (None, PartitionerKind.FORWARD)
@@ -143,13 +143,13 @@ def build(
         return
     for name, node, what in sinks:
         inputs = (Upstream(node),) if what is None else node.inputs
-        stand_in = _write(env, io, inputs, name, sizes[node.number], name if len(sinks) > 1 else None)
-        if identities is not None:
-            stand_in.set_uid_hash(identities.sinks[name])
+        size, tag = sizes[node.number], name if len(sinks) > 1 else None
+        rows = _write(
+            env, io, inputs, name, size, tag, None if identities is None else identities.sinks[name]
+        )
     for number, identity in enumerate(() if identities is None else identities.left):
-        rows = DataStream(env, tuple(inputs)).filter(_nothing).set_parallelism(size := sizes[node.number])
-        name = f"left-{number}"
-        rows.add_sink(io.sink(name)).name(name).set_parallelism(size).set_uid_hash(identity)
+        nothing = rows.filter(_nothing).set_parallelism(size).set_uid_hash(operator_id(f"nothing {number}"))
+        nothing.add_sink(io.sink(f"left-{number}")).set_parallelism(size).set_uid_hash(identity)
 
 
 def _nothing(value: Any) -> bool:
@@ -163,9 +163,14 @@ def _write(
     name: str,
     size: int,
     tag: str | None,
-) -> DataStreamSink:
+    identity: str | None = None,
+) -> DataStream:
     rows = DataStream(env, tuple(inputs)).map(partial(_row, tag)).name(f"rows-{name}").set_parallelism(size)
-    return rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
+    sink = rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
+    if identity is not None:
+        rows.set_uid_hash(operator_id(f"rows of {identity}"))
+        sink.set_uid_hash(identity)
+    return rows
 
 
 def _parallelisms(operators: Sequence[StreamNode], usual: int) -> dict[int, int]:

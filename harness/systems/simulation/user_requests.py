@@ -131,7 +131,7 @@ class UserRequests:
 
     def _ask(self, number: int) -> None:
         operation = self._asked[number]
-        if operation.is_upgrade:
+        if operation.upgrades:
             if self._job.is_upgraded:
                 return
             if not self._masters.has_master:

@@ -27,7 +27,7 @@ class VisitTime(TimestampAssigner):
 class Filter(BroadcastProcessFunction):
     def process_element(self, visit, ctx):
         if not ctx.get_broadcast_state(BLOCKED).contains(visit[0]):
-            yield visit[0], 1, visit[1]
+            yield *visit, 1
 
     def process_broadcast_element(self, rule, ctx):
         ctx.get_broadcast_state(BLOCKED).put(rule.split()[1], True)
@@ -35,19 +35,17 @@ class Filter(BroadcastProcessFunction):
 
 env = StreamExecutionEnvironment.get_execution_environment()
 in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(VisitTime())
-visits = env.from_collection(VISITS).uid("visits").assign_timestamps_and_watermarks(in_order).uid("times")
+visits = env.from_collection(VISITS).uid("visits")
 rules = env.from_collection(RULES, Types.STRING()).uid("rules").broadcast(BLOCKED)
 (
     visits.connect(rules)
     .process(Filter(), Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()]))
     .uid("filter")
-    .assign_timestamps_and_watermarks(
-        WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(VisitTime())
-    )
-    .uid("times again")
+    .assign_timestamps_and_watermarks(in_order)
+    .uid("times")
     .key_by(lambda visit: visit[0], Types.STRING())
     .window(TumblingEventTimeWindows.of(Time.seconds(WIDTH_S)))
-    .reduce(lambda one, other: (one[0], one[1] + other[1], one[2]))
+    .reduce(lambda one, other: (*one[:2], one[2] + other[2]))
     .uid("counts")
     .print()
 )
