@@ -104,7 +104,12 @@ class UpgradeFamily:
         """What follows from the jobs."""
         both = (self._old.family.options, self._new.family.options)
         # Records in flight are processed by the new version, although they are before the cut.
-        is_aligned = not self.is_equal or any(each.barriers for each in both)
+        is_aligned = (
+            not self.is_equal
+            or any(each.barriers for each in both)
+            # What is in flight belongs to a channel: to restore it, the graph must have the same shape.
+            or self._old.family.tasks.keys() != self._new.family.tasks.keys()
+        )
         return FamilyOptions(
             declares=True,
             settles=True,
