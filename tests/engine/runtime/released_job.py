@@ -1,18 +1,14 @@
 """The job whose savepoints of released versions are kept: it has state of every kind that they all know.
 
-A savepoint is written by the job of that release: ``python -m tests.engine.runtime.released_job FOLDER`` in a
-checkout of it stops the job in its middle.
+In a checkout of a release, ``python -m tests.engine.runtime.released_job FOLDER`` stops this job in its middle:
+``released/`` has the savepoint, and the rows that were committed before. The package of 0.1.0 is `engine`.
 """
 
 import sys
 import threading
 from pathlib import Path
 
-try:
-    from onceproof import engine
-except ImportError:
-    # 0.1.0 had no package of that name.
-    import engine  # type: ignore[no-redef]
+from onceproof import engine
 
 RECORDS = 60
 MIDDLE = 40
@@ -37,10 +33,10 @@ class Everything(engine.KeyedProcessFunction):
         self.gate = gate
 
     def open(self, runtime_context):
-        Types = engine.Types
-        self.count = runtime_context.get_state(engine.ValueStateDescriptor("count", Types.LONG()))
-        self.seen = runtime_context.get_list_state(engine.ListStateDescriptor("seen", Types.LONG()))
-        kept = engine.MapStateDescriptor("kept", Types.STRING(), Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
+        self.count = runtime_context.get_state(engine.ValueStateDescriptor("count", engine.Types.LONG()))
+        self.seen = runtime_context.get_list_state(engine.ListStateDescriptor("seen", engine.Types.LONG()))
+        pair = engine.Types.TUPLE([engine.Types.LONG(), engine.Types.DOUBLE()])
+        kept = engine.MapStateDescriptor("kept", engine.Types.STRING(), pair)
         self.kept = runtime_context.get_map_state(kept)
 
     def process_element(self, number, ctx):

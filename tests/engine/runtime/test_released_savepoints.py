@@ -1,4 +1,4 @@
-"""Savepoints of released versions are restored by this one: keyed state of each kind, timers and positions."""
+"""Savepoints of released versions are restored: keyed state of each kind, timers, positions, part files."""
 
 from __future__ import annotations
 
