@@ -1,7 +1,7 @@
 """The job whose savepoints of released versions are kept: it has state of every kind that they all know.
 
-In a checkout of a release, ``python -m tests.engine.runtime.released_job FOLDER`` stops this job in its middle:
-``released/`` has the savepoint, and the rows that were committed before. The package of 0.1.0 is `engine`.
+In a checkout of a release, ``python -m tests.engine.runtime.released_job FOLDER`` ends the job in its middle;
+`released` has the savepoint, and the rows that were committed before. The package of 0.1.0 is `engine`.
 """
 
 import sys
