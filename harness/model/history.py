@@ -56,8 +56,9 @@ TIMER: Final = "timer"
 READ: Final = "read"
 ROWS: Final = "rows"
 KILL: Final = "kill"
+UPGRADE: Final = "upgrade"
 """What is watched: times to live, timers in processing time, reads of restored state, rows of a sink, a kill
-between two rows."""
+between two rows, the new version of a job."""
 
 RESTART_WAIT: Final = "restart"
 INTERVAL_WAIT: Final = "interval"

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import ClassVar, NamedTuple
 
 import pytest
 
+from onceproof.engine import StreamExecutionEnvironment
+from onceproof.harness.commands.cli import main
+from onceproof.harness.model.family import (
+    Declared,
+    FamilyError,
+    FamilyOptions,
+    JobIO,
+    Records,
+    Rows,
+    Workload,
+    family_of,
+)
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import JOB_UPGRADED
+from onceproof.harness.model.history import JOB_UPGRADED, rows_at_end
+from onceproof.harness.model.system import find_system
 from onceproof.harness.scripts.upgrade_family import UpgradeFamily
+from onceproof.harness.trials.runner import refuse_upgrades
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 PROGRAMS = Path(__file__).parent / "upgrades"
@@ -179,3 +197,69 @@ def test_upgrade_is_reported_and_judged(name: str, tmp_path: Path) -> None:
         assert upgrades > SCENARIOS // 2
     assert bool(first) == bool(pair.found), (seed, first)
     assert pair.found in first, first
+
+
+def test_command_prints_the_comparison_and_its_exit_code_gates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upgraded(PAIRS["a uid is renamed"], tmp_path)
+    old, new, out = (str(tmp_path / name) for name in ("old.py", "new.py", "out"))
+    few = ["--scenarios", "6", "-n", "1", "--shrink-runs", "0", "--out", out]
+    assert main(["upgrade", old, old, *few]) == 0
+    assert "so must every upgrade" in capsys.readouterr().err
+    assert main(["upgrade", old, new, *few]) == 1
+    captured = capsys.readouterr()
+    assert "its uid was totals and is sums" in captured.err
+    [line] = [line for line in captured.out.splitlines() if "onceproof replay" in line][:1]
+    assert main(shlex.split(line)[1:]) == 1
+    assert main(["upgrade", old, str(tmp_path / "none.py"), *few]) == 4
+    assert main(["upgrade", str(Path(__file__)), new, *few]) == 4
+
+
+class Tagged:
+    """A family whose new version writes rows of another kind; it states the rows of an upgrade itself."""
+
+    name = "tagged"
+    generator_version = 1
+    tasks: ClassVar = {"numbers": "source", "tag": "keyed", "out": "sink"}
+    record_schema = row_schema = oracle_sql = ""
+
+    def __init__(self) -> None:
+        self.options = FamilyOptions(
+            declares=True, barriers="aligned", upgraded=partial(self.describe, "new")
+        )
+
+    def generate(self, random: Random) -> Workload:
+        return Workload({"s": [(number, number) for number in range(30)]})
+
+    def describe(self, tag: str, env: StreamExecutionEnvironment, io: JobIO) -> None:
+        numbers = env.from_source(io.source("numbers"), None, "numbers").uid("numbers")
+        numbers.set_parallelism(io.source_parallelism)
+        tagged = numbers.rebalance().map(lambda number: (tag, number)).name("tag")
+        tagged.rebalance().add_sink(io.sink("out")).name("out").uid("out").set_parallelism(
+            io.sink_parallelism
+        )
+
+    def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
+        self.describe("old", env, io)
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        cut = len(records["s"]) if declared.upgraded_at is None else declared.upgraded_at["s"]
+        rows = [("old" if number < cut else "new", number) for _, number in records["s"]]
+        return declared.so_far(rows)
+
+
+def test_family_states_the_rows_of_an_upgrade_at_any_cut() -> None:
+    family = family_of(Tagged(), "here")
+    kinds: Counter[str] = Counter()
+    for seed in range(SCENARIOS):
+        trial = try_scenario(family, scenario_of(family, seed), twice=False, continued=True)
+        assert trial.verdict.passed, (seed, trial.verdict.violations)
+        kinds.update({row[0] for row in rows_at_end(trial.history)})
+    assert kinds["old"] > SCENARIOS // 2
+    assert kinds["new"] > SCENARIOS // 2
+
+
+def test_other_systems_refuse_an_upgrade() -> None:
+    with pytest.raises(FamilyError, match="local does not upgrade jobs: leave out --system"):
+        refuse_upgrades([family_of(Tagged(), "here")], find_system("local"))
