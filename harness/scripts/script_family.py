@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -96,7 +97,6 @@ class ScriptFamily:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
-        self.name = path.stem
         samples: dict[str, Path] = {}
         arguments: list[str] = []
         job = ""
@@ -111,6 +111,8 @@ class ScriptFamily:
                     samples[name] = path.parent / file
                 case _:
                     raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+        self.name = "-".join([path.stem, *re.findall(r"\w+", job)])
+        """The jobs of one file are families of their own."""
         self._script = Script(path, arguments, job)
         self._unedited = self
         """The one whose runs without faults judge it and its edited twins."""
