@@ -130,7 +130,8 @@ class FlinkRun:
                     break
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
-            if self._state not in _ENDED:
+            # Without a job the error says why there is none.
+            if self._job and self._state not in _ENDED:
                 self._cancel()
         if not self.faults and not self.scenario.asked:
             for path in self.order.output.iterdir():
