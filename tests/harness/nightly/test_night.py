@@ -281,4 +281,4 @@ def test_jobs_of_one_program_are_families_of_a_night_with_known_failures(
     assert main(["nightly", "--seed", "5"]) == 0
     assert "known job: exactly_once, wrong value" in capsys.readouterr().out
     report = read(tmp_path / "reports" / "out")
-    assert {family.name: family.scenarios for family in report.families} == {"job": 9, "job-next-numbers": 9}
+    assert {each.family: each.scenarios for each in report.families} == {"job": 9, "job-next-numbers": 9}
