@@ -6,7 +6,7 @@ Rules:
   library that asks whether PyFlink is there gets the answer of the machine. So no module ``pyflink`` is put
   into ``sys.modules``; the ``import`` statement is answered by who executes it.
 - A file of the program is one that lies neither in Python's library nor among installed packages.
-- Where PyFlink is installed, a block changes nothing unless it is told to, and only the files below the
+- Where PyFlink is installed, a block changes nothing unless it is asked to, and only the files below the
   folder of a script on trial find the engine: what is tested is the engine's graph of its job.
 - Each module of PyFlink 1.12 to 2.3 has all names of the engine: a program may import ``Types`` from any
   module that ever re-exported it. A name that the engine lacks is an ImportError that says why.

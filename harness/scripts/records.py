@@ -80,7 +80,7 @@ class _Way(NamedTuple):
     held_as: str
     names: tuple[str, ...] | None
     hold: Callable[[Any], RecordValue]
-    restore: Callable[[RecordValue], Any]
+    restore: Callable[[Any], Any]
 
 
 def _way(values: Sequence[Any]) -> _Way:

@@ -18,7 +18,7 @@ from job_ends import FlinkEnvironment, JobEnds, bridge_streams
 from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
-from script_jobs import ScriptEnvironment, run_script
+from script_jobs import ScriptEnvironment, modules_beside, rows_module, run_script
 
 
 def family_in(module_name, file, attribute):
@@ -71,7 +71,10 @@ def submit(order):
     try:
         if order["script"] is not None:
             environment = ScriptEnvironment(java, order, configuration)
-            run_script(environment, Path(order["file"]), order["script"])
+            path = Path(order["file"])
+            for each in {*loaded_modules(), rows_module(), *modules_beside(path)}:
+                cloudpickle.register_pickle_by_value(each)
+            run_script(environment, path, order["script"])
         else:
             environment = FlinkEnvironment(java, order)
             family = family_in(order["module"], order["file"], order["attribute"])

@@ -19,8 +19,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
-import cloudpickle
-from engine_names import Inert, NoCounterpart, loaded_modules
+from engine_names import Inert, NoCounterpart
 from job_ends import AttachedSink, FlinkEnvironment, as_tuple, files_in, line_of
 from plain_sources import RecordsOfScenario
 from pyflink.common import Row, Types
@@ -52,15 +51,13 @@ class _Taken(BaseException):
     """The script has executed its job: it ends here."""
 
 
-def _rows_module():
+def rows_module():
     """Return the module that makes rows, in which the engine's names are PyFlink's."""
     if "script_rows" not in sys.modules:
         spec = importlib.util.spec_from_file_location("script_rows", _ROWS)
         module = importlib.util.module_from_spec(spec)
         sys.modules["script_rows"] = module
         spec.loader.exec_module(module)
-        for each in loaded_modules():
-            cloudpickle.register_pickle_by_value(each)
     return sys.modules["script_rows"]
 
 
@@ -96,7 +93,6 @@ class ScriptEnvironment(FlinkEnvironment):
             for split, records in self._order["records"].items()
             if split.startswith(prefix)
         }
-        _rows_module()
         stream = super().from_source(RecordsOfScenario(splits), strategy, prefix.rstrip("."))
         # Behind a source of pickled values its type is declared once more.
         return stream if type_info is None else stream.map(_same, type_info)
@@ -106,7 +102,7 @@ class ScriptEnvironment(FlinkEnvironment):
         sinks = self._script["sinks"]
         tag = sinks[min(self._written, len(sinks) - 1)] if len(sinks) > 1 else None
         self._written += 1
-        lines = stream.map(partial(_line, _rows_module().row_of, tag), Types.STRING())
+        lines = stream.map(partial(_line, rows_module().row_of, tag), Types.STRING())
         return _ScriptSink(lines, _SINK_TO(lines, files_in(self._order["output"])))
 
     def execute(self, job_name=None):
@@ -192,13 +188,10 @@ def _line(row_of, tag, value):
 
 def run_script(environment, path, script):
     """Run a script up to its job. Raises NoCounterpart if it ends before."""
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
     text = path.read_bytes()
     module = ModuleType("__main__")
     module.__file__ = str(path)
     with _standing_in(environment), _main_module(module, [str(path), *script["arguments"]]):
-        _import_beside(path.parent, ast.parse(text))
         try:
             exec(compile(text, str(path), "exec"), vars(module))
         except _Taken:
@@ -208,15 +201,17 @@ def run_script(environment, path, script):
     raise NoCounterpart("the program does not execute its job")
 
 
-def _import_beside(folder, tree):
-    """Import the modules beside a script, whose functions travel with their code as well."""
-    for node in ast.walk(tree):
+def modules_beside(path):
+    """Return the modules beside a script that it imports: their functions travel with their code as well."""
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    found = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]
-        for name in names:
-            if (folder / f"{name}.py").is_file():
-                cloudpickle.register_pickle_by_value(importlib.import_module(name))
+        found += [importlib.import_module(name) for name in names if (path.parent / f"{name}.py").is_file()]
+    return found
 
 
 @contextmanager
