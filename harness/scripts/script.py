@@ -191,10 +191,10 @@ class Script:
 
     def _forget_modules_beside(self) -> None:
         """Let the script import the modules in its folder anew, with their globals."""
-        folder = self.path.absolute().parent
+        folders = {self.path.absolute().parent, *map(Path, _added)}
         for name in [each for each in sys.modules.keys() - _known if not each.startswith(MODULE)]:
             file = getattr(sys.modules[name], "__file__", None)
-            if isinstance(file, str) and Path(file).parent == folder:
+            if isinstance(file, str) and Path(file).parent in folders:
                 del sys.modules[name]
             else:
                 _known.add(name)
@@ -205,7 +205,10 @@ class Script:
         arguments, current, sleep = sys.argv, os.getcwd(), time.sleep
         root = logging.getLogger()
         level, handlers = root.level, list(root.handlers)
+        # Another version has modules of the same names in its own folder.
+        sys.path[:] = [each for each in sys.path if each not in _added]
         if folder not in sys.path:
+            _added.add(folder)
             sys.path.append(folder)
         sys.argv = [str(self.path), *self._arguments]
         vars(time)["sleep"] = _do_nothing
@@ -221,6 +224,8 @@ class Script:
             root.handlers[:] = handlers
 
 
+_added: Final[set[str]] = set()
+"""The folders of scripts that stand in ``sys.path`` while one runs, and after the last one."""
 _known: Final[set[str]] = set(sys.modules)
 """The modules that no script has imported from its own folder."""
 

@@ -354,6 +354,10 @@ class ScriptFamily:
             origin = "of the program itself"
             if name in inherited:
                 pools[name] = inherited[name]
+                own = None if name in samples else local_records(name, source)
+                if own is not None and repr(own) == repr([*inherited[name].records]):
+                    # The same values, of the classes of this version.
+                    pools[name] = pool_of(own, origin, has_splits=inherited[name].has_splits)
                 continue
             if name in samples:
                 records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"

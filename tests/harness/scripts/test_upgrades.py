@@ -263,3 +263,24 @@ def test_family_states_the_rows_of_an_upgrade_at_any_cut() -> None:
 def test_other_systems_refuse_an_upgrade() -> None:
     with pytest.raises(FamilyError, match="local does not upgrade jobs: leave out --system"):
         refuse_upgrades([family_of(Tagged(), "here")], find_system("local"))
+
+
+HELPED = """
+from helpers import tagged
+from pyflink.common import Types
+from pyflink.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3], Types.LONG()).map(tagged).print()
+env.execute()
+"""
+
+
+def test_each_version_has_the_modules_beside_it(tmp_path: Path) -> None:
+    for version in ("old", "new"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "job.py").write_text(HELPED)
+        (tmp_path / version / "helpers.py").write_text(f"def tagged(number): return {version!r}, number\n")
+    family = load_family(f"{tmp_path}/new/job.py?upgrades=../old/job.py")
+    assert isinstance(family, UpgradeFamily)
+    assert "('old', 1) in the old one, ('new', 1) in the new one" in "".join(family.notes())
