@@ -118,7 +118,7 @@ def operation_text(operation: Operation) -> str:
         how = f" with parallelism {operation.parallelism}" if operation.parallelism else ""
         where = f" on {operation.state_backend}" if operation.state_backend else ""
         parts.append(f"then run{how}{where}")
-    if operation.upgrades:
+    if operation.upgrades and operation.kind != "upgrade":
         parts.append("then start the new version")
     if operation.claims:
         parts.append("which the job may delete")
