@@ -31,8 +31,8 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.scripts.comparable import comparable
 from onceproof.harness.scripts.outside import Outside
 from onceproof.harness.scripts.own_ends import CountingReader, RealSinks
-from onceproof.harness.scripts.records import Pool, PooledSource, split_name
-from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, SimulatedLog
+from onceproof.harness.scripts.records import Pool, PooledSource
+from onceproof.harness.systems.simulation.simulated_io import SimulatedIO
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -135,7 +135,7 @@ def build(
         node.create = partial(node.create.func, pooled, *arguments)  # type: ignore[attr-defined]
     sizes = _parallelisms(operators, io.parallelism)
     kept = set()
-    if outside is not None and tapped is None and isinstance(io, SimulatedIO):
+    if outside is not None and real.sinks and tapped is None and isinstance(io, SimulatedIO):
         watching = RealSinks(outside, io.system, real.inside)
         for name, node, what in sinks:
             if name in real.sinks:
@@ -162,13 +162,11 @@ def _outside_of(io: JobIO) -> Outside | None:
 
 
 def _pooled(log: Source, name: str, pool: Pool, source: Source, outside: Outside | None) -> PooledSource:
-    if outside is None or not pool.own_splits or not isinstance(log, SimulatedLog):
+    if outside is None or not pool.own_splits:
         return PooledSource(log, name, pool, None)
 
     def open_own(inner: SplitReader, split: str, position: int | None) -> SplitReader:
-        number = list(pool.own_splits).index(split)
-        most = len(log.records[split_name(name, number)])
-        return CountingReader(inner, source, split, position, most, outside.positions)
+        return CountingReader(inner, source, split, position, outside.positions, log.is_bounded)
 
     return PooledSource(log, name, pool, open_own)
 

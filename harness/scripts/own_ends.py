@@ -162,6 +162,7 @@ class RealSinks:
         if not isinstance(sink, Sink):
             self._watch(name, sink, None)
             return
+        setattr(sink, "create_function", _WithoutTransactions(sink))  # noqa: B010
         for maker in ("create_writer", "restore_writer", "create_committer"):
             setattr(sink, maker, _Maker(self, name, sink, maker))
 
@@ -239,6 +240,21 @@ def containers_used(functions: Iterable[Any]) -> set[str]:
     return {name for kind in kinds for name, _, _ in _containers_of(kind)}
 
 
+class _WithoutTransactions:
+    """Makes the function of a sink, which lists no transactions: the history has those of the harness."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def __deepcopy__(self, memo: object) -> _WithoutTransactions:
+        return self
+
+    def __call__(self) -> Any:
+        function: Any = type(self._sink).create_function(self._sink)
+        function.pending_transactions = list
+        return function
+
+
 def _ignore() -> None:
     """Leave the history alone: it knows no transactions of these sinks."""
 
@@ -293,14 +309,15 @@ def splits_read(source: Source, most: int) -> dict[str, list[Record]] | None:
 
 
 class CountingReader(ForwardingReader):
-    """Reads a split by the script's own reader up to a number of records; its position is how many.
+    """Reads as many records by the script's own reader as the harness has; its position is how many.
 
     Args:
-        inner: the reader of the harness, which notes how far the split was read.
+        inner: the reader of the harness, which knows what has arrived.
         source: the script's source.
         split: the name of the split in it.
-        most: how many records the scenario has of the split.
+        start: how many records were read before; None: none.
         positions: by split and number of records, the position of the script's reader.
+        is_bounded: whether the split has an end in this scenario.
     """
 
     def __init__(
@@ -309,19 +326,22 @@ class CountingReader(ForwardingReader):
         source: Source,
         split: str,
         start: int | None,
-        most: int,
         positions: dict[tuple[str, int], Any],
+        is_bounded: bool,
     ) -> None:
         super().__init__(inner)
-        self._split, self._most, self._positions = split, most, positions
+        self._split, self._positions, self._is_bounded = split, positions, is_bounded
         self._count = start or 0
+        self._owed = 0
+        """How many records have arrived that the script's reader has not handed out."""
         self._own = source.open_split(split, positions.get((split, self._count)) if start else None)
 
     def read(self, limit: int) -> list[Record]:
-        """Return the script's records; as many are read of the harness's split."""
-        records = self._own.read(min(limit, self._most - self._count))
-        if records:
-            self._reader.read(len(records))
+        """Return the script's next records."""
+        if self._owed < limit:
+            self._owed += len(self._reader.read(limit - self._owed))
+        records = self._own.read(min(limit, self._owed)) if self._owed else []
+        self._owed -= len(records)
         self._count += len(records)
         return records
 
@@ -334,7 +354,9 @@ class CountingReader(ForwardingReader):
     @property
     def exhausted(self) -> bool:
         """Whether the script's reader has no more, or the scenario."""
-        return self._own.exhausted or self._count >= self._most
+        if self._own.exhausted and self._is_bounded:
+            return True
+        return self._reader.exhausted and not self._owed
 
     def close(self) -> None:
         """Close both readers."""
