@@ -92,6 +92,8 @@ class Outside:
         self._printed: list[tuple[str, str]] = []
         self._held: list[Any] = []
         """Files and connections that sinks of this attempt have opened."""
+        self._lost: list[Any] = []
+        """Those of earlier attempts, of which one may live on without its job master."""
         self._attempt = ""
         self.has_sinks = False
         """Whether sinks run for real."""
@@ -116,6 +118,7 @@ class Outside:
             return
         self._attempt = attempt
         held, self._held = self._held, []
+        self._lost += held
         for each in held:
             if isinstance(each, sqlite3.Connection):
                 with suppress(sqlite3.Error):
@@ -123,6 +126,11 @@ class Outside:
             elif not each.closed:
                 with _OPEN(os.devnull, "wb") as nowhere:
                     os.dup2(nowhere.fileno(), each.fileno())
+
+    def close(self) -> None:
+        """Close what sinks have left open when the run is over."""
+        for each in (*self._lost, *self._held):
+            each.close()
 
     def adopt(self, sink: str, name: str, namespace: Any, key: str) -> None:
         """Let a container of the program outlive attempts; ``namespace`` is a module's dict, or a class."""
@@ -282,10 +290,13 @@ def _os_open(path: Any, flags: int, *rest: Any, **named: Any) -> Any:
 
 
 def _open(file: Any, mode: str = "r", *rest: Any, **named: Any) -> Any:
-    if _entered is None or named.get("opener") is not None:
+    if _entered is None:
         return _OPEN(file, mode, *rest, **named)
     writes = bool(set(mode) & _WRITING)
-    opened = _called(_OPEN, (file,), writes, (mode, *rest), named)
+    if named.get("opener") is None:
+        opened = _called(_OPEN, (file,), writes, (mode, *rest), named)
+    else:
+        opened = _OPEN(file, mode, *rest, **named)
     return _entered.hold(opened) if writes else opened
 
 

@@ -23,6 +23,7 @@ from onceproof.harness.scripts.records import Pool
 from onceproof.reports.text import counted
 
 _ONCE: Final = "writes each row once"
+_BY_KEY: Final = "keeps the last row of each key"
 
 
 def promise_of(sink: Any) -> str:
@@ -35,13 +36,13 @@ def promise_of(sink: Any) -> str:
     if isinstance(sink, Sink) and sink.has_committer:
         return _ONCE
     if isinstance(function, UpsertSinkFunction):
-        return "keeps the last row of each key"
+        return _BY_KEY
     return "writes at least once, so that rows may come again after a failure"
 
 
 def promises_once(sink: Any) -> bool:
-    """Return whether a sink promises each row once."""
-    return promise_of(sink) == _ONCE
+    """Return whether a sink promises each row once, or one for each key."""
+    return promise_of(sink) in (_ONCE, _BY_KEY)
 
 
 class Place(NamedTuple):
@@ -49,7 +50,7 @@ class Place(NamedTuple):
 
     sink: str
     is_once: bool
-    """Whether the sink promises each row once; otherwise rows may come again."""
+    """Whether the sink promises each row once, or one for each key; otherwise rows may come again."""
     columns: Sequence[int] | None
     """Those on which runs without faults agree, where they differ; None: they are equal."""
 
@@ -57,6 +58,10 @@ class Place(NamedTuple):
     def is_judged(self) -> bool:
         """Whether runs without faults determine enough."""
         return self.columns is None or (self.is_once and len(self.columns) > 1)
+
+    def holds(self, written: RowCounts, calm: RowCounts) -> bool:
+        """Return whether what is written is right whatever other runs without faults have."""
+        return written == calm or (not self.is_once and calm <= written)
 
     def expected(self, written: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
         """Return the rows that should be there.

@@ -47,6 +47,9 @@ class Outside(Protocol):
     def copy(self) -> Outside:
         """Return the same as it is now, which changes by itself from here on."""
 
+    def close(self) -> None:
+        """Close what is left open when the run is over."""
+
 
 class TransactionError(Exception):
     """The system refuses a call, as a real one would."""

@@ -468,5 +468,7 @@ class World:
         self.processes.clear()
         self.agenda.clear()
         self.external.forget_listeners()
+        if self.external.outside is not None:
+            self.external.outside.close()
         self.storage.fault_of = no_fault
         del self._ports

@@ -1,4 +1,4 @@
-"""Readings are written three at a time, and what is left in close: a process that dies closes nothing."""
+"""Readings are written six at a time, and what is left in close: a process that dies closes nothing."""
 
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.datastream.functions import SinkFunction
@@ -13,7 +13,7 @@ class Batches(SinkFunction):
 
     def invoke(self, reading, context):
         self.waiting.append(reading)
-        if len(self.waiting) == 3:
+        if len(self.waiting) == 6:
             self.write()
 
     def write(self):

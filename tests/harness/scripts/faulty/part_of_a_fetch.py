@@ -1,8 +1,8 @@
 """A source fetches four rows at once; its position is behind all of them, though some are not handed out."""
 
+from pyflink.common import WatermarkStrategy
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.datastream.connectors.base import Source
-from pyflink.common import WatermarkStrategy
 
 from onceproof.engine import SplitReader
 
