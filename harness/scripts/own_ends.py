@@ -89,11 +89,12 @@ def is_of_script(kind: type, module_name: str) -> bool:
     return kind.__module__ == module_name and all(base.__name__ in _INTERFACES for base in engines)
 
 
-def far_module_of(kind: type) -> str:
-    """Return a module in use by which a class may reach what the harness does not have; "": there is none."""
-    own = sys.modules[kind.__module__]
+def far_module_of(end: Any) -> str:
+    """Return a module by which a sink or source may reach what the harness does not have; "": there is none."""
+    own = sys.modules[type(end).__module__]
     seen: set[int] = set()
-    waiting: list[Any] = [kind]
+    waiting: list[Any] = [end, *vars(end).values()]
+    waiting = [each if isinstance(each, FunctionType | type) else type(each) for each in waiting]
     while waiting:
         value = waiting.pop()
         if id(value) in seen:

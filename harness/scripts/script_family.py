@@ -223,6 +223,9 @@ class ScriptFamily:
         It must commit what the script commits as it is.
         """
         twin = copy(self)
+        if self._real.sinks:
+            # Their files are those of the run.
+            names = {name: value for name, value in names.items() if name != "open"}
         twin._script = self._script.edited(tree, names)
         return twin
 
@@ -289,7 +292,7 @@ class ScriptFamily:
         for name, _, what in sinks_of(self.operators):
             if what is None or not is_of_script(type(what), self.module_name):
                 continue
-            module = far_module_of(type(what))
+            module = far_module_of(what)
             if module:
                 replaced[name] = f"it may reach more than files with {module!r}"
             else:
@@ -422,7 +425,7 @@ class ScriptFamily:
                 records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
             else:
                 found = None
-                if is_of_script(type(source), self.module_name) and not far_module_of(type(source)):
+                if is_of_script(type(source), self.module_name) and not far_module_of(source):
                     read = splits_read(source, MOST_RECORDS)
                     own_splits = {split: len(own) for split, own in (read or {}).items()}
                     found = [record for own in (read or {}).values() for record in own] or None

@@ -35,6 +35,7 @@ from onceproof.harness.model.history import (
     CHECKPOINT_ABORTED,
     EXPIRY,
     JOB_FINISHED,
+    LOOK,
     READ,
     TIMER,
     Cut,
@@ -322,7 +323,7 @@ class RunRecorder:
         if not rows:
             return
         attempts = [subject for _, kind, subject, _ in self._history.events if kind == ATTEMPT_STARTED]
-        self._history.rows_found(self._clock.step, "the end of the job", attempts[-1], rows)
+        self._history.rows_found(self._clock.step, f"{LOOK}at the end", attempts[-1], rows)
 
     def stop_failed(self, reason: str, *, is_excused: bool) -> None:
         """Count a stop that came to nothing; record it where no fault explains the next attempt."""

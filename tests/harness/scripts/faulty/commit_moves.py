@@ -14,7 +14,7 @@ class PartFiles(TwoPhaseCommitSinkFunction):
     def begin_transaction(self):
         os.makedirs(FOLDER, exist_ok=True)
         name = f"part-{self.subtask}-{uuid.uuid4().hex}"
-        self.file = open(os.path.join(FOLDER, f".{name}.tmp"), "w")
+        self.file = open(os.path.join(FOLDER, f".{name}.tmp"), "w")  # noqa: SIM115
         return name
 
     def invoke_transaction(self, transaction, word, context):

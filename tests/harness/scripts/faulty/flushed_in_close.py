@@ -8,7 +8,7 @@ READINGS = [21, 22, 20, 19, 23, 25, 24, 22, 21, 20]
 
 class Batches(SinkFunction):
     def open(self, runtime_context):
-        self.file = open("readings.txt", "a")
+        self.file = open("readings.txt", "a")  # noqa: SIM115
         self.waiting = []
 
     def invoke(self, reading, context):

@@ -1,4 +1,4 @@
-"""The transaction is a list in the memory of the process: nothing is prepared, so no restore can commit it."""
+"""A transaction is a list in memory: nothing is prepared, so no restore can commit it."""
 
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.datastream.functions import TwoPhaseCommitSinkFunction

@@ -1,4 +1,4 @@
-"""Orders are written by an id, so that one that comes again replaces itself; but each time it gets another."""
+"""Orders are written by an id, so that one that comes again replaces itself; but it gets another id."""
 
 import uuid
 

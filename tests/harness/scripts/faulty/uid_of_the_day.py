@@ -1,4 +1,4 @@
-"""The operator with the state gets a uid with a random part, so a restarted program does not find its state."""
+"""The operator with the state gets a uid with a random part: a restarted program finds no state."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Rules are kept in broadcast state; their version numbers only in an attribute of the side that takes them."""
+"""Rules are kept in broadcast state; their version numbers only in an attribute beside it."""
 
 from pyflink.common import Types
 from pyflink.datastream import StreamExecutionEnvironment

@@ -1,4 +1,4 @@
-"""Readings are written three at a time; those that wait are in the snapshot, and the last ones go in finish."""
+"""Readings are written three at a time; those that wait are in the snapshot, and finish writes the rest."""
 
 from pyflink.common import Types
 from pyflink.datastream import StreamExecutionEnvironment
