@@ -30,7 +30,7 @@ from onceproof.engine.types import Row
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.scripts.comparable import comparable
 from onceproof.harness.scripts.outside import Outside
-from onceproof.harness.scripts.own_ends import CountingReader, RealSinks
+from onceproof.harness.scripts.own_ends import CountingReader, WatchedSinks
 from onceproof.harness.scripts.records import Pool, PooledSource
 from onceproof.harness.systems.simulation.simulated_io import SimulatedIO
 
@@ -136,7 +136,7 @@ def build(
     sizes = _parallelisms(operators, io.parallelism)
     kept = set()
     if outside is not None and real.sinks and tapped is None and isinstance(io, SimulatedIO):
-        watching = RealSinks(outside, io.system, real.inside)
+        watching = WatchedSinks(outside, io.system, real.inside)
         for name, node, what in sinks:
             if name in real.sinks:
                 watching.observe(name, what)

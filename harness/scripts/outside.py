@@ -63,7 +63,7 @@ class Written(NamedTuple):
 
 def is_entered() -> bool:
     """Return whether a sink runs."""
-    return _entered is not None
+    return _running.outside is not None
 
 
 def is_place(row: Row) -> bool:
@@ -144,19 +144,18 @@ class Outside:
     @contextmanager
     def entered(self, sink: str) -> Iterator[None]:
         """Lead what a sink writes in the block into the folder of the run."""
-        global _entered
-        if _entered is not None:
+        if _running.outside is not None:
             yield
             return
         self._root()
-        _entered, self._sink = self, sink
+        _running.outside, self._sink = self, sink
         vars(os).update(_REDIRECTED)
         vars(builtins)["open"] = vars(io)["open"] = _open
         vars(sqlite3)["connect"] = _connect
         try:
             yield
         finally:
-            _entered = None
+            _running.outside = None
             vars(os).update(_OS)
             vars(builtins)["open"] = vars(io)["open"] = _OPEN
             vars(sqlite3)["connect"] = _CONNECT
@@ -212,11 +211,16 @@ class Outside:
         for name, (sink, value) in self._values.items():
             found += [Written(sink, (f"{_PLACE}{name}", *cells)) for cells in _entries(value)]
         for path in sorted(Path(self._folder).rglob("*")) if self._folder else ():
-            if path.is_file() and not path.is_symlink():
-                name = str(path).removeprefix(self._folder)
+            name = str(path).removeprefix(self._folder)
+            # Others are of SQLite, beside its databases.
+            if name in self._owners and path.is_file() and not path.is_symlink():
                 place = f"{_PLACE}{_shown(name)}"
-                found += [Written(self._owners.get(name, ""), row) for row in _rows_in(path, place)]
+                found += [Written(self._owners[name], row) for row in _rows_in(path, place)]
         return sorted(found, key=repr)
+
+    def owners(self) -> dict[str, str]:
+        """Return the places with rows, and the sink that has written to each."""
+        return {each.row[0]: each.sink for each in self.written()}
 
     def empty_containers(self) -> list[tuple[str, str]]:
         """Return the containers without entries: the name of each, and the sink that uses it."""
@@ -229,13 +233,14 @@ class Outside:
 
 def printed(*values: Any, sep: str | None = " ", end: str | None = "\n", file: Any = None, **_: Any) -> None:
     """Stand in for ``print`` in a script: what a sink prints is noted, and anything else dropped."""
-    if _entered is None:
+    outside = _running.outside
+    if outside is None:
         return
     text = (" " if sep is None else sep).join(map(str, values))
     if file not in (None, sys.stdout, sys.stderr):
         file.write(text + ("\n" if end is None else end))
     elif file is not sys.stderr:
-        _entered.note_printed(text)
+        outside.note_printed(text)
 
 
 def redirect_names(namespace: dict[str, Any]) -> None:
@@ -246,8 +251,14 @@ def redirect_names(namespace: dict[str, Any]) -> None:
             namespace[name] = found
 
 
-_entered: Outside | None = None
-"""The world of the sink that runs; None: none does."""
+class _Running:
+    """What runs now."""
+
+    outside: Outside | None = None
+    """The world of the sink that runs; None: none does."""
+
+
+_running: Final = _Running()
 
 
 def _exists(path: str) -> bool:
@@ -260,9 +271,10 @@ def _exists(path: str) -> bool:
 
 def _called(function: Callable[..., Any], paths: tuple[Any, ...], writes: bool, rest: Any, named: Any) -> Any:
     """Call a function with paths inside of the run; its errors name the paths of the sink."""
-    if _entered is None or "dir_fd" in named or "src_dir_fd" in named:
+    outside = _running.outside
+    if outside is None or "dir_fd" in named or "src_dir_fd" in named:
         return function(*paths, *rest, **named)
-    places = [_entered.inside(path, writes=writes) for path in paths]
+    places = [outside.inside(path, writes=writes) for path in paths]
     try:
         return function(*places, *rest, **named)
     except OSError as error:
@@ -290,21 +302,23 @@ def _os_open(path: Any, flags: int, *rest: Any, **named: Any) -> Any:
 
 
 def _open(file: Any, mode: str = "r", *rest: Any, **named: Any) -> Any:
-    if _entered is None:
+    outside = _running.outside
+    if outside is None:
         return _OPEN(file, mode, *rest, **named)
     writes = bool(set(mode) & _WRITING)
     if named.get("opener") is None:
         opened = _called(_OPEN, (file,), writes, (mode, *rest), named)
     else:
         opened = _OPEN(file, mode, *rest, **named)
-    return _entered.hold(opened) if writes else opened
+    return outside.hold(opened) if writes else opened
 
 
 def _connect(database: Any, *rest: Any, **named: Any) -> Any:
-    if _entered is None or (isinstance(database, str) and database.startswith((":", "file:"))):
+    outside = _running.outside
+    if outside is None or (isinstance(database, str) and database.startswith((":", "file:"))):
         return _CONNECT(database, *rest, **named)
     # The tasks of a simulated process have one thread, so that none would ever end a lock.
-    return _entered.hold(_called(_CONNECT, (database,), True, rest, {"timeout": 0.0, **named}))
+    return outside.hold(_called(_CONNECT, (database,), True, rest, {"timeout": 0.0, **named}))
 
 
 _REDIRECTED: Final[Mapping[str, Callable[..., Any]]] = {

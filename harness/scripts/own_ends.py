@@ -90,7 +90,7 @@ def is_of_script(kind: type, module_name: str) -> bool:
 
 
 def far_module_of(end: Any) -> str:
-    """Return a module by which a sink or source may reach what the harness does not have; "": there is none."""
+    """Return a module by which a sink or source may reach more than the harness has; "": there is none."""
     own = sys.modules[type(end).__module__]
     seen: set[int] = set()
     waiting: list[Any] = [end, *vars(end).values()]
@@ -138,7 +138,7 @@ def _codes_of(value: Any) -> Iterator[tuple[CodeType, dict[str, Any]]]:
 # Sinks.
 
 
-class RealSinks:
+class WatchedSinks:
     """Lets the sinks of a script run in one attempt of the simulation.
 
     Args:
@@ -222,7 +222,7 @@ class RealSinks:
 class _Maker:
     """A method of a sink that makes a writer or a committer, which is watched then; copied with the sink."""
 
-    def __init__(self, sinks: RealSinks, name: str, sink: Sink, maker: str) -> None:
+    def __init__(self, sinks: WatchedSinks, name: str, sink: Sink, maker: str) -> None:
         self._sinks, self._name, self._sink, self._maker = sinks, name, sink, maker
 
     def __deepcopy__(self, memo: object) -> _Maker:

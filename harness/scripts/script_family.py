@@ -25,9 +25,7 @@ from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
-from onceproof.engine.api.adapters import OperatorFactory
 from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE
-from onceproof.engine.functions import SinkFunction
 from onceproof.engine.graph import PartitionerKind, StreamNode
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.harness.model.family import (
@@ -43,7 +41,7 @@ from onceproof.harness.model.family import (
     nearest,
 )
 from onceproof.harness.model.family_places import WORDS
-from onceproof.harness.model.history import ERROR, History, rows_at_end
+from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
 from onceproof.harness.model.scenario import RecordValue
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
@@ -55,9 +53,10 @@ from onceproof.harness.scripts.calm_runs import (
     settled,
     variants_of,
 )
-from onceproof.harness.scripts.ends import NONE_REAL, RealEnds, build, sinks_of, sources_of
-from onceproof.harness.scripts.outside import READ, Outside, by_place
-from onceproof.harness.scripts.own_ends import containers_used, far_module_of, is_of_script, splits_read
+from onceproof.harness.scripts.ends import build, sources_of
+from onceproof.harness.scripts.outside import Outside, by_place
+from onceproof.harness.scripts.own_ends import far_module_of, is_of_script, splits_read
+from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
     drawn_records,
@@ -67,7 +66,7 @@ from onceproof.harness.scripts.records import (
     split_name,
 )
 from onceproof.harness.scripts.script import Script
-from onceproof.harness.scripts.script_notes import Place, end_notes, order_note, promises_once
+from onceproof.harness.scripts.script_notes import order_note
 from onceproof.harness.scripts.special_records import Specials, specials_of
 from onceproof.harness.scripts.variations import (
     MOST_RECORDS,
@@ -88,8 +87,6 @@ _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
 _MOST_VARIANTS: Final = 100
 _SIZES: Final = (2, 3)
-_PREFIXES: Final = 8
-"""How many first records are tried, to find out what a sink holds back."""
 
 
 class ScriptFamily:
@@ -128,8 +125,7 @@ class ScriptFamily:
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
         self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
         self.pools = self._find_pools(samples)
-        self._real, self._replaced = self._find_real_sinks()
-        self._places: dict[str, Place] = {}
+        self._real = RealSinks(self.operators, self.module_name)
         self._look_at_graph()
         self._look_at_calm_runs()
         self._specials = self._find_specials()
@@ -166,38 +162,19 @@ class ScriptFamily:
         """Return what runs without faults commit; of a part of the input, what is there."""
         if not declared.is_whole:
             return declared.rows
-        calm = self._calm_rows(records) if self._is_judged or self._places else None
+        calm = self._calm_rows(records) if self._is_judged or self._real.are_judged else None
         visible = Counter(declared.rows)
         if calm is None or calm == visible:
             return declared.rows
-        return list(self._expected(visible, calm, records).elements())
+        variants = partial(self._variants, records)
+        return list(self._real.expected(visible, calm, variants, self._settled).elements())
 
-    def _expected(self, visible: RowCounts, calm: RowCounts, records: Records) -> RowCounts:
-        seen, wanted = by_place(visible), by_place(calm)
-        places = (seen.keys() | self._places.keys()) - {""}
-        if seen[""] == wanted[""] and all(
-            (each := self._places.get(place)) is None
-            or each.holds(seen.get(place, Counter()), wanted.get(place, Counter()))
-            for place in places
-        ):
-            return visible
-        runs = [wanted, *[by_place(run) for run in self._variants(records)]]
-        rows = seen[""]
-        if self._is_judged:
-            rows = settled(rows, [run[""] for run in runs], self._columns)
-        if READ not in visible:
-            # Another system, where all sinks are replaced.
-            return rows
-        for place in places:
-            written = seen.get(place, Counter())
-            if judged := self._places.get(place):
-                written = judged.expected(written, [run.get(place, Counter()) for run in runs])
-            rows = rows + written
-        return rows + Counter([READ])
+    def _settled(self, rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
+        return settled(rows, runs, self._columns) if self._is_judged else rows
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
-        yield from end_notes(self.pools, sinks_of(self.operators), self._places, self._replaced)
+        yield from self._real.notes(self.pools)
         if not self.is_determined:
             yield self._order_note()
         yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
@@ -223,7 +200,7 @@ class ScriptFamily:
         It must commit what the script commits as it is.
         """
         twin = copy(self)
-        if self._real.sinks:
+        if self._real.ends.sinks:
             # Their files are those of the run.
             names = {name: value for name, value in names.items() if name != "open"}
         twin._script = self._script.edited(tree, names)
@@ -257,8 +234,8 @@ class ScriptFamily:
         before = _files_beside(self.path)
         with self._in_time("its job"):
             history = World(self, calm).run()
-            if self._real.sinks and not has_finished(history):
-                self._replace_sinks(f"it fails here without a fault{_error_in(history)}")
+            if self._real.ends.sinks and not has_finished(history):
+                self._real.replace_all(f"it fails here without a fault{_error_in(history)}")
                 history = World(self, calm).run()
         if not has_finished(history):
             raise FamilyError(f"{self.path}: the job fails without a fault{_error_in(history)}")
@@ -272,8 +249,8 @@ class ScriptFamily:
         self._trial_records = long if repeats else first
         calm_rows = self._calm_rows(self._trial_records)
         runs = [rows for rows in (calm_rows, *self._variants(self._trial_records)) if rows is not None]
-        if self._real.sinks:
-            self._look_at_places(runs)
+        if self._real.ends.sinks:
+            self._look_at_sinks(runs)
         runs = [by_place(run)[""] for run in runs]
         self.is_determined = all(run == runs[0] for run in runs)
         self._columns = None if self.is_determined else agreed_columns(runs)
@@ -283,73 +260,19 @@ class ScriptFamily:
         reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
         self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
 
-    # The sinks that run for real.
-
-    def _find_real_sinks(self) -> tuple[RealEnds, dict[str, str]]:
-        """Return them, and why others of the script's own do not."""
-        real: list[str] = []
-        replaced: dict[str, str] = {}
-        for name, _, what in sinks_of(self.operators):
-            if what is None or not is_of_script(type(what), self.module_name):
-                continue
-            module = far_module_of(what)
-            if module:
-                replaced[name] = f"it may reach more than files with {module!r}"
-            else:
-                real.append(name)
-        if not real:
-            return NONE_REAL, replaced
-        creates = [node.create for node in self.operators]
-        functions = [create.function for create in creates if isinstance(create, OperatorFactory)]
-        inside = containers_used(each for each in functions if not isinstance(each, SinkFunction))
-        return RealEnds(real, inside), replaced
-
-    def _replace_sinks(self, reason: str) -> None:
-        self._replaced |= dict.fromkeys(self._real.sinks, reason)
-        self._real = NONE_REAL
-        self._kept.clear()
-        self._kept_variants.clear()
-
-    def _look_at_places(self, runs: Sequence[RowCounts]) -> None:
-        """Find out where sinks write, and what of it the records determine. Raises FamilyError."""
-        world = World(self, calm_scenario(self, self._trial_records))
+    def _look_at_sinks(self, runs: Sequence[RowCounts]) -> None:
+        """Find out what sinks write that run for real. Raises FamilyError if one loses rows."""
+        records = self._trial_records
+        world = World(self, calm_scenario(self, records))
         world.run()
-        outside = cast(Outside, world.external.outside)
-        once = {name: promises_once(what) for name, _, what in sinks_of(self.operators) if what is not None}
-        # A container that is empty again is a buffer, and no process keeps that.
-        buffers = {name for name, sink in outside.empty_containers() if not once[sink]}
-        if buffers:
-            self._real = RealEnds(self._real.sinks, {*self._real.inside, *buffers})
-        owners = {each.row[0]: each.sink for each in outside.written()}
-        parts = [by_place(run) for run in runs]
-        for place, sink in owners.items():
-            own = [part.get(place, Counter()) for part in parts]
-            columns = None if all(run == own[0] for run in own) else agreed_columns(own) or ()
-            self._places[place] = Place(sink, once[sink], columns)
-        for name in self._real.sinks:
-            if name not in owners.values():
-                self._replaced[name] = "nothing is seen of what it writes"
-            elif once[name]:
-                self._refuse_lost_tail(name)
-
-    def _refuse_lost_tail(self, sink: str) -> None:
-        """Raise FamilyError if rows become visible only with more records after them."""
-        places = [place for place, each in self._places.items() if each.sink == sink]
-        held_back: tuple[int, int] | None = None
-        tag = len(sinks_of(self.operators)) > 1
-        for length in range(1, _PREFIXES + 1):
-            run = self._calm_rows({split: own[:length] for split, own in self._trial_records.items()})
-            parts = by_place(run or Counter())
-            reached = sum(count for row, count in parts[""].items() if not tag or row[0] == sink)
-            seen = sum(parts.get(place, Counter()).total() for place in places)
-            if seen < reached:
-                held_back = held_back or (reached, seen)
-            elif held_back is not None and seen == reached:
-                raise FamilyError(
-                    f"{self.path}: sink {sink!r} loses rows without any fault: of {held_back[0]} rows that"
-                    f" reach it {held_back[1]} become visible, and of {reached} all; what it holds back at"
-                    " the end belongs into finish(), as after it comes the last checkpoint"
-                )
+        self._real.look_at(cast(Outside, world.external.outside), runs)
+        lost = self._real.lost_tail(
+            lambda length: (
+                self._calm_rows({split: own[:length] for split, own in records.items()}) or Counter()
+            )
+        )
+        if lost:
+            raise FamilyError(f"{self.path}: {lost}")
 
     def _find_specials(self) -> dict[str, Specials | None]:
         none = dict.fromkeys(first_records(self.pools), ())
@@ -447,7 +370,7 @@ class ScriptFamily:
     def describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
         """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
-        build(env, io, description.operators, self.pools, tapped, self._real)
+        build(env, io, description.operators, self.pools, tapped, self._real.ends)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
             if own.is_set(option):
@@ -474,8 +397,12 @@ class ScriptFamily:
 
 
 def _error_in(history: History) -> str:
-    errors = [event for event in history.events if event[1].endswith("failed") or event[1] == ERROR]
-    return f": {errors[0][3]}" if errors else ""
+    for _, kind, _, payload in history.events:
+        if kind in (TASK_FAILED, JOB_FAILED):
+            return f": {payload['cause']}"
+        if kind == ERROR:
+            return f": {payload['type']}: {payload['text']}"
+    return ""
 
 
 def _key_of(records: Records) -> tuple[object, ...]:

@@ -10,14 +10,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
-from onceproof.harness.scripts.calm_runs import RowCounts, settled
+from onceproof.harness.scripts.calm_runs import RowCounts
 from onceproof.harness.scripts.ends import ScriptSink
 from onceproof.harness.scripts.records import Pool
 from onceproof.reports.text import counted
@@ -45,69 +45,12 @@ def promises_once(sink: Any) -> bool:
     return promise_of(sink) in (_ONCE, _BY_KEY)
 
 
-class Place(NamedTuple):
-    """Where a sink writes that runs for real."""
-
-    sink: str
-    is_once: bool
-    """Whether the sink promises each row once, or one for each key; otherwise rows may come again."""
-    columns: Sequence[int] | None
-    """Those on which runs without faults agree, where they differ; None: they are equal."""
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether runs without faults determine enough."""
-        return self.columns is None or (self.is_once and len(self.columns) > 1)
-
-    def holds(self, written: RowCounts, calm: RowCounts) -> bool:
-        """Return whether what is written is right whatever other runs without faults have."""
-        return written == calm or (not self.is_once and calm <= written)
-
-    def expected(self, written: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
-        """Return the rows that should be there.
-
-        Args:
-            written: those that are.
-            runs: those of runs without faults.
-        """
-        if not self.is_judged:
-            return written
-        if self.is_once:
-            return settled(written, runs, self.columns)
-        return written | runs[0] if all(run == runs[0] for run in runs) else written
-
-
-def end_notes(
-    pools: Mapping[str, Pool],
-    sinks: Sequence[ScriptSink],
-    places: Mapping[str, Place],
-    replaced: Mapping[str, str],
-) -> Iterator[str]:
-    """Yield one sentence for each source and sink.
-
-    Args:
-        places: where sinks write that run for real.
-        replaced: why other sinks of the script do not, by name.
-    """
+def end_notes(pools: Mapping[str, Pool], sinks: Sequence[ScriptSink]) -> Iterator[str]:
+    """Yield one sentence for each source, and for each of some sinks."""
     for name, pool in pools.items():
         real = ", read by the program's own source" if pool.own_splits else ""
         yield f"source {name}: {counted(len(pool.records), 'record')} {pool.origin}{real}"
     for sink in sinks:
-        judged = [place for place, each in places.items() if each.sink == sink.name and each.is_judged]
-        others = [place for place, each in places.items() if each.sink == sink.name and not each.is_judged]
-        if judged:
-            yield (
-                f"sink {sink.name}: {promise_of(sink.what)}; it runs for real, and is judged by what is"
-                f" {', '.join(judged)}"
-            )
-            continue
-        if others or sink.name in replaced:
-            why = replaced.get(sink.name, f"what is {others[0]} differs without any fault" if others else "")
-            yield (
-                f"sink {sink.name}: {promise_of(sink.what)}; the rows that reach it are judged, and not the"
-                f" sink itself: {why}"
-            )
-            continue
         if sink.what is None:
             yield f"{sink.name}: nothing reads its output, which is judged as if a sink did"
         else:

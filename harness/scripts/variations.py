@@ -81,7 +81,7 @@ def first_records(pools: Mapping[str, Pool], splits: int = 1, *, repeats: bool =
 
 
 def _own_records(name: str, pool: Pool) -> dict[str, Sequence[InputRecord]]:
-    """Return all records of a source that runs for real: nobody can tell it which to read."""
+    """Return all records of a source that runs for real, which reads what it likes."""
     records = _timed(pool)
     found: dict[str, Sequence[InputRecord]] = {}
     for number, count in enumerate(pool.own_splits.values()):
