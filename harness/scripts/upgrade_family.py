@@ -37,7 +37,7 @@ from onceproof.harness.model.family import (
     Vertices,
     Workload,
 )
-from onceproof.harness.model.family_places import UPGRADES, WORDS, joined_address, load_family
+from onceproof.harness.model.family_places import UPGRADES, WORDS
 from onceproof.harness.model.history import ERROR, Cut, rows_at_end
 from onceproof.harness.scripts.calm_runs import RowCounts, calm_scenario, has_finished, settled
 from onceproof.harness.scripts.ends import Identities, sinks_of
@@ -78,8 +78,8 @@ class UpgradeFamily:
         earlier = path.parent / dict(words)[UPGRADES]
         if not earlier.is_file():
             raise FamilyError(f"{earlier}: no such file")
-        old = cast(ScriptFamily, load_family(joined_address(earlier.absolute(), rest)))
-        new = ScriptFamily(path, rest, old)
+        old = ScriptFamily(earlier.absolute(), rest, has_real_ends=False)
+        new = ScriptFamily(path, rest, old, has_real_ends=False)
         self._old = _Version(old.restricted_to(new))
         self._new = _Version(new, self._old)
         self.name = f"{new.name}-from-{old.name}"

@@ -444,6 +444,8 @@ class World:
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
             if process.graph.settings.state_backend.kind == HASHMAP:
                 report_unfired_timers(self.recorder, tasks)
+            if self.external.outside is not None:
+                self.recorder.rows_found(self.external.outside.rows())
         self.recorder.sum_up()
         statistics = history.statistics
         if any(operation.upgrades for operation in self._scenario.asked):
@@ -468,5 +470,7 @@ class World:
         self.processes.clear()
         self.agenda.clear()
         self.external.forget_listeners()
+        if self.external.outside is not None:
+            self.external.outside.close()
         self.storage.fault_of = no_fault
         del self._ports
