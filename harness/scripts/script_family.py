@@ -105,12 +105,7 @@ class ScriptFamily:
     record_schema = row_schema = oracle_sql = ""
 
     def __init__(
-        self,
-        path: Path,
-        said: str = "",
-        earlier: ScriptFamily | None = None,
-        *,
-        has_real_ends: bool = True,
+        self, path: Path, said: str = "", earlier: ScriptFamily | None = None, *, has_real_ends: bool = True
     ) -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
@@ -437,11 +432,11 @@ class ScriptFamily:
         env: StreamExecutionEnvironment,
         io: JobIO,
         tapped: int | None = None,
-        identities: Identities | None = None,
+        ids: Identities | None = None,
     ) -> None:
         """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
-        build(env, io, description.operators, self.pools, tapped, self._real.ends, identities)
+        build(env, io, description.operators, self.pools, tapped, self._real.ends, ids)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
             if own.is_set(option):

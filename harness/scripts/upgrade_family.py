@@ -272,6 +272,6 @@ class _Version:
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
         """Describe the job."""
-        self.family.describe(env, io, identities=self.identities)
+        self.family.describe(env, io, ids=self.identities)
         if self.is_allowed:
             env.get_configuration().set(RECOVERY_IGNORE_UNCLAIMED, True)
