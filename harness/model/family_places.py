@@ -140,12 +140,16 @@ def is_script(path: Path) -> bool:
         return False
 
 
+def script_of(family: Family) -> Any | None:
+    """Return the family if it is that of a script, whose class no module of this layer may import."""
+    return family if type(family).__module__ == _SCRIPTS else None
+
+
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
         return str(family.path)
-    if type(family).__module__ == _SCRIPTS:
-        script: Any = family
+    if (script := script_of(family)) is not None:
         return joined_address(script.path, script.said)
     if isinstance(family, ModuleType):
         if family.__name__.startswith(_BUILT_IN):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import is_dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,12 +25,11 @@ from onceproof.engine.functions import SinkFunction
 from onceproof.engine.graph import PartitionerKind, StreamNode, Upstream
 from onceproof.engine.operators.event_time import TimestampedSourceOperator
 from onceproof.engine.operators.source import SourceOperator
-from onceproof.engine.types import Row
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.scripts.comparable import comparable
 from onceproof.harness.scripts.outside import Outside
 from onceproof.harness.scripts.own_ends import CountingReader, WatchedSinks
 from onceproof.harness.scripts.records import Pool, PooledSource
+from onceproof.harness.scripts.rows import row_of
 from onceproof.harness.systems.simulation.simulated_io import SimulatedIO
 
 if TYPE_CHECKING:
@@ -179,7 +177,7 @@ def _write(
     size: int,
     tag: str | None,
 ) -> None:
-    rows = DataStream(env, tuple(inputs)).map(partial(_row, tag)).name(f"rows-{name}").set_parallelism(size)
+    rows = DataStream(env, tuple(inputs)).map(partial(row_of, tag)).name(f"rows-{name}").set_parallelism(size)
     rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
 
 
@@ -194,13 +192,3 @@ def _parallelisms(operators: Sequence[StreamNode], usual: int) -> dict[int, int]
         node.parallelism = sizes[node.number] = size
         node.max_parallelism = None
     return sizes
-
-
-# Rows.
-
-
-def _row(tag: str | None, value: Any) -> tuple[Any, ...]:
-    """Return what reaches a sink as a row."""
-    cell = comparable(value)
-    cells = cell if type(value) in (tuple, Row) or is_dataclass(value) else (cell,)
-    return cells if tag is None else (tag, *cells)

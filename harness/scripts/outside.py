@@ -31,7 +31,7 @@ from weakref import finalize
 from zlib import crc32
 
 from onceproof.harness.model.history import Row
-from onceproof.harness.scripts.comparable import comparable
+from onceproof.harness.scripts.rows import comparable
 
 READ: Final[Row] = ("what the sinks have written was read",)
 """The row of a run whose sinks ran for real, beside what they have written."""

@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -55,7 +56,7 @@ from onceproof.harness.scripts.calm_runs import (
     settled,
     variants_of,
 )
-from onceproof.harness.scripts.ends import build, sources_of
+from onceproof.harness.scripts.ends import build, sinks_of, sources_of
 from onceproof.harness.scripts.outside import Outside, by_place
 from onceproof.harness.scripts.own_ends import far_module_of, is_of_script, splits_read
 from onceproof.harness.scripts.real_sinks import RealSinks
@@ -106,22 +107,23 @@ class ScriptFamily:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
-        self.name = path.stem
         samples: dict[str, Path] = {}
-        arguments: list[str] = []
-        job = ""
+        self._job = ""
+        self._arguments: list[str] = []
         for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
             match key:
                 case "job":
-                    job = value
+                    self._job = value
                 case "argument":
-                    arguments.append(value)
+                    self._arguments.append(value)
                 case "sample":
                     name, _, file = value.partition("=")
                     samples[name] = path.parent / file
                 case _:
                     raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
-        self._script = Script(path, arguments, job)
+        self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
+        """The jobs of one file are families of their own."""
+        self._script = Script(path, self._arguments, self._job)
         self._unedited = self
         """The one whose runs without faults judge it and its edited twins."""
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
@@ -219,6 +221,28 @@ class ScriptFamily:
             names = {name: value for name, value in names.items() if name != "open"}
         twin._script = self._script.edited(tree, names)
         return twin
+
+    def elsewhere(self) -> dict[str, object]:
+        """Return what the client of another engine needs to run the script with the ends of the harness.
+
+        Sources and sinks stand in the order of the script. Raises FamilyError.
+        """
+        sinks = sinks_of(self.operators)
+        for sink in sinks:
+            if sink.what is None:
+                raise FamilyError(
+                    f"{self.path}: nothing reads the output of {sink.name!r}, and rows leave Flink"
+                    " by sinks: end it with print()"
+                )
+        return {
+            "arguments": self._arguments,
+            "job": self._job,
+            "sources": [
+                {"prefix": split_name(name, ""), "held_as": pool.held_as, "names": pool.names}
+                for name, pool in self.pools.items()
+            ],
+            "sinks": [sink.name for sink in sinks],
+        }
 
     # The runs without faults.
 

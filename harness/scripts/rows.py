@@ -1,4 +1,7 @@
-"""Values of a script as plain data, which can be hashed, compared and written as JSON."""
+"""The rows that a script writes: what reaches a sink, as plain data that can be compared.
+
+The client of Flink reads this file in Flink's own Python, where the one name of the engine is PyFlink's.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,13 @@ from typing import Any, Final
 from onceproof.engine.types import Row
 
 _DEEPEST: Final = 8
+
+
+def row_of(tag: str | None, value: Any) -> tuple[Any, ...]:
+    """Return what reaches a sink as a row."""
+    cell = comparable(value)
+    cells = cell if type(value) in (tuple, Row) or is_dataclass(value) else (cell,)
+    return cells if tag is None else (tag, *cells)
 
 
 def comparable(value: Any, depth: int = 0) -> Any:
