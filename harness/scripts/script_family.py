@@ -261,7 +261,7 @@ class ScriptFamily:
             over_time: whether those count in which much time passes.
         """
         found = []
-        for variants in (variants_of, later_variants_of)[: 1 + over_time]:
+        for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
             key = (variants, _key_of(records))
             if key not in self._kept_variants:
                 if len(self._kept_variants) >= _MOST_VARIANTS:
